@@ -1,0 +1,72 @@
+"""The two kinds of failure, and where in the user's model they come from.
+
+`CompileError` and its children are the user's: their message names the node, says why, and says what to do next.
+`InternalError` is ours. Both derive from `TVMError`, the name that scripts of the field catch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where something came from: the model's node and its kind, and the file when one is known."""
+
+    name: str
+    kind: str = ""
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        where = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file})" if self.file else ""
+        return f"{self.kind} '{self.name}'{where}" if self.kind else f"'{self.name}'{where}"
+
+
+class TVMError(RuntimeError):
+    """Base of everything that this package raises on purpose."""
+
+
+class CompileError(TVMError):
+    """The user's input cannot be compiled; `origin` is the node of their model, when one is known."""
+
+    def __init__(self, message: str, origin: Origin | None = None) -> None:
+        super().__init__(f"{origin}: {message}" if origin else message)
+        self.message = message
+        self.origin = origin
+
+
+class ModelError(CompileError):
+    """The model file cannot be read, is damaged, or contradicts itself."""
+
+
+class OpNotImplemented(ModelError):
+    """The model has operators that no frontend converter exists for; all of them are listed."""
+
+
+class ShapeError(CompileError):
+    """A type or shape rule of an operator is violated."""
+
+
+class ScheduleError(CompileError):
+    """A schedule step cannot be applied to the loops it names."""
+
+
+class TargetError(CompileError):
+    """The target is unknown, or cannot do what is asked of it."""
+
+
+class OptionError(CompileError):
+    """An option, a flag or a configuration key is unknown or has a bad value."""
+
+
+class InputError(CompileError):
+    """A run-time input has the wrong name, shape or dtype."""
+
+
+class ArtifactError(CompileError):
+    """A compiled artifact is damaged, or was made for another machine or version."""
+
+
+class InternalError(TVMError):
+    """A fault of the compiler itself. The message says what is needed to repeat it."""

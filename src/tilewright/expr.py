@@ -1,0 +1,805 @@
+"""Scalar expressions: the leaves of every level, from symbolic dimensions to the vectors of a kernel.
+
+Expressions are interned: building the same expression twice gives the same object, so `is` means equal and common
+subexpressions are shared for free. `release` empties the table (the build does, at its end), after which old and new
+expressions are no longer shared: sharing is an optimisation, never a precondition. `Var` and `Buffer` are names,
+compared by identity and never merged. Indices are `int64` throughout. The builders (`add`, `floordiv`, …, also reached
+by the Python operators) fold constants and drop neutral elements; anything cleverer is `arith`'s.
+
+    expr ::= Var | IntImm | FloatImm | Binary | Not | Cast | Select | Call | Load | Ramp | Broadcast
+    Binary ::= Add | Sub | Mul | Div | FloorDiv | FloorMod | TruncDiv | TruncMod | Min | Max
+             | EQ | NE | LT | LE | GT | GE | And | Or
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
+
+import numpy as np
+
+from tilewright.errors import CompileError
+from tilewright.types import BOOL, FLOAT32, INT64, DataType
+
+_INTERNED: dict[tuple[Any, ...], Any] = {}
+_MOST_INTERNED: Final = 1_000_000
+E = TypeVar("E", bound="PrimExpr")
+
+
+def release() -> None:
+    """Forget all interned expressions; those still held elsewhere stay valid."""
+    _INTERNED.clear()
+
+
+class PrimExpr:
+    """Base of scalar (and, inside kernels, vector) expressions; `dtype` is the type of the value."""
+
+    __slots__ = ("__weakref__", "dtype")
+    dtype: DataType
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        """The expressions directly below this one."""
+        return ()
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        """The same kind of expression over other operands, folded where that is possible."""
+        return self
+
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Value) -> PrimExpr: return add(self, other)
+    def __radd__(self, other: Value) -> PrimExpr: return add(other, self)
+    def __sub__(self, other: Value) -> PrimExpr: return sub(self, other)
+    def __rsub__(self, other: Value) -> PrimExpr: return sub(other, self)
+    def __mul__(self, other: Value) -> PrimExpr: return mul(self, other)
+    def __rmul__(self, other: Value) -> PrimExpr: return mul(other, self)
+    def __truediv__(self, other: Value) -> PrimExpr: return div(self, other)
+    def __rtruediv__(self, other: Value) -> PrimExpr: return div(other, self)
+    def __floordiv__(self, other: Value) -> PrimExpr: return floordiv(self, other)
+    def __rfloordiv__(self, other: Value) -> PrimExpr: return floordiv(other, self)
+    def __mod__(self, other: Value) -> PrimExpr: return floormod(self, other)
+    def __rmod__(self, other: Value) -> PrimExpr: return floormod(other, self)
+    def __neg__(self) -> PrimExpr: return sub(const(0, self.dtype), self)
+    def __lt__(self, other: Value) -> PrimExpr: return compare(LT, self, other)
+    def __le__(self, other: Value) -> PrimExpr: return compare(LE, self, other)
+    def __gt__(self, other: Value) -> PrimExpr: return compare(GT, self, other)
+    def __ge__(self, other: Value) -> PrimExpr: return compare(GE, self, other)
+    def __eq__(self, other: object) -> Any: return compare(EQ, self, other) if is_value(other) else False
+    def __ne__(self, other: object) -> Any: return compare(NE, self, other) if is_value(other) else True
+    def __bool__(self) -> bool:
+        raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of")
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+    def astype(self, dtype: str | DataType) -> PrimExpr:
+        return cast(dtype, self)
+
+    def equal(self, other: Value) -> PrimExpr:
+        return compare(EQ, self, other)
+
+
+Value: TypeAlias = "PrimExpr | int | float | bool | np.generic"
+
+
+def _intern(cls: type[E], dtype: DataType, *fields: Any) -> tuple[E, bool]:
+    key = (cls, dtype, *fields)
+    known = _INTERNED.get(key)
+    if known is not None:
+        return known, False
+    if len(_INTERNED) > _MOST_INTERNED:
+        release()
+    new = object.__new__(cls)
+    new.dtype = dtype
+    _INTERNED[key] = new
+    return new, True
+
+
+class Var(PrimExpr):
+    """A named scalar: a loop variable, a symbolic dimension, a scalar parameter. Compared by identity."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, dtype: str | DataType = INT64) -> None:
+        self.name = name
+        self.dtype = DataType(dtype)
+
+
+class IntImm(PrimExpr):
+    """An integer or boolean constant."""
+
+    __slots__ = ("value",)
+    value: int
+
+    def __new__(cls, dtype: str | DataType, value: int) -> Self:
+        self, fresh = _intern(cls, DataType(dtype), int(value))
+        if fresh:
+            self.value = int(value)
+        return self
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+
+class FloatImm(PrimExpr):
+    """A floating-point constant; 0.0 and -0.0 differ, and every NaN is the same."""
+
+    __slots__ = ("value",)
+    value: float
+
+    def __new__(cls, dtype: str | DataType, value: float) -> Self:
+        self, fresh = _intern(cls, DataType(dtype), float(value).hex())
+        if fresh:
+            self.value = float(value)
+        return self
+
+    def __float__(self) -> float:
+        return self.value
+
+
+class Binary(PrimExpr):
+    """Base of the two-operand expressions; `symbol` is how it prints, `fold` what it means on numbers."""
+
+    __slots__ = ("a", "b")
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "?"
+    fold: ClassVar[Callable[[Any, Any], Any]]
+
+    def __new__(cls, a: PrimExpr, b: PrimExpr) -> Self:
+        known: Self | None = _INTERNED.get((cls, a, b))
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.a, self.b, self.dtype = a, b, cls._dtype(a)
+        _INTERNED[cls, a, b] = self
+        return self
+
+    @classmethod
+    def _dtype(cls, a: PrimExpr) -> DataType:
+        return a.dtype
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return (self.a, self.b)
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        a, b = operands
+        return self if a is self.a and b is self.b else _BUILDERS[type(self)](a, b)
+
+
+class Comparison(Binary):
+    __slots__ = ()
+
+    @classmethod
+    def _dtype(cls, a: PrimExpr) -> DataType:
+        return BOOL.with_lanes(a.dtype.lanes)
+
+
+def _trunc_div(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+class Add(Binary): __slots__ = (); symbol = "+"; fold = operator.add
+class Sub(Binary): __slots__ = (); symbol = "-"; fold = operator.sub
+class Mul(Binary): __slots__ = (); symbol = "*"; fold = operator.mul
+class Div(Binary): __slots__ = (); symbol = "/"; fold = operator.truediv
+class FloorDiv(Binary): __slots__ = (); symbol = "//"; fold = operator.floordiv
+class FloorMod(Binary): __slots__ = (); symbol = "%"; fold = operator.mod
+class TruncDiv(Binary): __slots__ = (); symbol = "truncdiv"; fold = _trunc_div
+class TruncMod(Binary): __slots__ = (); symbol = "truncmod"; fold = staticmethod(lambda a, b: a - b * _trunc_div(a, b))
+class Min(Binary): __slots__ = (); symbol = "min"; fold = min
+class Max(Binary): __slots__ = (); symbol = "max"; fold = max
+class EQ(Comparison):
+    __slots__ = (); symbol = "=="; fold = operator.eq
+    def __bool__(self) -> bool: return self.a is self.b
+class NE(Comparison):
+    __slots__ = (); symbol = "!="; fold = operator.ne
+    def __bool__(self) -> bool: return self.a is not self.b
+class LT(Comparison): __slots__ = (); symbol = "<"; fold = operator.lt
+class LE(Comparison): __slots__ = (); symbol = "<="; fold = operator.le
+class GT(Comparison): __slots__ = (); symbol = ">"; fold = operator.gt
+class GE(Comparison): __slots__ = (); symbol = ">="; fold = operator.ge
+class And(Comparison): __slots__ = (); symbol = "and"; fold = operator.and_
+class Or(Comparison): __slots__ = (); symbol = "or"; fold = operator.or_
+
+
+class Not(PrimExpr):
+    """Logical negation."""
+
+    __slots__ = ("a",)
+    a: PrimExpr
+
+    def __new__(cls, a: PrimExpr) -> Self:
+        self, fresh = _intern(cls, a.dtype, a)
+        if fresh:
+            self.a = a
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return (self.a,)
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return logical_not(operands[0])
+
+
+class Cast(PrimExpr):
+    """A conversion by value: float to int truncates toward zero."""
+
+    __slots__ = ("value",)
+    value: PrimExpr
+
+    def __new__(cls, dtype: str | DataType, value: PrimExpr) -> Self:
+        self, fresh = _intern(cls, DataType(dtype), value)
+        if fresh:
+            self.value = value
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return (self.value,)
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        (value,) = operands
+        return cast(self.dtype.with_lanes(value.dtype.lanes), value)
+
+
+class Select(PrimExpr):
+    """`true_value if condition else false_value`, lane by lane; only the chosen side's loads may be performed."""
+
+    __slots__ = ("condition", "false_value", "true_value")
+    condition: PrimExpr
+    true_value: PrimExpr
+    false_value: PrimExpr
+
+    def __new__(cls, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr) -> Self:
+        self, fresh = _intern(cls, true_value.dtype, condition, true_value, false_value)
+        if fresh:
+            self.condition, self.true_value, self.false_value = condition, true_value, false_value
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return (self.condition, self.true_value, self.false_value)
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return if_then_else(*operands)
+
+
+class Intrinsic:
+    """A named function of scalars. `reference` is its numpy meaning; one with `effect` is never merged or moved."""
+
+    __slots__ = ("effect", "name", "reference")
+
+    def __init__(self, name: str, reference: Callable[..., Any] | None = None, *, effect: bool = False) -> None:
+        self.name, self.reference, self.effect = name, reference, effect
+
+    def __call__(self, *args: Value, dtype: str | DataType | None = None) -> PrimExpr:
+        values = [as_expr(a) for a in args]
+        lanes = max((v.dtype.lanes for v in values), default=1)
+        values = [broadcast(v, lanes) for v in values]
+        return Call(DataType(dtype) if dtype else values[0].dtype, self, values)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Call(PrimExpr):
+    """An intrinsic applied to arguments."""
+
+    __slots__ = ("args", "op")
+    op: Intrinsic
+    args: tuple[PrimExpr, ...]
+
+    def __new__(cls, dtype: str | DataType, op: Intrinsic, args: Sequence[PrimExpr]) -> Self:
+        arguments = tuple(args)
+        self, fresh = _intern(cls, DataType(dtype), op, arguments)
+        if fresh:
+            self.op, self.args = op, arguments
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return self.args
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
+        return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
+
+
+class Buffer:
+    """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
+
+    `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes. Parameters
+    of a kernel never overlap, except an output that the memory plan places on an input read at the same element only.
+    """
+
+    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape")
+
+    def __init__(self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global") -> None:
+        self.name, self.scope, self.dtype = name, scope, DataType(dtype)
+        self.shape: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in shape)
+
+    def __getitem__(self, indices: Any) -> Load:
+        return Load(self, indices if isinstance(indices, tuple) else (indices,))
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]" + ("" if self.scope == "global" else f" {self.scope}")
+
+
+class Load(PrimExpr):
+    """An element of a buffer, or a vector of elements when the last index is a vector."""
+
+    __slots__ = ("buffer", "indices")
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+
+    def __new__(cls, buffer: Buffer, indices: Sequence[Value]) -> Self:
+        at = tuple(as_expr(i) for i in indices)
+        lanes = max((i.dtype.lanes for i in at), default=1)
+        self, fresh = _intern(cls, buffer.dtype.with_lanes(lanes), buffer, at)
+        if fresh:
+            self.buffer, self.indices = buffer, at
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return self.indices
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return Load(self.buffer, operands)
+
+
+class Ramp(PrimExpr):
+    """The vector `base, base + stride, …` of `lanes` integers."""
+
+    __slots__ = ("base", "stride")
+    base: PrimExpr
+    stride: PrimExpr
+
+    def __new__(cls, base: PrimExpr, stride: Value, lanes: int) -> Self:
+        step = as_expr(stride, base.dtype)
+        self, fresh = _intern(cls, base.dtype.with_lanes(lanes), base, step)
+        if fresh:
+            self.base, self.stride = base, step
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return (self.base, self.stride)
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return Ramp(operands[0], operands[1], self.dtype.lanes)
+
+
+class Broadcast(PrimExpr):
+    """One value in every lane."""
+
+    __slots__ = ("value",)
+    value: PrimExpr
+
+    def __new__(cls, value: PrimExpr, lanes: int) -> Self:
+        self, fresh = _intern(cls, value.dtype.with_lanes(lanes), value)
+        if fresh:
+            self.value = value
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return (self.value,)
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return Broadcast(operands[0], self.dtype.lanes)
+
+
+# Intrinsics. Those with an effect are statements in disguise (`tir.Evaluate`).
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
+
+
+exp: Final = Intrinsic("exp", np.exp)
+log: Final = Intrinsic("log", np.log)
+log2: Final = Intrinsic("log2", np.log2)
+exp2: Final = Intrinsic("exp2", np.exp2)
+sqrt: Final = Intrinsic("sqrt", np.sqrt)
+rsqrt: Final = Intrinsic("rsqrt", lambda x: 1 / np.sqrt(x))
+tanh: Final = Intrinsic("tanh", np.tanh)
+sigmoid: Final = Intrinsic("sigmoid", lambda x: 1 / (1 + np.exp(-x)))
+erf: Final = Intrinsic("erf", _erf)
+sin: Final = Intrinsic("sin", np.sin)
+cos: Final = Intrinsic("cos", np.cos)
+tan: Final = Intrinsic("tan", np.tan)
+asin: Final = Intrinsic("asin", np.arcsin)
+acos: Final = Intrinsic("acos", np.arccos)
+atan: Final = Intrinsic("atan", np.arctan)
+sinh: Final = Intrinsic("sinh", np.sinh)
+cosh: Final = Intrinsic("cosh", np.cosh)
+asinh: Final = Intrinsic("asinh", np.arcsinh)
+acosh: Final = Intrinsic("acosh", np.arccosh)
+atanh: Final = Intrinsic("atanh", np.arctanh)
+floor: Final = Intrinsic("floor", np.floor)
+ceil: Final = Intrinsic("ceil", np.ceil)
+trunc: Final = Intrinsic("trunc", np.trunc)
+nearbyint: Final = Intrinsic("nearbyint", np.rint)
+fabs: Final = Intrinsic("fabs", np.abs)
+pow: Final = Intrinsic("pow", np.power)
+fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
+isnan: Final = Intrinsic("isnan", np.isnan)
+isinf: Final = Intrinsic("isinf", np.isinf)
+reinterpret: Final = Intrinsic("reinterpret")
+bitwise_and: Final = Intrinsic("bitwise_and", np.bitwise_and)
+bitwise_or: Final = Intrinsic("bitwise_or", np.bitwise_or)
+bitwise_xor: Final = Intrinsic("bitwise_xor", np.bitwise_xor)
+bitwise_not: Final = Intrinsic("bitwise_not", np.bitwise_not)
+shift_left: Final = Intrinsic("shift_left", np.left_shift)
+shift_right: Final = Intrinsic("shift_right", np.right_shift)
+prefetch: Final = Intrinsic("prefetch", effect=True)
+"""`prefetch(load)`: bring the address of `load` into the first-level cache; has no other effect."""
+
+PREDICATES: Final = (isnan, isinf)
+
+
+# Builders.
+def is_value(x: object) -> bool:
+    return isinstance(x, (PrimExpr, int, float, bool, np.generic))
+
+
+def const(value: Any, dtype: str | DataType) -> PrimExpr:
+    """A constant of `dtype`, wrapped around for integers as the machine would."""
+    kind = DataType(dtype)
+    if kind.lanes > 1:
+        return Broadcast(const(value, kind.element), kind.lanes)
+    if kind.is_float:
+        return FloatImm(kind, float(np.float32(value)) if kind == "float32" else float(value))
+    number = int(value)
+    if kind.code in ("int", "uint") and kind.bits < 64 or kind.code == "uint":
+        number &= (1 << kind.bits) - 1
+        if kind.code == "int" and number >> (kind.bits - 1):
+            number -= 1 << kind.bits
+    return IntImm(kind, number)
+
+
+def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
+    """`value` as an expression; Python numbers become `dtype`, or int64, float32 and bool without one."""
+    if isinstance(value, PrimExpr):
+        return value
+    if dtype is not None:
+        return const(value, dtype)
+    if isinstance(value, np.generic):
+        return const(value.item(), DataType(value.dtype))
+    if isinstance(value, bool):
+        return IntImm(BOOL, int(value))
+    if isinstance(value, int):
+        return IntImm(INT64, value)
+    if isinstance(value, float):
+        return FloatImm(FLOAT32, value)
+    raise CompileError(f"{value!r} ({type(value).__name__}) is not a scalar expression")
+
+
+def broadcast(value: PrimExpr, lanes: int) -> PrimExpr:
+    return value if value.dtype.lanes == lanes else Broadcast(value, lanes)
+
+
+def _promote(a: DataType, b: DataType) -> DataType:
+    """The element type in which two different element types meet."""
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.code == "bool" or b.code == "bool":
+        return b if a.code == "bool" else a
+    return DataType(np.promote_types(a.numpy(), b.numpy())) if a.code != b.code else (a if a.bits >= b.bits else b)
+
+
+def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
+    """Both as expressions of one type: Python numbers adapt to the other side, narrow types widen, scalars broadcast."""
+    if not isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+        a = as_expr(a, _meeting(a, b.dtype.element))
+    elif not isinstance(b, PrimExpr) and isinstance(a, PrimExpr):
+        b = as_expr(b, _meeting(b, a.dtype.element))
+    x, y = as_expr(a), as_expr(b)
+    if x.dtype is y.dtype:
+        return x, y
+    if x.dtype.element is not y.dtype.element:
+        meet = _promote(x.dtype.element, y.dtype.element)
+        x, y = cast(meet.with_lanes(x.dtype.lanes), x), cast(meet.with_lanes(y.dtype.lanes), y)
+    lanes = max(x.dtype.lanes, y.dtype.lanes)
+    return broadcast(x, lanes), broadcast(y, lanes)
+
+
+def _meeting(number: Any, dtype: DataType) -> DataType:
+    if isinstance(number, np.generic):
+        number = number.item()
+    return FLOAT32 if isinstance(number, float) and not dtype.is_float else INT64 if dtype == "bool" and type(number) is int else dtype
+
+
+Number = (IntImm, FloatImm)
+
+
+def number_of(e: PrimExpr) -> int | float | None:
+    """The value of a constant, looking through broadcasts; None for anything else."""
+    if isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, (IntImm, FloatImm)) else None
+
+
+def _fold(cls: type[Binary], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+    x, y = number_of(a), number_of(b)
+    if x is None or y is None:
+        return None
+    if cls in (FloorDiv, FloorMod, TruncDiv, TruncMod, Div) and y == 0:
+        return None
+    dtype = BOOL.with_lanes(a.dtype.lanes) if issubclass(cls, Comparison) else a.dtype
+    if a.dtype == "float32" and not issubclass(cls, Comparison):
+        with np.errstate(all="ignore"):
+            return const(cls.fold(np.float32(x), np.float32(y)), dtype)
+    return const(cls.fold(x, y), dtype)
+
+
+def add(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if (folded := _fold(Add, x, y)) is not None:
+        return folded
+    if x.dtype.is_integer:
+        if isinstance(x, IntImm):
+            x, y = y, x
+        if number_of(y) == 0:
+            return x
+        if number_of(x) == 0:
+            return y
+        if isinstance(y, IntImm) and isinstance(x, Add) and isinstance(x.b, IntImm):
+            return add(x.a, const(x.b.value + y.value, y.dtype))
+        if isinstance(y, IntImm) and y.value < 0 and isinstance(x, Sub) is False:
+            return Add(x, y)
+    return Add(x, y)
+
+
+def sub(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if (folded := _fold(Sub, x, y)) is not None:
+        return folded
+    if x.dtype.is_integer:
+        if isinstance(y, IntImm):
+            return add(x, const(-y.value, y.dtype))
+        if x is y:
+            return const(0, x.dtype)
+        if number_of(y) == 0:
+            return x
+    return Sub(x, y)
+
+
+def mul(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if (folded := _fold(Mul, x, y)) is not None:
+        return folded
+    if number_of(x) is not None:
+        x, y = y, x
+    n = number_of(y)
+    if n == 1:
+        return x
+    if x.dtype.is_integer:
+        if n == 0:
+            return y
+        if isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm):
+            return mul(x.a, const(x.b.value * y.value, y.dtype))
+    return Mul(x, y)
+
+
+def div(a: Value, b: Value) -> PrimExpr:
+    """True division; integers are divided toward zero, as in C."""
+    x, y = match(a, b)
+    if x.dtype.is_integer:
+        return truncdiv(x, y)
+    if number_of(y) == 1:
+        return x
+    folded = _fold(Div, x, y)
+    return Div(x, y) if folded is None else folded
+
+
+def floordiv(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if x.dtype.is_float:
+        return floor(div(x, y))
+    if (folded := _fold(FloorDiv, x, y)) is not None:
+        return folded
+    if number_of(y) == 1 or number_of(x) == 0:
+        return x
+    return FloorDiv(x, y)
+
+
+def floormod(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if x.dtype.is_float:
+        return sub(x, mul(floor(div(x, y)), y))
+    if (folded := _fold(FloorMod, x, y)) is not None:
+        return folded
+    if number_of(y) == 1 or number_of(x) == 0:
+        return const(0, x.dtype)
+    return FloorMod(x, y)
+
+
+def truncdiv(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(TruncDiv, x, y)
+    return folded if folded is not None else x if number_of(y) == 1 else TruncDiv(x, y)
+
+
+def truncmod(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(TruncMod, x, y)
+    return TruncMod(x, y) if folded is None else folded
+
+
+def minimum(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(Min, x, y)
+    return folded if folded is not None else x if x is y else Min(x, y)
+
+
+def maximum(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(Max, x, y)
+    return folded if folded is not None else x if x is y else Max(x, y)
+
+
+def compare(cls: type[Comparison], a: Any, b: Any) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(cls, x, y)
+    if folded is not None:
+        return folded
+    if x is y and not x.dtype.is_float:
+        return const(int(cls in (EQ, LE, GE)), BOOL.with_lanes(x.dtype.lanes))
+    return cls(x, y)
+
+
+def logical_and(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    for p, q in ((x, y), (y, x)):
+        n = number_of(p)
+        if n is not None:
+            return q if n else p
+    return x if x is y else And(x, y)
+
+
+def logical_or(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    for p, q in ((x, y), (y, x)):
+        n = number_of(p)
+        if n is not None:
+            return p if n else q
+    return x if x is y else Or(x, y)
+
+
+def logical_not(a: Value) -> PrimExpr:
+    x = as_expr(a)
+    n = number_of(x)
+    if n is not None:
+        return const(int(not n), x.dtype)
+    flipped = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}.get(type(x))  # type: ignore[call-overload]
+    if flipped is not None and not x.operands()[0].dtype.is_float:
+        return flipped(*x.operands())  # type: ignore[no-any-return]
+    return x.a if isinstance(x, Not) else Not(x)
+
+
+def all_of(*conditions: Value) -> PrimExpr:
+    result: PrimExpr = IntImm(BOOL, 1)
+    for c in conditions:
+        result = logical_and(result, c)
+    return result
+
+
+def any_of(*conditions: Value) -> PrimExpr:
+    result: PrimExpr = IntImm(BOOL, 0)
+    for c in conditions:
+        result = logical_or(result, c)
+    return result
+
+
+def cast(dtype: str | DataType, value: Value) -> PrimExpr:
+    kind, x = DataType(dtype), as_expr(value)
+    if x.dtype is kind:
+        return x
+    if isinstance(x, Broadcast):
+        return Broadcast(cast(kind.element, x.value), kind.lanes)
+    n = number_of(x)
+    if n is not None and (not isinstance(n, float) or math.isfinite(n) or kind.is_float):
+        return const(bool(n) if kind.code == "bool" else n, kind)
+    return Cast(kind, x)
+
+
+def if_then_else(condition: Value, true_value: Value, false_value: Value) -> PrimExpr:
+    c = as_expr(condition)
+    t, f = match(true_value, false_value)
+    n = number_of(c)
+    if n is not None:
+        return t if n else f
+    if t is f:
+        return t
+    lanes = max(c.dtype.lanes, t.dtype.lanes)
+    return Select(broadcast(c, lanes), broadcast(t, lanes), broadcast(f, lanes))
+
+
+_BUILDERS: Final[dict[type, Callable[[Value, Value], PrimExpr]]] = {
+    Add: add, Sub: sub, Mul: mul, Div: div, FloorDiv: floordiv, FloorMod: floormod, TruncDiv: truncdiv,
+    TruncMod: truncmod, Min: minimum, Max: maximum, And: logical_and, Or: logical_or,
+    **{c: (lambda a, b, c=c: compare(c, a, b)) for c in (EQ, NE, LT, LE, GT, GE)},
+}
+
+
+# Walks. Expression functions may recurse: expressions are shallow.
+def walk(e: PrimExpr) -> Iterator[PrimExpr]:
+    """Every distinct subexpression, operands before users."""
+    seen: set[int] = set()
+    stack: list[tuple[PrimExpr, bool]] = [(e, False)]
+    while stack:
+        x, done = stack.pop()
+        if done:
+            yield x
+        elif id(x) not in seen:
+            seen.add(id(x))
+            stack.append((x, True))
+            stack.extend((o, False) for o in reversed(x.operands()))
+
+
+def rewrite(e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
+    """Rebuild bottom up; `rule` sees each rebuilt expression and returns its replacement, or None to keep it."""
+    memo = {} if memo is None else memo
+    known = memo.get(e)
+    if known is not None:
+        return known
+    old = e.operands()
+    new = e
+    if old:
+        operands = [rewrite(o, rule, memo) for o in old]
+        if any(a is not b for a, b in zip(old, operands, strict=True)):
+            new = e.with_operands(operands)
+    replaced = rule(new)
+    result = new if replaced is None else replaced
+    memo[e] = result
+    return result
+
+
+def substitute(e: PrimExpr, mapping: dict[PrimExpr, PrimExpr], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
+    """Replace variables (or any subexpressions) by `mapping`; pass one `memo` to share work between calls."""
+    if not mapping:
+        return e
+    return rewrite(e, mapping.get, memo)
+
+
+def free_vars(e: PrimExpr) -> list[Var]:
+    return [x for x in walk(e) if isinstance(x, Var)]
+
+
+def text_of(e: PrimExpr) -> str:
+    """Python-syntax text of an expression."""
+    match e:
+        case Var():
+            return e.name
+        case IntImm():
+            return str(bool(e.value)) if e.dtype.code == "bool" else str(e.value)
+        case FloatImm():
+            return repr(e.value) if math.isfinite(e.value) else f"float('{e.value}')"
+        case Binary():
+            a, b = text_of(e.a), text_of(e.b)
+            return f"({a} {e.symbol} {b})" if not e.symbol[0].isalpha() or e.symbol in ("and", "or") else f"{e.symbol}({a}, {b})"
+        case _:
+            return _other_text(e)
+
+
+def _other_text(e: PrimExpr) -> str:
+    inner = ", ".join(text_of(o) for o in e.operands())
+    match e:
+        case Not():
+            return f"(not {inner})"
+        case Cast():
+            return f"cast('{e.dtype}', {inner})"
+        case Load():
+            return f"{e.buffer.name}[{inner}]"
+        case Call():
+            return f"{e.op.name}({inner})"
+        case Ramp():
+            return f"ramp({inner}, {e.dtype.lanes})"
+        case Broadcast():
+            return f"broadcast({inner}, {e.dtype.lanes})"
+        case Select():
+            return f"if_then_else({inner})"
+        case _:
+            return f"{type(e).__name__.lower()}({inner})"

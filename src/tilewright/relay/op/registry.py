@@ -1,0 +1,166 @@
+"""`Op` and the `@op` decorator: one class is one operator, and the only place that knows it by name.
+
+An `Op` object is an operator with its attributes: `Softmax(axis=1)(x)` is a call. Passes ask for the properties declared
+here (`kind`, `relayout`, `simplify`); nothing looks an operator up by its name but text formats and patterns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
+
+import numpy as np
+
+from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
+from tilewright.types import TensorType, Type
+
+Array = np.ndarray[Any, Any]
+T = TypeVar("T", bound="Op")
+
+
+class Fusion(enum.IntEnum):
+    """How an operator joins others in one kernel; a larger value is harder to fuse."""
+
+    ELEMWISE = 0  # out[i] from in[i]
+    BROADCAST = 1  # the same, some axes repeated
+    INJECTIVE = 2  # each output element from one element of each input: transpose, slice, concatenate, …
+    REDUCE = 3  # sums over axes; takes elementwise producers
+    OUT_FUSABLE = 4  # convolution, matrix product, pooling, softmax, norm: takes elementwise consumers
+    OPAQUE = 8  # alone
+
+
+class Op:
+    """Base of operators. Subclasses are frozen dataclasses of their attributes, made by `@op`."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+    kind: ClassVar[Fusion]
+    variadic: ClassVar[bool] = False
+    """True when the arguments are one tuple of tensors."""
+
+    def infer(self, *args: Any) -> Type:
+        """The type of the result from the types of the arguments; raises `ShapeError` with a reason."""
+        raise NotImplementedError
+
+    def reference(self, *args: Any) -> Any:
+        """The meaning, on numpy arrays; a tuple for several results."""
+        raise NotImplementedError
+
+    def compute(self, *args: Any) -> Any:
+        """The same as tensor expressions: `te.Tensor`s to a `te.Tensor`, or a tuple of them."""
+        raise NotImplementedError
+
+    def simplify(self, call: Call) -> Expr | None:
+        """A simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""
+        return None
+
+    def relayout(self, perms: Sequence[tuple[int, ...] | None]) -> tuple[Op, tuple[tuple[int, ...] | None, ...], tuple[int, ...] | None] | None:
+        """How this operator works on permuted tensors.
+
+        `perms[k]` is how argument k is stored (`stored = transpose(logical, perm)`), None for its logical order. Returns
+        the operator to use, the order it wants for each argument and the order of its result; None when it only works
+        on the logical order.
+        """
+        return None
+
+    def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
+        try:
+            if self.variadic:
+                return self.infer(types[0])
+            return self.infer(*types)
+        except ShapeError as error:
+            if error.origin is not None:
+                raise
+            shown = ", ".join(map(repr, types))
+            raise ShapeError(f"{self}({shown}): {error.message}", span) from None
+        except TypeError as error:
+            if "infer()" not in str(error):
+                raise
+            raise ShapeError(f"{self.name} was given {len(types)} arguments: {error}", span) from None
+
+    def __call__(self, *args: Any, span: Origin | None = None) -> Call:
+        return Call(self, [as_relay(a) for a in args], span)
+
+    def attributes(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{k}={v!r}" for k, v in self.attributes().items())
+        return f"{self.name}({inner})" if inner else self.name
+
+
+OPS: Final[dict[str, type[Op]]] = {}
+"""The operator table, by name."""
+
+
+@dataclass_transform(frozen_default=True, eq_default=True)
+def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]], type[T]]:
+    """Declare an operator: its annotated fields are its attributes, with the specification's defaults."""
+
+    def declare(cls: type[T]) -> type[T]:
+        made = dataclasses.dataclass(frozen=True, repr=False, eq=True)(cls)
+        plain_init = made.__init__
+
+        def init(self: T, *args: Any, **attrs: Any) -> None:
+            args = tuple(tuple(a) if isinstance(a, list) else a for a in args)
+            attrs = {k: tuple(v) if isinstance(v, list) else v for k, v in attrs.items()}
+            try:
+                plain_init(self, *args, **attrs)
+            except TypeError as error:
+                known = ", ".join(f.name for f in dataclasses.fields(made))
+                raise CompileError(f"{name}: {str(error).partition('__init__() ')[2] or error}; its attributes are: {known or 'none'}") from None
+
+        made.__init__ = init  # type: ignore[method-assign]
+        made.name, made.kind, made.variadic = name, kind, variadic
+        if name in OPS:
+            raise CompileError(f"operator '{name}' is declared twice")
+        OPS[name] = made
+        return made
+
+    return declare
+
+
+def get(name: str) -> type[Op]:
+    """The operator class of that name; raises `CompileError` with the nearest names."""
+    found = OPS.get(name)
+    if found is None:
+        import difflib
+
+        near = ", ".join(difflib.get_close_matches(name, OPS, 3))
+        raise CompileError(f"there is no operator '{name}'" + (f"; did you mean {near}?" if near else ""))
+    return found
+
+
+def as_relay(value: Any) -> Expr:
+    """An argument of a call as an expression: numbers and arrays become constants, sequences tuples."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (tuple, list)):
+        return Tuple(tuple(as_relay(v) for v in value))
+    return const(value)
+
+
+def function(cls: type[Op]) -> Callable[..., Call]:
+    """The function form of an operator: `relay.nn.softmax(x, axis=1)` is `Softmax(axis=1)(x)`."""
+
+    def build(*args: Any, **attrs: Any) -> Call:
+        return cls(**attrs)(*args)
+
+    build.__name__ = cls.name.rpartition(".")[2]
+    build.__doc__ = cls.__doc__
+    return build
+
+
+def tensors(*types: Any) -> tuple[TensorType, ...]:
+    """The arguments as tensor types; raises `ShapeError` for a tuple or function among them."""
+    for t in types:
+        if not isinstance(t, TensorType):
+            raise ShapeError(f"a tensor was expected, and {t!r} was given")
+    return types
+
+
+def is_constant(e: Expr) -> bool:
+    return isinstance(e, Constant)

@@ -1,0 +1,286 @@
+"""Tensor expressions: what is computed, without saying how.
+
+    A = te.placeholder((m, k), name="A"); B = te.placeholder((k, n), name="B"); r = te.reduce_axis((0, k), "r")
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from typing import Any, Final, Self
+
+import numpy as np
+
+from tilewright.errors import CompileError, Origin
+from tilewright.expr import INT64, IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul, walk
+from tilewright.expr import _intern as intern
+from tilewright.node import node
+from tilewright.tir.stmt import IterVar
+from tilewright.types import DataType
+
+
+class Operation:
+    """What makes a tensor: a `PlaceholderOp` or a `ComputeOp`."""
+
+    __slots__ = ()
+    name: str
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def output(self, index: int) -> Tensor:
+        return self.outputs[index]
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors read, each once, in order of first use."""
+        return ()
+
+
+class Tensor:
+    """A value of an operation: indexed (`t[i, j]` or `t(i, j)`) it is a scalar expression."""
+
+    __slots__ = ("dtype", "index", "op", "shape")
+
+    def __init__(self, op: Operation, index: int, shape: Sequence[Any], dtype: str | DataType) -> None:
+        self.op, self.index, self.dtype = op, index, DataType(dtype)
+        self.shape: tuple[PrimExpr, ...] = tuple(as_expr(d) for d in shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def name(self) -> str:
+        return self.op.name if len(self.op.outputs) == 1 else f"{self.op.name}.v{self.index}"
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape as integers; raises `CompileError` when a dimension is symbolic."""
+        if not all(isinstance(d, IntImm) for d in self.shape):
+            raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed")
+        return tuple(d.value for d in self.shape if isinstance(d, IntImm))
+
+    def __getitem__(self, indices: Any) -> PrimExpr:
+        return self(*indices) if isinstance(indices, tuple) else self(indices)
+
+    def __call__(self, *indices: Any) -> PrimExpr:
+        at = [i.var if isinstance(i, IterVar) else i for i in indices]
+        if len(at) != len(self.shape):
+            raise CompileError(f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices")
+        return TensorElem(self, [cast(INT64, as_expr(i)) for i in at])
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+
+class TensorElem(PrimExpr):
+    """An element of a tensor; becomes a load once the tensor has a buffer."""
+
+    __slots__ = ("indices", "tensor")
+    tensor: Tensor
+    indices: tuple[PrimExpr, ...]
+
+    def __new__(cls, tensor: Tensor, indices: Sequence[PrimExpr]) -> Self:
+        at = tuple(indices)
+        self, fresh = intern(cls, tensor.dtype, tensor, at)
+        if fresh:
+            self.tensor, self.indices = tensor, at
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return self.indices
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return TensorElem(self.tensor, operands)
+
+
+@node
+class Combiner:
+    """A commutative reduction: `combine` over tuples of values, and the `identity` that changes nothing."""
+
+    name: str
+    combine: Callable[[tuple[PrimExpr, ...], tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
+    identity: Callable[[tuple[DataType, ...]], tuple[PrimExpr, ...]]
+
+
+class Reduce(PrimExpr):
+    """`combiner` over `sources` along `axes`; the top of a compute body, nowhere else. `index` picks from a tuple."""
+
+    __slots__ = ("axes", "combiner", "index", "sources")
+    combiner: Combiner
+    sources: tuple[PrimExpr, ...]
+    axes: tuple[IterVar, ...]
+    index: int
+
+    def __new__(cls, combiner: Combiner, sources: Sequence[PrimExpr], axes: Sequence[IterVar], index: int = 0) -> Self:
+        src, ax = tuple(sources), tuple(axes)
+        self, fresh = intern(cls, src[index].dtype, combiner, src, ax, index)
+        if fresh:
+            self.combiner, self.sources, self.axes, self.index = combiner, src, ax, index
+        return self
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        return self.sources
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        return Reduce(self.combiner, operands, self.axes, self.index)
+
+
+@node
+class PlaceholderOp(Operation):
+    """An input."""
+
+    name: str
+    shape: tuple[PrimExpr, ...]
+    dtype: DataType
+    tensors: list[Tensor] = field(default_factory=list)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(self.tensors)
+
+
+@node
+class ComputeOp(Operation):
+    """`body[k]` at every point of `axis`.
+
+    `schedule` is how a kernel around this computation is scheduled (`topi`); `prepack` is the same computation on numpy
+    arrays, one per input, and says that the stage may be run while compiling when all its inputs are constants.
+    """
+
+    name: str
+    axis: tuple[IterVar, ...]
+    body: tuple[PrimExpr, ...]
+    reduce_axis: tuple[IterVar, ...]
+    schedule: Callable[..., Any] | None
+    prepack: Callable[..., np.ndarray[Any, Any]] | None
+    attrs: dict[str, Any]
+    origin: Origin | None = None
+    tensors: list[Tensor] = field(default_factory=list)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(self.tensors)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        found: dict[Tensor, None] = {}
+        for b in self.body:
+            for e in walk(b):
+                if isinstance(e, TensorElem):
+                    found.setdefault(e.tensor)
+        return tuple(found)
+
+
+def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:
+    """An input tensor of `shape` and `dtype`."""
+    dims = tuple(as_expr(d) for d in (shape if isinstance(shape, Sequence) else (shape,)))
+    op = PlaceholderOp(name, dims, DataType(dtype))
+    op.tensors.append(Tensor(op, 0, dims, dtype))
+    return op.tensors[0]
+
+
+def compute(
+    shape: Sequence[Any],
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    *,
+    schedule: Callable[..., Any] | None = None,
+    prepack: Callable[..., np.ndarray[Any, Any]] | None = None,
+    attrs: dict[str, Any] | None = None,
+    axis_names: Sequence[str] | None = None,
+) -> Any:
+    """A tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
+
+    Returns a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction).
+    """
+    dims = [as_expr(d) for d in shape]
+    names = axis_names or _axis_names(fcompute, len(dims))
+    axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))
+    result = fcompute(*(a.var for a in axis))
+    several = isinstance(result, (tuple, list))
+    body = tuple(as_expr(b) for b in (result if several else (result,)))
+    reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
+    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {})
+    op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
+    return tuple(op.tensors) if several else op.tensors[0]
+
+
+_LETTERS: Final = ("i", "j", "k", "l", "m", "n", "o", "p")
+
+
+def _axis_names(fcompute: Callable[..., Any], n: int) -> Sequence[str]:
+    kinds = inspect.signature(fcompute).parameters.values()
+    if len(kinds) == n and all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in kinds):
+        return [p.name for p in kinds]
+    return [_LETTERS[i] if n <= len(_LETTERS) else f"i{i}" for i in range(n)]
+
+
+def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:
+    """A reduction axis over `[dom[0], dom[1])`; the lower end must be 0."""
+    low, high = as_expr(dom[0]), as_expr(dom[1])
+    if not (isinstance(low, IntImm) and low.value == 0):
+        raise CompileError(f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)")
+    return IterVar(Var(name), high, "reduce")
+
+
+def _reducer(name: str, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], identity: Callable[[DataType], PrimExpr]) -> Callable[..., PrimExpr]:
+    combiner = Combiner(name, lambda a, b: (combine(a[0], b[0]),), lambda t: (identity(t[0]),))
+
+    def reduce(expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr:
+        axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
+        return Reduce(combiner, (as_expr(expr),), axes) if axes else as_expr(expr)
+
+    reduce.__name__ = name
+    reduce.__doc__ = f"`{name}` of `expr` along `axis`, one reduction axis or several."
+    return reduce
+
+
+def min_value(dtype: str | DataType) -> PrimExpr:
+    """The least finite value of a type (minus infinity for floats)."""
+    kind = DataType(dtype)
+    if kind.is_float:
+        return const(float("-inf"), kind)
+    return const(0 if kind.code in ("uint", "bool") else -(1 << (kind.bits - 1)), kind)
+
+
+def max_value(dtype: str | DataType) -> PrimExpr:
+    """The greatest value of a type (infinity for floats)."""
+    kind = DataType(dtype)
+    if kind.is_float:
+        return const(float("inf"), kind)
+    return const((1 << (kind.bits - (kind.code == "int"))) - 1, kind)
+
+
+sum = _reducer("sum", add, lambda t: const(0, t))
+prod = _reducer("prod", mul, lambda t: const(1, t))
+max = _reducer("max", maximum, min_value)
+min = _reducer("min", minimum, max_value)
+
+
+def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
+    """A reduction of your own over one value or a tuple: `fcombine(x, y)` and `fidentity(*dtypes)`; returns `f(exprs, axis)`."""
+
+    def as_tuple(x: Any) -> tuple[Any, ...]:
+        return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+    def combine(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        return as_tuple(fcombine(a, b) if len(a) > 1 else fcombine(a[0], b[0]))
+
+    combiner = Combiner(name, combine, lambda t: tuple(as_expr(v, d) for v, d in zip(as_tuple(fidentity(*t)), t, strict=True)))
+
+    def reduce(expr: Any, axis: IterVar | Sequence[IterVar]) -> Any:
+        axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
+        sources = tuple(as_expr(e) for e in as_tuple(expr))
+        parts = tuple(Reduce(combiner, sources, axes, k) for k in range(len(sources)))
+        return parts if isinstance(expr, (tuple, list)) else parts[0]
+
+    return reduce
+
+
+__all__ = ["Combiner", "ComputeOp", "Operation", "PlaceholderOp", "Reduce", "Tensor", "TensorElem", "broadcast", "comm_reducer", "compute",
+           "if_then_else", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis", "sum"]

@@ -1,0 +1,250 @@
+"""The loop language. Its grammar, whole:
+
+    stmt ::= For(var, min, extent, kind, body)      kind: serial | parallel | vectorized | unrolled
+           | IfThenElse(condition, then_case, else_case?)
+           | Store(buffer, value, indices, mask?)
+           | Seq(stmts)
+           | Allocate(buffer, body)
+           | Let(var, value, body)
+           | Evaluate(call)                          a call with an effect
+           | Block(name, iters, bindings, predicate, init?, body)      while it is being scheduled
+    func ::= PrimFunc(name, params, body, attrs)     params are buffers, inputs before outputs
+
+A program is *schedulable* while its stores sit in blocks, *lowered* once blocks are gone (`lower_blocks`), and *flat* once
+every buffer has one dimension and no loop is vectorized or unrolled; code generation takes flat programs.
+A block is one computation seen from inside: its `iters` range over the whole domain of the value it computes, and
+`bindings` say which point of the domain each trip of the loops around it visits. Blocks do not nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from typing import Any
+
+from tilewright.errors import Origin
+from tilewright.expr import Buffer, PrimExpr, Var, rewrite
+from tilewright.node import node
+
+SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
+
+
+class Stmt:
+    """Base of statements."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        from tilewright.tir.printer import text_of_stmt
+
+        return text_of_stmt(self)
+
+
+@node
+class For(Stmt):
+    """`for var in range(min, min + extent)`; a vectorized or unrolled loop has a constant extent."""
+
+    var: Var
+    min: PrimExpr
+    extent: PrimExpr
+    kind: str
+    body: Stmt
+    annotations: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+@node
+class IfThenElse(Stmt):
+    condition: PrimExpr
+    then_case: Stmt
+    else_case: Stmt | None = None
+
+
+@node
+class Store(Stmt):
+    """`buffer[indices] = value`; with a vector index, the lanes where `mask` holds (all without one)."""
+
+    buffer: Buffer
+    value: PrimExpr
+    indices: tuple[PrimExpr, ...]
+    mask: PrimExpr | None = None
+
+
+@node
+class Seq(Stmt):
+    stmts: tuple[Stmt, ...]
+
+
+@node
+class Allocate(Stmt):
+    """`buffer` lives for the length of `body`; its contents start undefined."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@node
+class Let(Stmt):
+    var: Var
+    value: PrimExpr
+    body: Stmt
+
+
+@node
+class Evaluate(Stmt):
+    value: PrimExpr
+
+
+@node
+class IterVar:
+    """An axis of a block or of a computation: it ranges over `[0, extent)`."""
+
+    var: Var
+    extent: PrimExpr
+    kind: str = "spatial"
+    """`spatial`, or `reduce` when trips along it add up into one element."""
+
+    def __repr__(self) -> str:
+        return f"{self.var.name}: {self.extent}{'' if self.kind == 'spatial' else ' reduce'}"
+
+
+@node
+class Block(Stmt):
+    """`body`, a store, at the point `iters := bindings`, where `predicate` holds; `init` runs before a first reduction step."""
+
+    name: str
+    iters: tuple[IterVar, ...]
+    bindings: tuple[PrimExpr, ...]
+    predicate: PrimExpr
+    init: Store | None
+    body: Stmt
+    annotations: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+@node
+class PrimFunc:
+    """A function over memory: `params` are buffers in the order of the call; `attrs` are for passes and printing."""
+
+    name: str
+    params: tuple[Buffer, ...]
+    body: Stmt
+    attrs: dict[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+
+    def __repr__(self) -> str:
+        from tilewright.tir.printer import text_of_func
+
+        return text_of_func(self)
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        return self if body is self.body else replace(self, body=body)
+
+
+def seq(*stmts: Stmt | None) -> Stmt:
+    """The statements in order, nested sequences flattened; a single one is returned as it is."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        if isinstance(s, Seq):
+            flat.extend(s.stmts)
+        elif s is not None:
+            flat.append(s)
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def bodies(s: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside `s`."""
+    match s:
+        case For() | Allocate() | Let():
+            return (s.body,)
+        case Seq():
+            return s.stmts
+        case IfThenElse():
+            return (s.then_case,) if s.else_case is None else (s.then_case, s.else_case)
+        case Block():
+            return (s.body,) if s.init is None else (s.init, s.body)
+        case _:
+            return ()
+
+
+def walk_stmt(s: Stmt) -> Iterator[Stmt]:
+    """`s` and every statement inside, outermost first."""
+    stack = [s]
+    while stack:
+        x = stack.pop()
+        yield x
+        stack.extend(reversed(bodies(x)))
+
+
+def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
+    """The expressions that `s` holds itself, without those of the statements inside."""
+    match s:
+        case For():
+            return (s.min, s.extent)
+        case IfThenElse():
+            return (s.condition,)
+        case Store():
+            return (*s.indices, s.value) if s.mask is None else (*s.indices, s.value, s.mask)
+        case Let() | Evaluate():
+            return (s.value,)
+        case Block():
+            return (*s.bindings, s.predicate)
+        case _:
+            return ()
+
+
+def map_bodies(s: Stmt, f: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+    """`s` with `f` applied to the statements directly inside; None when nothing is left of it."""
+    match s:
+        case For() | Allocate() | Let():
+            body = f(s.body)
+            return None if body is None else s if body is s.body else replace(s, body=body)
+        case Seq():
+            stmts = [f(x) for x in s.stmts]
+            if all(a is b for a, b in zip(stmts, s.stmts, strict=True)):
+                return s
+            kept = [x for x in stmts if x is not None]
+            return seq(*kept) if kept else None
+        case IfThenElse():
+            then, other = f(s.then_case), None if s.else_case is None else f(s.else_case)
+            if then is s.then_case and other is s.else_case:
+                return s
+            if then is None and other is None:
+                return None
+            return replace(s, then_case=Seq(()) if then is None else then, else_case=other)
+        case Block():
+            new = f(s.body)
+            return None if new is None else s if new is s.body else replace(s, body=new)
+        case _:
+            return s
+
+
+def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
+    """`s` with `f` applied to every expression in it and in the statements inside."""
+
+    def visit(x: Stmt) -> Stmt:
+        match x:
+            case Store():
+                mask = None if x.mask is None else f(x.mask)
+                return Store(x.buffer, f(x.value), tuple(f(i) for i in x.indices), mask)
+            case For():
+                return replace(x, min=f(x.min), extent=f(x.extent), body=visit(x.body))
+            case IfThenElse():
+                return IfThenElse(f(x.condition), visit(x.then_case), None if x.else_case is None else visit(x.else_case))
+            case Evaluate():
+                return Evaluate(f(x.value))
+            case Let():
+                return Let(x.var, f(x.value), visit(x.body))
+            case Block():
+                init = None if x.init is None else visit(x.init)
+                return replace(x, bindings=tuple(f(b) for b in x.bindings), predicate=f(x.predicate), init=init, body=visit(x.body))
+            case _:
+                return map_bodies(x, visit) or x
+
+    return visit(s)
+
+
+def substitute_stmt(s: Stmt, mapping: dict[PrimExpr, PrimExpr]) -> Stmt:
+    """Replace variables in all expressions inside `s`."""
+    memo: dict[PrimExpr, PrimExpr] = {}
+    return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
