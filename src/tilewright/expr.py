@@ -433,6 +433,11 @@ bitwise_xor: Final = Intrinsic("bitwise_xor", np.bitwise_xor)
 bitwise_not: Final = Intrinsic("bitwise_not", np.bitwise_not)
 shift_left: Final = Intrinsic("shift_left", np.left_shift)
 shift_right: Final = Intrinsic("shift_right", np.right_shift)
+horizontal_sum: Final = Intrinsic("horizontal_sum", np.sum)
+horizontal_prod: Final = Intrinsic("horizontal_prod", np.prod)
+horizontal_max: Final = Intrinsic("horizontal_max", np.max)
+horizontal_min: Final = Intrinsic("horizontal_min", np.min)
+"""`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
 prefetch: Final = Intrinsic("prefetch", effect=True)
 """`prefetch(load)`: bring the address of `load` into the first-level cache; has no other effect."""
 

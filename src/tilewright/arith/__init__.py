@@ -1,1 +1,17 @@
+"""Integer expressions: ranges, bounds, linear forms, proofs, simplification. Knows nothing of tensors.
 
+    r = Ranges().bind(i, 0, 7)
+    bounds(i * 2 + 1, r)            # (1, 15)
+    prove(i < 8, r)                 # True
+    simplify((i * 4 + 3) // 4, r)   # i
+"""
+
+from tilewright.arith.bounds import bounds
+from tilewright.arith.evaluate import Evaluator, evaluate
+from tilewright.arith.linear import LinearForm, expression, linear
+from tilewright.arith.ranges import Interval, Ranges
+from tilewright.arith.simplify import prove, simplify
+from tilewright.arith.solve import assume, conjuncts, solve
+
+__all__ = ["Evaluator", "Interval", "LinearForm", "Ranges", "assume", "bounds", "conjuncts", "evaluate", "expression", "linear",
+           "prove", "simplify", "solve"]

@@ -1,1 +1,6 @@
+"""Modules of functions, structural equality and hashing, and the pass runner."""
 
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import assert_structural_equal, structural_equal, structural_hash
+
+__all__ = ["IRModule", "assert_structural_equal", "structural_equal", "structural_hash"]

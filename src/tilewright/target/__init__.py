@@ -1,1 +1,5 @@
+"""Targets, what their processors can do, and code generation for each back end."""
 
+from tilewright.target.target import Target, TargetKind
+
+__all__ = ["Target", "TargetKind"]

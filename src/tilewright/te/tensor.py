@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin
+from tilewright.errors import CompileError
 from tilewright.expr import INT64, IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul, walk
 from tilewright.expr import _intern as intern
 from tilewright.node import node
@@ -159,7 +159,6 @@ class ComputeOp(Operation):
     schedule: Callable[..., Any] | None
     prepack: Callable[..., np.ndarray[Any, Any]] | None
     attrs: dict[str, Any]
-    origin: Origin | None = None
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
@@ -228,15 +227,17 @@ def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:
     return IterVar(Var(name), high, "reduce")
 
 
-def _reducer(name: str, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], identity: Callable[[DataType], PrimExpr]) -> Callable[..., PrimExpr]:
-    combiner = Combiner(name, lambda a, b: (combine(a[0], b[0]),), lambda t: (identity(t[0]),))
+def _elementwise(name: str, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], identity: Callable[[DataType], PrimExpr]) -> Combiner:
+    return Combiner(name, lambda a, b: (combine(a[0], b[0]),), lambda t: (identity(t[0]),))
 
+
+def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
     def reduce(expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr:
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
         return Reduce(combiner, (as_expr(expr),), axes) if axes else as_expr(expr)
 
-    reduce.__name__ = name
-    reduce.__doc__ = f"`{name}` of `expr` along `axis`, one reduction axis or several."
+    reduce.__name__ = combiner.name
+    reduce.__doc__ = f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several."
     return reduce
 
 
@@ -256,10 +257,14 @@ def max_value(dtype: str | DataType) -> PrimExpr:
     return const((1 << (kind.bits - (kind.code == "int"))) - 1, kind)
 
 
-sum = _reducer("sum", add, lambda t: const(0, t))
-prod = _reducer("prod", mul, lambda t: const(1, t))
-max = _reducer("max", maximum, min_value)
-min = _reducer("min", minimum, max_value)
+SUM: Final = _elementwise("sum", add, lambda t: const(0, t))
+PROD: Final = _elementwise("prod", mul, lambda t: const(1, t))
+MAX: Final = _elementwise("max", maximum, min_value)
+MIN: Final = _elementwise("min", minimum, max_value)
+sum = _reducer(SUM)
+prod = _reducer(PROD)
+max = _reducer(MAX)
+min = _reducer(MIN)
 
 
 def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
@@ -282,5 +287,5 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
     return reduce
 
 
-__all__ = ["Combiner", "ComputeOp", "Operation", "PlaceholderOp", "Reduce", "Tensor", "TensorElem", "broadcast", "comm_reducer", "compute",
+__all__ = ["Combiner", "ComputeOp", "Operation", "MAX", "MIN", "PROD", "PlaceholderOp", "Reduce", "SUM", "Tensor", "TensorElem", "broadcast", "comm_reducer", "compute",
            "if_then_else", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis", "sum"]

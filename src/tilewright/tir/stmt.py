@@ -116,7 +116,7 @@ class Block(Stmt):
     iters: tuple[IterVar, ...]
     bindings: tuple[PrimExpr, ...]
     predicate: PrimExpr
-    init: Store | None
+    init: Stmt | None
     body: Stmt
     annotations: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None

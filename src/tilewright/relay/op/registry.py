@@ -40,6 +40,10 @@ class Op:
     kind: ClassVar[Fusion]
     variadic: ClassVar[bool] = False
     """True when the arguments are one tuple of tensors."""
+    view: ClassVar[bool] = False
+    """True when the result is the first argument's elements, in the same row-major order, under another shape."""
+    pure: ClassVar[bool] = True
+    """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
     def infer(self, *args: Any) -> Type:
         """The type of the result from the types of the arguments; raises `ShapeError` with a reason."""

@@ -1,0 +1,221 @@
+"""Speed beside other runtimes: the same file, the same inputs, the same threads, turn by turn in one process.
+
+Outputs are compared before anything is timed; a runtime whose answer is wrong gets no time. Between two contestants there
+is a short pause and a call that does not count, so that nobody pays for threads that the one before left spinning.
+
+    python benchmarks/compare.py                          # the standard models
+    python benchmarks/compare.py resnet50 my_model.onnx --threads 1 --peers ort
+    python benchmarks/compare.py --json out.json --markdown out.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import peers
+import workloads
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+OURS, REFERENCE = "tilewright", "onnxruntime"
+PAUSE = 0.01
+SHORTEST = 0.02  # seconds: quicker models are called several times in one round
+
+
+@dataclass
+class Row:
+    """What was measured for one runtime on one model; times in seconds."""
+
+    model: str
+    runtime: str
+    threads: int
+    load: float = 0.0
+    difference: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    report: dict[str, float] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def median(self) -> float:
+        """The middle round, or not a number when nothing was timed."""
+        return statistics.median(self.seconds) if self.seconds else float("nan")
+
+    @property
+    def spread(self) -> float:
+        """Half the distance between the quartiles, relative to the median."""
+        if len(self.seconds) < 2:
+            return float("nan")
+        low, _, high = statistics.quantiles(self.seconds, n=4)
+        return (high - low) / 2 / self.median
+
+
+def difference(answers: list[NDArray[Any]], expected: list[NDArray[Any]]) -> float:
+    """The largest relative L2 distance of an output from what is expected; infinite when the shapes differ."""
+    if [a.shape for a in answers] != [e.shape for e in expected]:
+        return float("inf")
+    worst = 0.0
+    for answer, right in zip(answers, expected, strict=True):
+        distance = float(np.linalg.norm(answer.astype(np.float64) - right.astype(np.float64)))
+        if not distance <= np.inf:
+            return float("inf")
+        worst = max(worst, distance / max(float(np.linalg.norm(right.astype(np.float64))), 1e-30))
+    return worst
+
+
+def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds: int, tolerance: float) -> list[Row]:
+    """Load, check and time `work` on every runtime."""
+    expected = peers.onnxruntime(work.path, work.inputs, threads)(work.inputs)
+    rows, running = [], []
+    for runtime in runtimes:
+        row = Row(work.name, runtime, threads)
+        rows.append(row)
+        try:
+            begin = time.perf_counter()
+            run = peers.LOADERS[runtime](work.path, work.inputs, threads)
+            row.load = time.perf_counter() - begin
+            row.report = getattr(run, "report", {})
+            row.difference = difference(run(work.inputs), expected)
+        except Exception as error:  # whatever a runtime raises is its result
+            row.failure = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        if row.difference > tolerance:
+            row.failure = f"wrong answer: relative difference {row.difference:.1e}"
+            continue
+        running.append((row, run))
+    race(work, running, rounds)
+    return rows
+
+
+def race(work: workloads.Workload, running: list[tuple[Row, peers.Run]], rounds: int) -> None:
+    """Time the contestants turn by turn, each round starting with the next one."""
+    number = {}
+    for row, run in running:
+        begin = time.perf_counter()
+        run(work.inputs)
+        number[row.runtime] = max(1, int(SHORTEST / (time.perf_counter() - begin)))
+    for turn in range(rounds):
+        first = turn % max(1, len(running))
+        for row, run in running[first:] + running[:first]:
+            time.sleep(PAUSE)
+            run(work.inputs)
+            begin = time.perf_counter()
+            for _ in range(number[row.runtime]):
+                run(work.inputs)
+            row.seconds.append((time.perf_counter() - begin) / number[row.runtime])
+
+
+def cells(rows: list[Row]) -> list[list[str]]:
+    """The table's body: one line for each model and number of threads and runtime."""
+    body = []
+    base = {(r.model, r.threads): r.median for r in rows if r.runtime == REFERENCE}
+    for r in rows:
+        reference = base.get((r.model, r.threads), float("nan"))
+        body.append(
+            [r.model, str(r.threads), r.runtime, r.failure, "", "", f"{r.load:.2f}"]
+            if r.failure
+            else [
+                r.model,
+                str(r.threads),
+                r.runtime,
+                f"{r.median * 1e3:.2f} ± {r.spread:.0%}",
+                f"{r.median / reference:.2f}",
+                f"{r.difference:.0e}",
+                f"{r.load:.2f}",
+            ]
+        )
+    return body
+
+
+HEAD = ("model", "threads", "runtime", "median ms", "of ORT's", "difference", "load s")
+
+
+def geometric_means(rows: list[Row]) -> dict[int, float]:
+    """By number of threads: our median over ONNX Runtime's, over all models that both ran."""
+    ratios: dict[int, list[float]] = {}
+    base = {(r.model, r.threads): r.median for r in rows if r.runtime == REFERENCE and r.seconds}
+    for r in rows:
+        if r.runtime == OURS and r.seconds and (r.model, r.threads) in base:
+            ratios.setdefault(r.threads, []).append(r.median / base[r.model, r.threads])
+    return {threads: statistics.geometric_mean(values) for threads, values in ratios.items()}
+
+
+def markdown(rows: list[Row]) -> str:
+    """The table for a document."""
+    lines = ["| " + " | ".join(HEAD) + " |", "|" + " --- |" * len(HEAD)]
+    return "\n".join(lines + ["| " + " | ".join(line) + " |" for line in cells(rows)]) + "\n"
+
+
+def phases(rows: list[Row]) -> Table | None:
+    """Where our compile times went, one column a phase; none when no model reported."""
+    reports = {r.model: r.report for r in rows if r.runtime == OURS and r.report}
+    if not reports:
+        return None
+    columns = list(dict.fromkeys(phase for report in reports.values() for phase in report))
+    table = Table("seconds of", *columns, title="Compile time by phase (from the cache where that was filled)")
+    for model, report in reports.items():
+        table.add_row(model, *(f"{report.get(phase, 0.0):.2f}" for phase in columns))
+    return table
+
+
+def show(rows: list[Row], console: Console) -> None:
+    """Print the tables."""
+    table = Table(*HEAD, title=f"{os.cpu_count()} cores, ± half the interquartile range")
+    for line in cells(rows):
+        table.add_row(*line)
+    console.print(table)
+    for threads, ratio in geometric_means(rows).items():
+        console.print(f"{threads} thread(s): geometric mean of ours / ONNX Runtime = {ratio:.2f} (below 1 is faster)")
+    if (split := phases(rows)) is not None:
+        console.print(split)
+
+
+def arguments() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="*", default=[], help=f"names or .onnx files; default: {', '.join(workloads.STANDARD)}")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="the same as naming a model; may be repeated")
+    parser.add_argument("--peers", default="ort,ov", help="runtimes beside ours, comma separated: ort, ov")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--tolerance", type=float, default=1e-3, help="largest relative L2 difference from ONNX Runtime")
+    parser.add_argument("--without-ours", action="store_true", help="only the other runtimes")
+    parser.add_argument("--json", type=Path, help="write every round to this file")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Measure and show; 1 when a runtime of ours failed or gave a wrong answer."""
+    options, console = arguments(), Console()
+    runtimes = ([] if options.without_ours else [OURS]) + peers.installed(options.peers.split(","))
+    rows: list[Row] = []
+    for name in (*options.models, *options.only) or workloads.STANDARD:
+        try:
+            work = workloads.find(name)
+        except LookupError as missing:
+            console.print(f"left out: {missing.args[0]}", highlight=False)
+            continue
+        for threads in map(int, options.threads.split(",")):
+            console.print(f"measuring {name}, {threads} thread(s) …", highlight=False)
+            rows += measure(work, runtimes, threads, options.rounds, options.tolerance)
+    show(rows, console)
+    if options.json:
+        options.json.write_text(json.dumps([dataclasses.asdict(row) | {"median": row.median} for row in rows], indent=1))
+    if options.markdown:
+        options.markdown.write_text(markdown(rows))
+    return 1 if any(row.failure and row.runtime == OURS for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

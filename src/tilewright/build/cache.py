@@ -1,0 +1,239 @@
+"""The cache on disk: named blobs and whole artifacts, under keys that the caller makes from content.
+
+    <folder>/blobs/<2 digits>/<key>         sha256 of the contents, then the contents
+    <folder>/artifacts/<key>/               manifest.json (with the hashes), code.N.o, constants.bin
+
+Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
+whole entry or none. A damaged entry counts as absent and is removed. Above the size limit, the entries that were not used
+for the longest time go. Constants are mapped, not read: an entry of gigabytes opens at once, and processes share its memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tilewright.errors import ArtifactError, InternalError
+from tilewright.runtime.artifact import Artifact, check_host, map_constants
+from tilewright.runtime.files import write_atomically
+from tilewright.runtime.manifest import Manifest
+
+VARIABLE: Final = "TILEWRIGHT_CACHE_DIR"
+DEFAULT_LIMIT: Final = 4 << 30
+_KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]{7,127}", re.ASCII)
+_DIGEST_BYTES: Final = 32
+_KEPT_AFTER_EVICTION: Final = 0.8
+
+
+class Cache:
+    """A folder of entries. Without a folder it is off: it holds nothing and forgets everything."""
+
+    def __init__(self, folder: Path | None, limit: int = DEFAULT_LIMIT) -> None:
+        """`limit` in bytes."""
+        self.folder = folder
+        self.limit = limit
+        self._size: int | None = None
+        self._lock = threading.Lock()
+        self._warned = False
+
+    @staticmethod
+    def default() -> Cache:
+        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`."""
+        named = os.environ.get(VARIABLE, "")
+        if named == "off":
+            return Cache(None)
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Cache(Path(named).expanduser() if named else Path(base) / "tilewright")
+
+    def get(self, key: str) -> bytes | None:
+        """The blob stored under `key`."""
+        if self.folder is None:
+            return None
+        path = self._blob(key)
+        try:
+            stored = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._give_up(error)
+            return None
+        contents = stored[_DIGEST_BYTES:]
+        if hashlib.sha256(contents).digest() != stored[:_DIGEST_BYTES]:
+            path.unlink(missing_ok=True)
+            return None
+        _touch(path)
+        return contents
+
+    def put(self, key: str, contents: bytes) -> None:
+        """Store a blob; a folder that cannot be written is a warning, once."""
+        if self.folder is None:
+            return
+        path = self._blob(key)
+        digest = hashlib.sha256(contents).digest()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, lambda file: file.writelines((digest, contents)))
+            self._grown(_DIGEST_BYTES + len(contents))
+        except OSError as error:
+            self._give_up(error)
+
+    def get_artifact(self, key: str) -> Artifact | None:
+        """The artifact stored under `key`, its constants mapped from the file."""
+        if self.folder is None:
+            return None
+        entry = self._artifact(key)
+        try:
+            text = (entry / "manifest.json").read_bytes()
+            artifact = _read_entry(entry, text)
+        except FileNotFoundError:
+            if entry.exists():
+                self._remove(entry)
+            return None
+        except ArtifactError:
+            self._remove(entry)
+            return None
+        except OSError as error:
+            self._give_up(error)
+            return None
+        _touch(entry)
+        return artifact
+
+    def put_artifact(self, key: str, artifact: Artifact) -> None:
+        """Store an artifact that was compiled here (one with host steps, or loaded from a library, is not stored)."""
+        if self.folder is None or artifact.manifest.host_steps or not artifact.objects:
+            return
+        entry = self._artifact(key)
+        temporary = entry.with_name(f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            temporary.mkdir(parents=True)
+            size = _write_entry(temporary, artifact)
+            _put_in_place(temporary, entry)
+            self._grown(size)
+        except OSError as error:
+            self._give_up(error)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove every entry."""
+        for _, _, path in self._entries():
+            self._remove(path)
+        self._size = None
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(size for _, size, _ in self._entries())
+
+    def _blob(self, key: str) -> Path:
+        return self._place(key) / "blobs" / key[:2] / key
+
+    def _artifact(self, key: str) -> Path:
+        return self._place(key) / "artifacts" / key
+
+    def _place(self, key: str) -> Path:
+        if self.folder is None or not _KEY.fullmatch(key):
+            raise InternalError(f"'{key}' is not a key of the cache")
+        return self.folder
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        """Time of last use, bytes, and path of each entry; those that vanish meanwhile are skipped."""
+        if self.folder is None:
+            return
+        for path in (*self.folder.glob("blobs/*/*"), *self.folder.glob("artifacts/*")):
+            try:
+                used = path.stat()
+                size = sum(f.stat().st_size for f in path.iterdir()) if path.is_dir() else used.st_size
+            except FileNotFoundError:
+                continue
+            yield used.st_mtime, size, path
+
+    def _grown(self, by: int) -> None:
+        """Keep count, and evict when the limit is passed; the folder is measured once, and again at each eviction."""
+        with self._lock:
+            self._size = self.size() if self._size is None else self._size + by
+            if self._size <= self.limit:
+                return
+            entries = sorted(self._entries(), key=lambda entry: entry[0])
+            total = sum(size for _, size, _ in entries)
+            for _, size, path in entries if total > self.limit else ():
+                if total <= _KEPT_AFTER_EVICTION * self.limit:
+                    break
+                self._remove(path)
+                total -= size
+            self._size = total
+
+    def _remove(self, path: Path) -> None:
+        """Take an entry out of sight first, so that no reader sees half of it."""
+        doomed = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            path.rename(doomed)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._give_up(error)
+            return
+        if doomed.is_dir():
+            shutil.rmtree(doomed, ignore_errors=True)
+        else:
+            doomed.unlink(missing_ok=True)
+
+    def _give_up(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the cache in {self.folder} cannot be used ({error}); models are compiled each time. "
+                f"Set {VARIABLE} to a folder that can be written, or to 'off'",
+                stacklevel=3,
+            )
+
+
+def _put_in_place(temporary: Path, entry: Path) -> None:
+    """Rename; an equal entry that another process has put there meanwhile is left alone."""
+    try:
+        temporary.rename(entry)
+    except OSError:
+        if not entry.is_dir():
+            raise
+
+
+def _touch(path: Path) -> None:
+    """Mark as used now. An entry that was evicted since, or a read-only cache, needs no mark."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        os.utime(path)
+
+
+def _write_entry(folder: Path, artifact: Artifact) -> int:
+    images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
+    hashes = {name: hashlib.sha256(image).hexdigest() for name, image in images.items()}
+    hashes["constants"] = hashlib.sha256(artifact.constants.data).hexdigest()
+    text = artifact.manifest.with_hashes(hashes).to_json().encode()
+    for name, image in images.items():
+        (folder / name).write_bytes(image)
+    artifact.constants.tofile(folder / "constants.bin")
+    (folder / "manifest.json").write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    return sum(map(len, images.values())) + artifact.constants.nbytes + len(text)
+
+
+def _read_entry(entry: Path, stored: bytes) -> Artifact:
+    digest, _, text = stored.partition(b"\n")
+    if hashlib.sha256(text).hexdigest().encode() != digest:
+        raise ArtifactError(f"{entry}: damaged")
+    manifest = Manifest.from_json(text, str(entry))
+    check_host(manifest, entry)
+    images = [(entry / name).read_bytes() for name in manifest.hashes if name != "constants"]
+    wanted = [digest for name, digest in manifest.hashes.items() if name != "constants"]
+    constants = map_constants(entry / "constants.bin", 0, manifest.constants_bytes)
+    if [hashlib.sha256(image).hexdigest() for image in images] != wanted:
+        raise ArtifactError(f"{entry}: damaged")
+    if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants"):
+        raise ArtifactError(f"{entry}: damaged")
+    return Artifact(manifest, tuple(images), constants)

@@ -1,0 +1,114 @@
+"""Saving a compiled model: `.so` through a linker, `.tar` without one. The forms are described in `runtime/artifact.py`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import numpy as np
+
+from tilewright.errors import ArtifactError
+from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact
+from tilewright.runtime.files import copy_hashed, write_atomically
+from tilewright.runtime.manifest import Manifest
+from tilewright.target.elf import write_data_object
+from tilewright.target.link import Linker, link_shared
+from tilewright.target.llvm.compile import compile_text
+from tilewright.target.llvm.entry import emit_c_entry
+from tilewright.target.target import Target
+
+_SYMBOLS: Final = ("tw_run", "tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest")
+
+
+def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
+    """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
+    if path.suffix not in (".so", ".tar"):
+        raise ArtifactError(f"{path}: a compiled model is saved as .so (one shared library) or .tar (its objects), not as '{path.suffix}'")
+    try:
+        if artifact.library is not None and artifact.path is not None:
+            _copy(artifact.path, path)
+        elif path.suffix == ".so":
+            _save_library(artifact, path, linker)
+        else:
+            _save_tar(artifact, path)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _copy(source: Path, path: Path) -> None:
+    if path.suffix != source.suffix:
+        raise ArtifactError(f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or compile it again")
+    with source.open("rb") as file:
+        write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
+
+
+def _parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes]]:
+    """The manifest with the hashes of the parts, and the object files by name."""
+    artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
+    images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
+    images["entry.o"] = compile_text(emit_c_entry(artifact.manifest), Target(artifact.manifest.target))
+    hashes = {name: hashlib.sha256(image).hexdigest() for name, image in images.items()}
+    hashes["constants"] = hashlib.sha256(artifact.constants.data).hexdigest()
+    return artifact.manifest.with_hashes(hashes), images
+
+
+def _write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest) -> None:
+    text = np.frombuffer(manifest.to_json().encode() + b"\0", np.uint8)
+    write_data_object(file, artifact.objects[0], (("tw_constants", artifact.constants), ("tw_manifest", text)))
+
+
+def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
+    manifest, images = _parts(artifact)
+    with tempfile.TemporaryDirectory(prefix="tilewright-link-") as name:
+        folder = Path(name)
+        for file_name, image in images.items():
+            (folder / file_name).write_bytes(image)
+        with (folder / "constants.o").open("wb") as constants:
+            _write_constants(constants, artifact, manifest)
+        objects = [folder / file_name for file_name in (*images, "constants.o")]
+        library = folder / "linked.so"
+        link_shared(objects, library, (*_SYMBOLS, f"{manifest.c_name}_run"), manifest.triple.split("-")[0], linker)
+        write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
+
+
+def _finish_library(library: Path, manifest: Manifest, target: BinaryIO) -> None:
+    text = manifest.to_json().encode()
+    with library.open("rb") as file:
+        digest = copy_hashed(file, target, text)
+    target.write(TRAILER.pack(digest, len(text), MAGIC))
+
+
+def _save_tar(artifact: Artifact, path: Path) -> None:
+    manifest, images = _parts(artifact)
+    text = manifest.to_json().encode()
+    members = {
+        **images,
+        "model.h": manifest.header().encode(),
+        "manifest.json": text,
+        "manifest.sha256": hashlib.sha256(text).hexdigest().encode(),
+    }
+
+    def write(file: BinaryIO) -> None:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, data in members.items():
+                archive.addfile(_member(name, len(data)), io.BytesIO(data))
+            with tempfile.TemporaryFile(dir=path.parent) as constants:
+                _write_constants(constants, artifact, manifest)
+                size = constants.seek(0, io.SEEK_END)
+                constants.seek(0)
+                archive.addfile(_member("constants.o", size), constants)
+
+    write_atomically(path, write)
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    """A header without time or owner, so that equal models are equal files."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info

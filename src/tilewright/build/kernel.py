@@ -1,0 +1,175 @@
+"""One fused function of the graph becomes one kernel: tensor expressions, a schedule, loops.
+
+The function's constant arguments do not reach the loops as they are: a stage that repacks them (`prepack`) is run while
+compiling, and its result is the kernel's parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import InternalError, Origin
+from tilewright.expr import const
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import post_order
+from tilewright.te.create import computations, create_prim_func
+from tilewright.te.tensor import ComputeOp, Reduce, Tensor
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.topi import machine as machines
+from tilewright.topi.machine import Machine
+from tilewright.topi.schedules.injective import schedule_injective
+from tilewright.topi.schedules.kernel import KernelBlocks
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A parameter of a kernel: argument `sources[0]` of the fused function, or what `pack` makes of constant arguments."""
+
+    sources: tuple[int, ...]
+    pack: Callable[..., Array] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A lowered kernel. Its parameters are `arguments`, then one buffer for each result."""
+
+    func: PrimFunc
+    arguments: tuple[Argument, ...]
+    stages: dict[str, PrimFunc] = field(default_factory=dict)
+
+
+def lower(function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False) -> Kernel:
+    """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
+
+    Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
+    """
+    with machines.use(machine):
+        inputs = [te.placeholder(p.checked_type.shape, p.checked_type.dtype, name=p.name_hint) for p in function.params]  # type: ignore[attr-defined]
+        origins: dict[ComputeOp, Origin] = {}
+        outputs = _tensors(function, inputs, origins)
+        packed = _packable(outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
+        args = [t for t in [*inputs, *packed] if t in _needed(packed, outputs)]
+        func = create_prim_func(args, outputs, name, function.span or _origin(function), origins)
+        scheduled = _schedule(func, args, outputs)
+        blocks = lower_blocks(scheduled)
+        flat = lower_loops(blocks)
+    where = {t: k for k, t in enumerate(inputs)}
+    arguments = tuple(
+        Argument((where[t],)) if t in where else Argument(tuple(where[i] for i in t.op.inputs), t.op.prepack)  # type: ignore[attr-defined]
+        for t in args
+    )
+    return Kernel(flat, arguments, {"scheduled": scheduled, "lowered": blocks} if keep_stages else {})
+
+
+def _origin(function: Function) -> Origin | None:
+    spans = [e.span for e in post_order(function.body) if isinstance(e, Call) and e.span is not None]
+    return spans[-1] if spans else None
+
+
+def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[ComputeOp, Origin]) -> list[Tensor]:
+    """The results of a primitive function as tensor expressions; `origins` is filled in."""
+    values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
+    for e in post_order(function.body):
+        match e:
+            case Var():
+                continue
+            case Constant():
+                values[e] = _constant(e)
+            case Tuple():
+                values[e] = tuple(values[f] for f in e.fields)
+            case TupleGetItem():
+                values[e] = values[e.tuple_value][e.index]
+            case Call():
+                values[e] = e.op.compute(*(values[a] for a in e.args))  # type: ignore[union-attr]
+                if e.span is not None:
+                    _mark(values[e], e.span, origins)
+            case _:
+                raise InternalError(f"a {type(e).__name__} inside a primitive function cannot be lowered")
+    result = values[function.body]
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def _mark(result: Any, span: Origin, origins: dict[ComputeOp, Origin]) -> None:
+    """Every computation that an operator made came from its node."""
+    stack = list(result) if isinstance(result, tuple) else [result]
+    while stack:
+        op = stack.pop().op
+        if isinstance(op, ComputeOp) and op not in origins:
+            origins[op] = span
+            stack.extend(op.inputs)
+
+
+def _constant(e: Constant) -> Tensor:
+    """A scalar constant inside a primitive function."""
+    if e.value.size != 1:
+        raise InternalError("a constant tensor inside a primitive function must be one of its arguments")
+    value = const(e.value.reshape(()).item(), DataType(e.value.dtype))
+    return te.compute(e.value.shape, lambda *i: value, name="constant")  # type: ignore[no-any-return]
+
+
+def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:
+    """The stages that can be run while compiling, because they say how and read only constants."""
+    return [op.outputs[0] for op in _all(outputs) if op.prepack is not None and all(i in known for i in op.inputs)]
+
+
+def _all(outputs: Sequence[Tensor]) -> list[ComputeOp]:
+    placeholders = [t for t in _reachable(outputs) if not isinstance(t.op, ComputeOp)]
+    return computations(placeholders, outputs)
+
+
+def _reachable(outputs: Sequence[Tensor]) -> list[Tensor]:
+    found: dict[Tensor, None] = {}
+    stack = list(outputs)
+    while stack:
+        t = stack.pop()
+        if t not in found:
+            found[t] = None
+            stack.extend(t.op.inputs)
+    return list(found)
+
+
+def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
+    """The tensors read once `packed` are given."""
+    given = set(packed)
+    found: set[Tensor] = set()
+    stack = list(outputs)
+    while stack:
+        t = stack.pop()
+        if t in found:
+            continue
+        found.add(t)
+        if t not in given:
+            stack.extend(t.op.inputs)
+    return found
+
+
+def _schedule(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
+    """Inline what is elementwise, then let the anchor's schedule arrange the rest."""
+    s = Schedule(func)
+    ops = computations(args, outputs)
+    names: dict[ComputeOp, str] = dict(zip(ops, func.attrs["blocks"], strict=True))
+    results = {t.op for t in outputs}
+    for op in ops:
+        if op not in results and not isinstance(op.body[0], Reduce) and not op.attrs.get("keep") and op.prepack is None:
+            s.compute_inline(names.pop(op))
+    anchors = [op for op in ops if op.schedule is not None and op in names]
+    if not anchors:
+        for t in outputs:
+            schedule_injective(s, names[t.op], machines.current())  # type: ignore[index]
+        return s.func
+    anchor = anchors[-1]
+    output = names[outputs[0].op]  # type: ignore[index]
+    assert anchor.schedule is not None
+    anchor.schedule(KernelBlocks(s, anchor, names, output))
+    return s.func

@@ -1,0 +1,103 @@
+"""`GraphModule`: set inputs, run, get outputs, as scripts of the field do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.errors import InputError
+from tilewright.nd import Device, NDArray
+from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.module import FactoryModule, Session
+
+
+def create(graph_json: str, lib: FactoryModule, device: Device) -> GraphModule:
+    """The older way in, with what `graph, lib, params = relay.build(…)` gave."""
+    return GraphModule(lib["default"](device))
+
+
+class GraphModule:
+    """A model with its own input and output arrays: `GraphModule(lib["default"](device))`.
+
+    Arrays from `get_input` and `get_output` are these arrays themselves: the next `set_input` or `run` changes them.
+    """
+
+    def __init__(self, module: Session) -> None:
+        self.module = module
+
+    def set_input(self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any) -> None:
+        """Copy values into inputs: one by name or number, or several by name; of `params`, names of no input are skipped."""
+        if isinstance(key, Mapping):
+            for name, entry in key.items():
+                self.set_input(name, entry)
+        elif key is not None:
+            if value is None:
+                raise InputError(f"set_input({key!r}) was given no value")
+            self.get_input(key).copyfrom(value)
+        names = {t.name for t in self.module.executable.inputs}
+        for name, entry in params.items():
+            if name in names:
+                self.get_input(name).copyfrom(entry)
+
+    def run(self, **inputs: Any) -> None:
+        """Set `inputs`, then compute all outputs."""
+        self.set_input(**inputs)
+        self.module.run()
+
+    def get_input(self, index: str | int, out: NDArray | None = None) -> NDArray:
+        """An input's array, or `out` with a copy of it."""
+        array = self.module.inputs[self.module.input_index(index)]
+        return array if out is None else array.copyto(out)
+
+    def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
+        """An output's array, or `out` with a copy of it."""
+        outputs = self.module.outputs
+        if not 0 <= index < len(outputs):
+            raise InputError(f"the model has no output {index}; it has {len(outputs)}")
+        return outputs[index] if out is None else outputs[index].copyto(out)
+
+    def get_num_inputs(self) -> int:
+        return len(self.module.inputs)
+
+    def get_num_outputs(self) -> int:
+        return len(self.module.outputs)
+
+    def get_input_index(self, name: str) -> int:
+        """The position of the input, -1 when there is none."""
+        return next((i for i, t in enumerate(self.module.executable.inputs) if t.name == name), -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and dtypes of the inputs by name."""
+        inputs = self.module.executable.inputs
+        return {t.name: t.shape for t in inputs}, {t.name: str(t.dtype) for t in inputs}
+
+    def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and dtypes of the outputs by name."""
+        outputs = self.module.executable.outputs
+        return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
+
+    def load_params(self, params: Mapping[str, Any]) -> None:
+        """Set the inputs that are named in `params`; other parameters are constants of the program already."""
+        self.set_input(**dict(params))
+
+    def share_params(self, other: GraphModule, params: Mapping[str, Any]) -> None:
+        """Use the input arrays of `other`, without a copy, for the inputs that are named in `params`."""
+        for name in params:
+            if self.get_input_index(name) >= 0:
+                self.module.inputs[self.get_input_index(name)] = other.get_input(name)
+
+    def benchmark(
+        self,
+        device: Device,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        end_to_end: bool = False,
+        **inputs: Any,
+    ) -> BenchmarkResult:
+        """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too."""
+        if func_name != "run":
+            raise InputError(f"only 'run' can be timed, not '{func_name}'")
+        self.set_input(**inputs)
+        return self.module.benchmark(repeat, number, min_repeat_ms or 0, end_to_end)

@@ -1,0 +1,66 @@
+"""Files that the command line reads and writes. A file is written whole, or it is not there; nothing that is read is run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import ArtifactError, InputError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A scratch file beside `path` that takes its place when the block ends well, and vanishes otherwise.
+
+    Raises `ArtifactError` when the folder cannot be written to.
+    """
+    try:
+        number, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=path.suffix)
+        os.close(number)
+    except OSError as error:
+        raise ArtifactError(f"cannot write '{path}': {error.strerror}; choose another place with -o") from None
+    try:
+        yield Path(scratch)
+        Path(scratch).chmod(0o666 & ~_umask())
+        Path(scratch).replace(path)
+    except OSError as error:
+        raise ArtifactError(f"cannot write '{path}': {error.strerror or error}; choose another place with -o") from None
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path`."""
+    with replacing(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write named arrays to the numpy archive `path`."""
+    with replacing(path) as scratch, scratch.open("wb") as file:
+        np.savez(file, **dict(arrays))  # type: ignore[arg-type]
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a numpy archive by name; raises `InputError` when it is something else, or holds Python objects."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if isinstance(archive, np.ndarray):
+                raise InputError(f"'{path}' holds one array without a name; write a .npz with np.savez(path, input_name=array)")
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez") from None

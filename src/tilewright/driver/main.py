@@ -1,0 +1,206 @@
+"""The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`.
+
+Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
+went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from tilewright.driver import files, options, tensors
+from tilewright.errors import InternalError, OptionError, TVMError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# typer brings its own click in new versions and uses the installed one in old ones: ask it for its class.
+_UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    name="tilewright",
+    help="Compile trained models to native programs, and run them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass
+class Verbosity:
+    """How often -v was written, before the command or after it."""
+
+    level: int = 0
+
+
+def _count_verbose(context: typer.Context, value: int) -> int:
+    context.find_root().obj.level += value
+    return value
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"tilewright {version('tilewright')}")
+        raise typer.Exit
+
+
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Say more; show tracebacks.")]
+Target = Annotated[str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'. Quote it.")]
+Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]".')]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
+Level = Annotated[int | None, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
+Config = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
+Disabled = Annotated[str, typer.Option("--disabled-pass", help="Names of passes to leave out, separated by commas.")]
+
+
+@app.callback()
+def common(
+    verbose: Verbose = 0,
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Compile trained models to native programs, and run them."""
+
+
+@app.command("compile")
+def compile_command(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL.tar.")] = None,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
+    threads: Threads = None,
+    opt_level: Level = None,
+    pass_config: Config = None,
+    disabled_pass: Disabled = "",
+    verbose: Verbose = 0,
+) -> None:
+    """Compile MODEL and write one file that runs without the compiler."""
+    stages = options.names("--dump-code", dump_code, options.STAGES)
+    path = output or Path(model.with_suffix(".tar").name)
+    if path.suffix not in options.FORMATS:
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
+    begin = time.perf_counter()
+    compiled = _compile(model, target, input_shapes, threads, opt_level, pass_config, disabled_pass)
+    compiled.save(path)
+    for stage in stages:
+        files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
+    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
+    if verbose:
+        _show_details(compiled)
+
+
+@app.command("run")
+def run_command(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
+    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
+    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", help="Where to write the outputs by name: a .npz.")] = None,
+    fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
+    print_top: Annotated[int | None, typer.Option(min=1, help="Show the N largest elements of each output.", metavar="N")] = None,
+    print_time: Annotated[bool, typer.Option("--print-time", help="Time the model and show a summary.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 5,
+    number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 5,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    threads: Threads = None,
+    opt_level: Level = None,
+    pass_config: Config = None,
+    disabled_pass: Disabled = "",
+    verbose: Verbose = 0,
+) -> None:
+    """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
+    if outputs is not None and outputs.suffix != ".npz":
+        raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
+    given = files.read_arrays(inputs) if inputs else {}
+    if model.suffix in options.FORMATS:
+        compiled = _load(model, threads)
+    else:
+        shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
+        compiled = _compile(model, target, shapes, threads, opt_level, pass_config, disabled_pass)
+    fed = tensors.feed(compiled.inputs, given, fill_mode)
+    answer = compiled(fed)
+    answers = dict(zip((o.name for o in compiled.outputs), answer if isinstance(answer, tuple) else (answer,), strict=True))
+    if outputs is not None:
+        files.write_arrays(outputs, answers)
+    if print_top is not None:
+        typer.echo("\n".join(tensors.largest(answers, print_top)))
+    if print_time:
+        typer.echo(str(compiled.benchmark(fed, repeat=repeat, number=number)))
+    if verbose:
+        _show_details(compiled)
+    if not (outputs or print_top or print_time):
+        typer.echo("\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
+
+
+def _compile(
+    model: Path,
+    target: str,
+    shapes: str | Mapping[str, tuple[int, ...]],
+    threads: int | None,
+    opt_level: int | None,
+    config: Sequence[str] | None,
+    disabled: str,
+) -> Any:
+    """The compiled model, with the passes as the options say."""
+    import tilewright
+    from tilewright.ir.transform import PassContext
+
+    sizes = options.input_shapes(shapes) if isinstance(shapes, str) else dict(shapes)
+    level = {} if opt_level is None else {"opt_level": opt_level}
+    context = PassContext(
+        **level, disabled_pass=options.names("--disabled-pass", disabled), config=options.pass_config(config or [])
+    )
+    with context:
+        return tilewright.compile(model, shapes=sizes or None, target=target, threads=threads)
+
+
+def _load(path: Path, threads: int | None) -> Any:
+    """A compiled artifact, ready to call."""
+    import tilewright
+
+    loaded = tilewright.load(path)
+    if threads is not None:
+        loaded.threads = threads
+    return loaded
+
+
+def _show_details(compiled: Any) -> None:
+    """Inputs, outputs, and the seconds of each phase of the compilation where they are known."""
+    for word in ("inputs", "outputs"):
+        for info in getattr(compiled, word):
+            typer.echo(f"  {word[:-1]:7s} {info.name}: {info.dtype}[{', '.join(map(str, info.shape))}]")
+    for phase, seconds in getattr(compiled, "report", {}).items():
+        typer.echo(f"  {phase:24s} {seconds:8.3f} s")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code."""
+    verbosity = Verbosity()
+    try:
+        return app(args=None if arguments is None else list(arguments), standalone_mode=False, obj=verbosity) or 0
+    except _UsageError as error:
+        code, message = 2, error.format_message()
+    except OptionError as error:
+        code, message = 2, str(error)
+    except InternalError as error:
+        code, message = 1, f"this is a fault of the compiler, not of the model: {error}"
+    except TVMError as error:
+        code, message = 1, str(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code, message = 130, "interrupted"
+    except Exception as error:  # the last line before the user, who shall not see a traceback
+        hint = "" if verbosity.level else "; -v shows where"
+        code, message = 1, f"this is a fault of the compiler, not of the model: {type(error).__name__}: {error}{hint}"
+    if verbosity.level:
+        traceback.print_exc()
+    typer.echo(f"Error: {message}", err=True)
+    return code

@@ -1,0 +1,66 @@
+"""Reads the values of options that are more than one word: shapes, configuration, lists of names.
+
+Every function raises `OptionError` with what was written and how to write it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from tilewright import settings
+from tilewright.errors import OptionError
+
+STAGES: Final = ("relay", "tir", "ll", "asm")
+FORMATS: Final = (".so", ".tar")
+
+_SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
+_WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
+
+
+def input_shapes(text: str) -> dict[str, tuple[int, ...]]:
+    """`"x:[1,3,224,224] y:[10]"` as a dictionary; names may hold colons and slashes."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    position = 0
+    while text[position:].strip(" ,\t\n"):
+        match = _SHAPE.match(text, position)
+        if match is None:
+            raise OptionError(f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] y:[1,10]\"")
+        name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
+        wrong = next((size for size in sizes if not (size.isascii() and size.isdecimal())), None)
+        if wrong is not None:
+            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative")
+        if name in shapes:
+            raise OptionError(f"--input-shapes: '{name}' is given twice")
+        shapes[name] = tuple(map(int, sizes))
+        position = match.end()
+    return shapes
+
+
+def pass_config(pairs: Iterable[str]) -> dict[str, Any]:
+    """`["relay.FuseOps.max_depth=8"]` as a dictionary, each value of the type that its switch declares."""
+    config = {}
+    for pair in pairs:
+        name, equals, word = pair.partition("=")
+        if not equals:
+            raise OptionError(f"--pass-config: '{pair}' has no value; write {pair}=VALUE")
+        config[name] = _value(name, word, settings.setting(name).type)
+    return config
+
+
+def _value(name: str, word: str, kind: type) -> Any:
+    try:
+        read: Callable[[str], Any] = (lambda w: _WORDS[w.lower()]) if kind is bool else kind
+        return read(word)
+    except (ValueError, KeyError):
+        raise OptionError(f"--pass-config: {name} is {kind.__name__}, and '{word}' is not one") from None
+
+
+def names(option: str, text: str, known: tuple[str, ...] = ()) -> list[str]:
+    """Names separated by commas, each one of `known` when that is not empty."""
+    chosen = [name.strip() for name in text.split(",") if name.strip()]
+    wrong = next((name for name in chosen if known and name not in known), None)
+    if wrong is not None:
+        raise OptionError(f"{option}: there is no '{wrong}'; choose from {', '.join(known)}")
+    return chosen

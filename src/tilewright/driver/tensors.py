@@ -1,0 +1,55 @@
+"""What `tilewright run` feeds a model, and how it shows the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import InputError, OptionError
+
+
+class Fill(StrEnum):
+    """What an input holds when no file gives it."""
+
+    ZEROS = "zeros"
+    ONES = "ones"
+    RANDOM = "random"
+
+
+def feed(infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill) -> dict[str, NDArray[Any]]:
+    """An array for each input (things with `name`, `shape`, `dtype`): from `given`, else filled.
+
+    Raises `InputError` for an array that belongs to no input, `OptionError` for an input of open size that is not given.
+    """
+    known = [info.name for info in infos]
+    if extra := [name for name in given if name not in known]:
+        raise InputError(f"the model has no input '{extra[0]}'; it has {', '.join(known)}")
+    random = np.random.default_rng(0)
+    return {info.name: given[info.name] if info.name in given else filled(info, fill, random) for info in infos}
+
+
+def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
+    """An array for one input: random means uniform in [0, 1) for floats, 0 or 1 for the others."""
+    if not all(isinstance(size, int) for size in info.shape):
+        shape = ", ".join(map(str, info.shape))
+        raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\"")
+    dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
+    if fill is not Fill.RANDOM:
+        return np.full(info.shape, fill is Fill.ONES, dtype)
+    values = random.random(info.shape)
+    return (values + 0.5 if dtype.kind in "iub" else values).astype(dtype)
+
+
+def largest(answers: Mapping[str, NDArray[Any]], count: int) -> Iterator[str]:
+    """Lines that show the `count` largest elements of each output, with their indices (dimensions of size 1 left out)."""
+    for name, answer in answers.items():
+        squeezed = np.squeeze(answer)
+        flat = squeezed.ravel()
+        yield f"{name} {answer.dtype}[{', '.join(map(str, answer.shape))}], its {min(count, flat.size)} largest:"
+        for place in np.argsort(-flat.astype(np.float64), kind="stable")[:count]:
+            index = ", ".join(map(str, np.unravel_index(place, squeezed.shape)))
+            yield f"  [{index}]  {flat[place]:.6g}"

@@ -1,0 +1,138 @@
+"""`IRModule`: the functions of a program, by name. A module is a value for passes: they return a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tilewright.errors import CompileError
+from tilewright.settings import nearest
+
+
+class IRModule:
+    """Functions (`relay.Function`, `tir.PrimFunc`) by global name, and attributes.
+
+    `IRModule({"main": f})`, `IRModule({relay.GlobalVar("main"): f})`, `IRModule.from_expr(f)`. Functions keep the order in
+    which they were added. Constants are shared between modules, never copied.
+    """
+
+    __slots__ = ("_functions", "_names", "attrs")
+
+    def __init__(self, functions: Mapping[Any, Any] | None = None, attrs: Mapping[str, Any] | None = None) -> None:
+        self._functions: dict[str, Any] = {}
+        self._names: dict[str, Any] = {}
+        self.attrs: dict[str, Any] = dict(attrs or {})
+        for name, function in (functions or {}).items():
+            self[name] = function
+
+    @classmethod
+    def from_expr(cls, expr: Any, functions: Mapping[Any, Any] | None = None) -> IRModule:
+        """A module whose `main` is `expr`; an expression with free variables becomes a function of them, in order of use."""
+        from tilewright.relay.expr import Expr, Function  # the one dialect that has bare expressions
+        from tilewright.relay.visitor import free_vars
+
+        if isinstance(expr, Expr) and not isinstance(expr, Function):
+            expr = Function(tuple(free_vars(expr)), expr)
+        return cls({**(functions or {}), "main": expr})
+
+    def __getitem__(self, name: Any) -> Any:
+        key = _name(name)
+        found = self._functions.get(key)
+        if found is None:
+            raise CompileError(f"the module has no function '{key}'{nearest(key, self._functions)}")
+        return found
+
+    def __setitem__(self, name: Any, function: Any) -> None:
+        key = _name(name)
+        self._functions[key] = function
+        if not isinstance(name, str):
+            self._names[key] = name
+
+    def __contains__(self, name: Any) -> bool:
+        return _name(name) in self._functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """The functions with their names."""
+        return list(self._functions.items())
+
+    @property
+    def functions(self) -> dict[Any, Any]:
+        """The functions by `GlobalVar`."""
+        return {self.get_global_var(name): f for name, f in self._functions.items()}
+
+    def get_global_var(self, name: str) -> Any:
+        """The `GlobalVar` of a function; always the same object for one module."""
+        if name not in self._names:
+            from tilewright.relay.expr import Function, GlobalVar
+
+            function = self[name]
+            known = function.known_type() if isinstance(function, Function) else None
+            self._names[name] = GlobalVar(name, known)  # type: ignore[arg-type]
+        return self._names[name]
+
+    def get_global_vars(self) -> list[Any]:
+        """The `GlobalVar`s of all functions, in order."""
+        return [self.get_global_var(name) for name in self._functions]
+
+    def update(self, other: IRModule | Mapping[Any, Any]) -> None:
+        """Add the functions of `other`, in place of those of the same name."""
+        for name, function in other.items():
+            self[name] = function
+
+    def update_func(self, name: Any, function: Any) -> None:
+        """Put `function` in place of the one of that name."""
+        self[name] = function
+
+    def remove(self, name: Any) -> None:
+        """Take a function out; raises `CompileError` when it is not there."""
+        key = _name(name)
+        _ = self[key]
+        del self._functions[key]
+        self._names.pop(key, None)
+
+    def copy(self) -> IRModule:
+        """A module with the same functions, which can be changed on its own."""
+        new = IRModule(self._functions, self.attrs)
+        new._names.update(self._names)
+        return new
+
+    def map_functions(self, f: Callable[[Any], Any], kind: type) -> IRModule:
+        """`f` applied to every function that is a `kind`; this same module when nothing changed."""
+        changed = {n: g for n, old in self._functions.items() if isinstance(old, kind) and (g := f(old)) is not old}
+        if not changed:
+            return self
+        new = self.copy()
+        new._functions.update(changed)
+        return new
+
+    def with_attr(self, key: str, value: Any) -> IRModule:
+        """The same module with one more attribute."""
+        new = self.copy()
+        new.attrs[key] = value
+        return new
+
+    def get_attr(self, key: str) -> Any:
+        """An attribute, or None."""
+        return self.attrs.get(key)
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The module as text."""
+        from tilewright.relay.printer import astext
+
+        return astext(self) if show_meta_data else astext(self, show_meta_data=False)
+
+    def __repr__(self) -> str:
+        return self.astext(show_meta_data=False)
+
+
+def _name(key: Any) -> str:
+    name = key if isinstance(key, str) else getattr(key, "name_hint", None)
+    if not isinstance(name, str):
+        raise CompileError(f"{key!r} is not the name of a function; use a string or a GlobalVar")
+    return name

@@ -1,0 +1,315 @@
+"""Structural equality and hashing, of graphs, functions, loops, scalar expressions and types.
+
+Names do not count and positions do: two programs are equal when some one-to-one renaming of their variables and buffers
+makes them the same text. A graph call that is used twice differs from two calls; scalar expressions are values. What a
+node consists of is derived from its fields, so a new kind of node needs nothing here; its `span` and `origin` do not
+count. Nothing recurses over a graph. The hash is stable between processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright import expr as scalar
+from tilewright.errors import CompileError
+
+_SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "reference", "__weakref__", "__dict__"})
+_BINDERS: Final = ("params", "var", "buffer", "iters")
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+Step = tuple[Any, str]
+
+
+def fields_of(kind: type) -> tuple[str, ...]:
+    """The names of what a node of this class consists of, in order of declaration."""
+    known = _FIELDS.get(kind)
+    if known is None:
+        if dataclasses.is_dataclass(kind):
+            names = [f.name for f in dataclasses.fields(kind)]
+        else:
+            slots = [getattr(c, "__slots__", ()) for c in reversed(kind.__mro__)]
+            names = [n for s in slots for n in ((s,) if isinstance(s, str) else s)]
+        known = _FIELDS[kind] = tuple(n for n in names if n not in _SKIPPED)
+    return known
+
+
+def is_name(x: Any) -> bool:
+    """True for variables and buffers: compared by what binds them."""
+    return isinstance(x, (scalar.Var, scalar.Buffer)) or hasattr(x, "type_annotation")
+
+
+def _described(x: Any) -> tuple[tuple[str, Any], ...]:
+    """What counts of a name besides its identity."""
+    if isinstance(x, scalar.Var):
+        return (("dtype", x.dtype),)
+    if isinstance(x, scalar.Buffer):
+        return (("shape", x.shape), ("dtype", x.dtype), ("scope", x.scope))
+    return (("type_annotation", x.type_annotation),)
+
+
+def _parts(x: Any) -> list[tuple[str, Any]]:
+    """The labelled components of a node, a container or a type; the binders first, so that names are met where they are bound."""
+    if isinstance(x, (tuple, list)):
+        return [(f"[{i}]", v) for i, v in enumerate(x)]
+    if isinstance(x, dict):
+        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str)]
+    if is_name(x):
+        return [(f".{k}", v) for k, v in _described(x)]
+    names = fields_of(type(x))
+    if "body" in names:
+        names = tuple(n for n in names if n in _BINDERS) + tuple(n for n in names if n not in _BINDERS)
+    return [(f".{n}", getattr(x, n)) for n in names]
+
+
+def _bound_names(x: Any) -> Iterator[Any]:
+    """The names that the node `x` itself binds."""
+    names = fields_of(type(x)) if not isinstance(x, (tuple, list, dict)) else ()
+    if "body" in names or {"var", "extent"} <= set(names):
+        for n in _BINDERS:
+            if n in names:
+                value = getattr(x, n)
+                yield from (v for v in (value if isinstance(value, tuple) else (value,)) if is_name(v))
+
+
+def _is_leaf(x: Any) -> bool:
+    return x is None or isinstance(x, (str, int, float, bool, bytes, np.generic, enum.Enum, type)) or not (
+        isinstance(x, (tuple, list, dict, np.ndarray)) or is_name(x) or fields_of(type(x))
+    )
+
+
+def _is_shared(x: Any) -> bool:
+    """True for nodes whose sharing is part of the program: graph calls, not constants, containers or scalars."""
+    return hasattr(x, "args") and not isinstance(x, scalar.PrimExpr)
+
+
+class _Comparison:
+    """One run of the comparison; `difference` is the first one found, in reading order."""
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.there: dict[Any, Any] = {}
+        self.back: dict[Any, Any] = {}
+        self.done: set[tuple[int, int]] = set()
+        self.alive: list[Any] = []
+        self.bound: set[int] = set()
+
+    def difference(self, lhs: Any, rhs: Any) -> tuple[str, Any, Any] | None:
+        stack: list[tuple[Any, Any, Any]] = [(lhs, rhs, None)]
+        while stack:
+            a, b, path = stack.pop()
+            if _is_leaf(a) or _is_leaf(b):
+                if not _same_leaf(a, b):
+                    return _text(path), a, b
+                continue
+            if isinstance(a, np.ndarray):
+                if not _same_array(a, b):
+                    return _text(path), a, b
+                continue
+            if (id(a), id(b)) in self.done:
+                continue
+            if not self._enter(a, b):
+                return _text(path), a, b
+            below = self._below(a, b, path)
+            if below is None:
+                return _text(path), a, b
+            stack.extend(reversed(below))
+        return None
+
+    def _enter(self, a: Any, b: Any) -> bool:
+        """Pair two nodes; False when they cannot be the same."""
+        if (type(a) is not type(b)) and not (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))):
+            return False
+        self.done.add((id(a), id(b)))
+        self.alive += (a, b)
+        if is_name(a):
+            if a is not b and not self.map_free_vars and id(a) not in self.bound:
+                return False
+            return self._pair(a, b)
+        self.bound.update(id(v) for v in _bound_names(a))
+        return not _is_shared(a) or self._pair(a, b)
+
+    def _pair(self, a: Any, b: Any) -> bool:
+        return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
+
+    def _below(self, a: Any, b: Any, path: Any) -> list[tuple[Any, Any, Any]] | None:
+        mine, other = _parts(a), _parts(b)
+        if [n for n, _ in mine] != [n for n, _ in other]:
+            return None
+        return [(x, y, (path, n)) for (n, x), (_, y) in zip(mine, other, strict=True)]
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a.hex() == b.hex()
+    if a is b:
+        return True
+    if isinstance(a, bool) != isinstance(b, bool):
+        return False
+    return isinstance(a, (str, int, float, bytes, np.generic)) and isinstance(b, (str, int, float, bytes, np.generic)) and bool(a == b)
+
+
+def _same_array(a: np.ndarray[Any, Any], b: Any) -> bool:
+    if a is b:
+        return True
+    if not isinstance(b, np.ndarray) or a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(np.array_equal(a, b)) or a.tobytes() == b.tobytes()
+
+
+def _text(path: Any) -> str:
+    labels = []
+    while path is not None:
+        path, label = path
+        labels.append(label)
+    return "".join(reversed(labels)) or "the whole"
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """True when both are the same up to the names of what they bind (and of free variables, with `map_free_vars`)."""
+    return first_difference(lhs, rhs, map_free_vars) is None
+
+
+def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> tuple[str, Any, Any] | None:
+    """Where two programs differ first: `(path, left, right)`, or None."""
+    return _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+
+
+def _program(x: Any) -> Any:
+    """A module as the functions by name."""
+    return dict(x.items()) if hasattr(x, "get_global_vars") else x
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raise `CompileError`, showing the first difference and where it is, unless both are structurally equal."""
+    found = first_difference(lhs, rhs, map_free_vars)
+    if found is not None:
+        path, a, b = found
+        raise CompileError(f"the programs differ at {path}:\n  left:  {_shown(a)}\n  right: {_shown(b)}")
+
+
+def _shown(x: Any) -> str:
+    text = f"{x.dtype} array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(x)
+    return text if len(text) <= 400 else f"{text[:400]}…"
+
+
+def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "content") -> str:
+    """A hash (32 hex digits) that equal programs share, the same in every process.
+
+    Free variables count by position; with `map_free_vars=False` also by name. `constants` is `"content"`, or `"type"` to
+    let only the shape and dtype of a constant count, which reads no data.
+    """
+    if constants not in ("content", "type"):
+        raise CompileError(f"constants is 'content' or 'type', and was given {constants!r}")
+    return _Digest(map_free_vars, constants == "content").of(_program(x))
+
+
+class _Digest:
+    """A program written out as tokens, in reading order, into a hash; nodes met before are written as their number."""
+
+    def __init__(self, map_free_vars: bool, contents: bool) -> None:
+        self.hash = hashlib.blake2b(digest_size=16)
+        self.map_free_vars, self.contents = map_free_vars, contents
+        self.numbers: dict[Any, int] = {}
+        self.scalars: dict[Any, int] = {}
+        self.keys: dict[Any, int] = {}
+        self.bound: set[int] = set()
+
+    def of(self, x: Any) -> str:
+        stack = [x]
+        while stack:
+            y = stack.pop()
+            if _is_leaf(y):
+                self._write(_leaf_token(y))
+            elif isinstance(y, np.ndarray):
+                self._array(y)
+            elif isinstance(y, scalar.PrimExpr) and not is_name(y):
+                self._write(f"#{self._scalar(y)}")
+            elif is_name(y) or _is_shared(y):
+                if y in self.numbers:
+                    self._write(f"@{self.numbers[y]}")
+                    continue
+                self.numbers[y] = len(self.numbers)
+                self._open(y, stack)
+            else:
+                self._open(y, stack)
+        return self.hash.hexdigest()
+
+    def _open(self, x: Any, stack: list[Any]) -> None:
+        parts = _parts(x)
+        kind = "tuple" if isinstance(x, (tuple, list)) else getattr(x, "name", type(x).__name__) if _is_op(x) else type(x).__name__
+        self._write(f"{kind}({','.join(n for n, _ in parts)}")
+        if is_name(x):
+            if not self.map_free_vars and id(x) not in self.bound:
+                self._write(getattr(x, "name", None) or x.name_hint)
+        else:
+            self.bound.update(id(v) for v in _bound_names(x))
+        stack.extend(v for _, v in reversed(parts))
+
+    def _scalar(self, e: scalar.PrimExpr) -> int:
+        """The number of a scalar expression; the same for equal ones, whether or not they are one object."""
+        known = self.scalars.get(e)
+        if known is not None:
+            return known
+        if isinstance(e, scalar.Var):
+            key: tuple[Any, ...] = ("Var", e.dtype, self._named(e))
+        else:
+            parts = [self._scalar_part(v) for _, v in _parts(e)]
+            key = (type(e).__name__, e.dtype, *parts)
+        number = self.keys.get(key)
+        if number is None:
+            number = self.keys[key] = len(self.keys)
+            self._write(f"{number}={key!r}")
+        self.scalars[e] = number
+        return number
+
+    def _scalar_part(self, v: Any) -> Any:
+        if isinstance(v, scalar.PrimExpr):
+            return self._scalar(v)
+        if isinstance(v, tuple):
+            return tuple(self._scalar_part(x) for x in v)
+        if isinstance(v, scalar.Buffer):
+            return ("Buffer", self._named(v), str(v.dtype), v.scope, tuple(self._scalar_part(d) for d in v.shape))
+        if isinstance(v, float):
+            return v.hex()
+        return v if isinstance(v, (int, str)) else getattr(v, "name", None) or _Digest(self.map_free_vars, self.contents).of(v)
+
+    def _named(self, x: Any) -> Any:
+        if not self.map_free_vars and id(x) not in self.bound:
+            return x.name
+        return self.numbers.setdefault(x, len(self.numbers))
+
+    def _array(self, x: np.ndarray[Any, Any]) -> None:
+        self._write(f"array:{x.dtype}:{x.shape}")
+        if self.contents:
+            self.hash.update(memoryview(np.ascontiguousarray(x).reshape(-1).view(np.uint8)))
+
+    def _write(self, token: str) -> None:
+        self.hash.update(token.encode())
+        self.hash.update(b"\0")
+
+
+def _is_op(x: Any) -> bool:
+    return dataclasses.is_dataclass(x) and hasattr(x, "infer_call")
+
+
+def _leaf_token(x: Any) -> str:
+    if isinstance(x, bool) or x is None:
+        return str(x)
+    if isinstance(x, enum.Enum):
+        return x.name
+    if isinstance(x, float):
+        return f"f{x.hex()}"
+    if isinstance(x, int):
+        return f"i{x}"
+    if isinstance(x, str):
+        return f"s{len(x)}:{x}"
+    if isinstance(x, (bytes, np.generic)):
+        return repr(x)
+    return f"{type(x).__qualname__}:{getattr(x, 'name', '') or getattr(x, '__qualname__', '')}"
+

@@ -1,0 +1,53 @@
+"""One form for what can be written in many.
+
+    nn.bias_add(%x, b, axis=1)       -> add(%x, b')                 b' has one axis per axis behind, so that it broadcasts
+    add(const, %x)                   -> add(%x, const)
+    subtract(%x, const)              -> add(%x, -const)             floats
+    nn.batch_flatten, squeeze, expand_dims of a known shape -> reshape
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.op.broadcast import Add, Multiply, Subtract
+from tilewright.relay.op.nn import BiasAdd
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.transform import Reshape
+from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.visitor import rewrite
+from tilewright.types import TensorType
+
+
+@dataclass(frozen=True)
+class CanonicalizeOps(FunctionPass):
+    """Rewrite to the form that the later passes look for."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, canonical)
+
+
+def canonical(e: Expr) -> Expr | None:
+    """The one form of a call, or None when it has it."""
+    if not isinstance(e, Call) or not isinstance(e.op, Op) or e.known_type() is None:
+        return None
+    if isinstance(e.op, BiasAdd):
+        x, bias = e.args
+        axis = e.op.axis % x.tensor_type.ndim
+        behind = x.tensor_type.ndim - 1 - axis
+        wide = reshaped(bias, (*bias.tensor_type.shape, *(1,) * behind)) if behind else bias
+        return Call(Add(), [x, wide], e.span)
+    if isinstance(e.op, (Add, Multiply)) and isinstance(e.args[0], Constant) and not isinstance(e.args[1], Constant):
+        return Call(e.op, [e.args[1], e.args[0]], e.span)
+    if isinstance(e.op, Subtract) and isinstance(e.args[1], Constant) and e.args[1].known_type().dtype.is_float:  # type: ignore[attr-defined]
+        return Call(Add(), [e.args[0], Constant(-e.args[1].value, e.args[1].span)], e.span)
+    kind = e.known_type()
+    if e.op.view and isinstance(kind, TensorType) and kind.is_static and not (isinstance(e.op, Reshape) and e.op.newshape == kind.shape):
+        return reshaped(e.args[0], kind.shape)
+    return None

@@ -1,0 +1,158 @@
+"""One layout for the whole graph: images are stored channels last.
+
+    nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
+
+A forward sweep that knows, for every value, in which order it is stored. Each operator says how it works on permuted
+arguments (`Op.relayout`); transposes appear only where one cannot, and at the results. Constants are permuted now.
+Transposes and reshapes of a permuted value cost nothing as long as no memory has to move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.errors import InternalError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.node import node
+from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.transform import Transpose
+from tilewright.relay.transform.movement import Perm, axes_of, between, carried, inverse, is_identity, reshaped, transposed
+from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.types import TensorType, TupleType, Type
+
+
+@dataclass(frozen=True)
+class ConvertLayout(FunctionPass):
+    """Store every image channels last; needs known types. Inputs and results keep the order they had."""
+
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 1
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):
+            return function
+        sweep = _Sweep()
+        for e in post_order(function.body, inside=False):
+            sweep.visit(e)
+        body = sweep.logical(function.body)
+        return function if body is function.body else with_operands(function, [body])
+
+
+@node
+class _Stored:
+    """A value as it is stored: `expr` is `transpose(value, perm)`, or the value itself without `perm`."""
+
+    expr: Expr
+    perm: Perm | None
+
+
+class _Sweep:
+    def __init__(self) -> None:
+        self.stored: dict[Expr, _Stored] = {}
+        self.moved: dict[tuple[Expr, Perm | None], Expr] = {}
+
+    def visit(self, e: Expr) -> None:
+        """Decide how `e` is stored; its operands are decided."""
+        if isinstance(e, Call) and isinstance(e.op, Op):
+            self.stored[e] = self._call(e)
+        elif isinstance(e, TupleGetItem):
+            self.stored[e] = self._field(e)
+        else:
+            self.stored[e] = self._plain(e)
+
+    def logical(self, e: Expr) -> Expr:
+        """The value in its own order."""
+        return self.in_order(e, None)
+
+    def in_order(self, e: Expr, perm: Perm | None) -> Expr:
+        """The value stored in the order `perm`; scalars have none, and a lower rank is filled with axes of size 1 in front."""
+        s = self.stored[e]
+        if s.perm == perm:
+            return s.expr
+        known = self.moved.get((e, perm))
+        if known is None:
+            known = self.moved[e, perm] = self._move(e, s, perm)
+        return known
+
+    def _move(self, e: Expr, s: _Stored, perm: Perm | None) -> Expr:
+        kind = e.checked_type
+        if isinstance(kind, TupleType):
+            return Tuple(tuple(_turn(TupleGetItem(s.expr, k), s.perm, perm, f) for k, f in enumerate(kind.fields)))
+        if perm is not None and isinstance(kind, TensorType) and kind.ndim != len(perm):
+            if kind.ndim == 0:
+                return s.expr
+            logical = self.logical(e)
+            wide = TensorType((1,) * (len(perm) - kind.ndim) + kind.shape, kind.dtype)
+            return _turn(reshaped(logical, wide.shape), None, perm, wide)
+        return _turn(s.expr, s.perm, perm, kind)
+
+    def _plain(self, e: Expr) -> _Stored:
+        """Any node over operands in their own order."""
+        old = operands(e)
+        now = [self.logical(o) if o in self.stored else o for o in old]
+        same = all(a is b for a, b in zip(old, now, strict=True))
+        return _Stored(e if same else with_operands(e, now), None)
+
+    def _field(self, e: TupleGetItem) -> _Stored:
+        if isinstance(e.tuple_value, Tuple):
+            return self.stored[e.tuple_value.fields[e.index]]
+        whole = self.stored[e.tuple_value]
+        if whole.expr is e.tuple_value:
+            return _Stored(e, whole.perm)
+        return _Stored(TupleGetItem(whole.expr, e.index, e.span), whole.perm)
+
+    def _call(self, e: Call) -> _Stored:
+        op = e.op
+        args = e.args[0].fields if op.variadic and isinstance(e.args[0], Tuple) else e.args  # type: ignore[union-attr]
+        perms = [self.stored[a].perm for a in args]
+        moved = self._movement(e, perms[0]) if perms and perms[0] is not None else None
+        if moved is not None:
+            return moved
+        how = op.relayout(perms)  # type: ignore[union-attr]
+        if how is None:
+            return self._plain(e)
+        new_op, wanted, result = how
+        now = [self.in_order(a, w) for a, w in zip(args, wanted, strict=True)]
+        if new_op is op and all(a is b for a, b in zip(args, now, strict=True)):
+            return _Stored(e, result)
+        new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], e.span)
+        if not _is_permuted(e.known_type(), new.known_type(), result):
+            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as {result}")
+        return _Stored(new, result)
+
+    def _movement(self, e: Call, perm: Perm) -> _Stored | None:
+        """Transposes and reshapes of a permuted value that leave memory as it is."""
+        source = self.stored[e.args[0]].expr
+        if isinstance(e.op, Transpose):
+            order = compose_inverse(axes_of(e), perm)
+            return _Stored(source, None if is_identity(order) else order)
+        if e.op.view:  # type: ignore[union-attr]
+            before, after = e.args[0].tensor_type.shape, e.tensor_type.shape
+            kept = carried(perm, before, after)
+            if kept is not None:
+                return _Stored(reshaped(source, [after[p] for p in kept]), None if is_identity(kept) else kept)
+        return None
+
+
+def compose_inverse(axes: Perm, perm: Perm) -> Perm:
+    """The order in which `transpose(x, axes)` is stored when `x` is stored in the order `perm` and nothing moves."""
+    back = inverse(axes)
+    return tuple(back[p] for p in perm)
+
+
+def _turn(x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type) -> Expr:
+    if not isinstance(kind, TensorType):
+        raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
+    return transposed(x, between(stored, wanted, kind.ndim))
+
+
+def _is_permuted(old: Type | None, new: Type | None, perm: Perm | None) -> bool:
+    """True when `new` is the type of `old` stored in the order `perm`."""
+    if isinstance(old, TupleType) and isinstance(new, TupleType):
+        return len(old.fields) == len(new.fields) and all(_is_permuted(a, b, perm) for a, b in zip(old.fields, new.fields, strict=True))
+    if perm is None or not isinstance(old, TensorType) or not isinstance(new, TensorType):
+        return old == new
+    return old.ndim == len(perm) and new == TensorType([old.shape[p] for p in perm], old.dtype)

@@ -1,0 +1,49 @@
+"""Merge equal calls.
+
+    add(nn.relu(%x), nn.relu(%x)) -> %0 = nn.relu(%x); add(%0, %0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpr(FunctionPass):
+    """Two calls of equal operators on the same arguments become one; so do tuples, fields, and small equal constants."""
+
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 1
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        known: dict[Any, Expr] = {}
+
+        def merge(e: Expr) -> Expr | None:
+            key = key_of(e)
+            return None if key is None else known.setdefault(key, e)
+
+        return rewrite(function, merge)
+
+
+def key_of(e: Expr) -> Any:
+    """What equal nodes share, None for one that is never merged. Arguments are compared by identity: they are merged first."""
+    match e:
+        case Call() if isinstance(e.op, Op) and e.op.pure:
+            return (e.op, e.args)
+        case Tuple():
+            return (Tuple, e.fields)
+        case TupleGetItem():
+            return (e.tuple_value, e.index)
+        case Constant() if e.value.nbytes <= 256:
+            return (e.value.dtype, e.value.shape, e.value.tobytes())
+        case Constant():
+            return id(e.value)
+        case _:
+            return None

@@ -1,0 +1,58 @@
+"""Compute what can be computed now.
+
+    add(const, const) -> const;   shape_of(%x) -> const when the shape is known
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.interpreter import apply_op
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import rewrite
+from tilewright.types import TensorType, TupleType, Type
+
+
+@dataclass(frozen=True)
+class FoldConstant(FunctionPass):
+    """Evaluate calls whose arguments are all constants, by the operator's reference; larger results stay calls."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        limit = context.get("relay.FoldConstant.max_bytes")
+        return rewrite(function, lambda e: fold(e, limit))
+
+
+def fold(e: Expr, limit: int = 256 << 20) -> Expr | None:
+    """A call of an operator on constants -> its value, when that is at most `limit` bytes."""
+    if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
+        return e.tuple_value.fields[e.index]
+    if not (isinstance(e, Call) and isinstance(e.op, Op) and e.op.pure):
+        return None
+    args = [_value(a) for a in e.args]
+    if any(a is None for a in args) or not _fits(e.checked_type, limit):
+        return None
+    result = apply_op(e, args)
+    if isinstance(result, tuple):
+        return Tuple(tuple(Constant(r, e.span) for r in result), e.span)
+    return Constant(result, e.span)
+
+
+def _value(e: Expr) -> Any:
+    """The value of a constant or of a tuple of constants, else None."""
+    if isinstance(e, Constant):
+        return e.value
+    if isinstance(e, Tuple) and all(isinstance(f, Constant) for f in e.fields):
+        return tuple(f.value for f in e.fields if isinstance(f, Constant))
+    return None
+
+
+def _fits(kind: Type, limit: int) -> bool:
+    if isinstance(kind, TupleType):
+        return all(_fits(f, limit) for f in kind.fields)
+    return isinstance(kind, TensorType) and kind.is_static and kind.nbytes <= limit

@@ -1,0 +1,248 @@
+"""Cut the graph into kernels.
+
+    %0 = nn.conv2d(%x, w); %1 = add(%0, b); nn.relu(%1)
+    -> fn (%p0, %p1, %p2, Primitive=1) { nn.relu(add(nn.conv2d(%p0, %p1), %p2)) }(%x, w, b)
+
+A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
+value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
+function of tensors, with constants among its arguments and never inside. Calls of functions are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.types import TensorType, TupleType
+
+
+@dataclass(frozen=True)
+class FuseOps(FunctionPass):
+    """Make every call of an operator part of a call of a primitive function; needs and leaves known, static types."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if function.attrs.get("Primitive") or "Compiler" in function.attrs:
+            return function
+        most = context.get("relay.FuseOps.max_depth") if context.opt_level >= 1 else 1
+        groups = _Graph(function.body, most).groups()
+        body = _Outliner(groups).outline(function.body)
+        return function if body is function.body else with_operands(function, [body])
+
+
+class _Graph:
+    """A function body as the fuser sees it: who uses what, and where the uses of a value meet again."""
+
+    def __init__(self, body: Expr, most: int) -> None:
+        self.most = most
+        self.order = [e for e in post_order(body, inside=False) if not isinstance(e, (Var, Constant))]
+        self.users: dict[Expr, list[Expr]] = {e: [] for e in self.order}
+        for e in self.order:
+            for o in operands(e):
+                if o in self.users:
+                    self.users[o].append(e)
+        self._look_through_tuples()
+        self.post_dominator: dict[Expr, Expr | None] = {}
+        self.depth: dict[Expr, int] = {}
+        for e in reversed(self.order):
+            self._place(e)
+        self.group: dict[Expr, list[Call]] = {}
+
+    def _look_through_tuples(self) -> None:
+        """A tuple that only one call reads is not a use of its own: the call uses the fields."""
+        for e in self.order:
+            if isinstance(e, Tuple) and len(self.users[e]) == 1 and isinstance(self.users[e][0], Call):
+                for o in e.fields:
+                    if o in self.users:
+                        self.users[o] = [self.users[e][0] if u is e else u for u in self.users[o]]
+
+    def _place(self, e: Expr) -> None:
+        """Find the immediate post-dominator of `e`, all of whose users have theirs: the lowest that their chains share."""
+        meet: Expr | None = None
+        for k, u in enumerate(self.users[e]):
+            meet = u if k == 0 else self._meet(meet, u)
+        self.post_dominator[e] = meet
+        self.depth[e] = 0 if meet is None else self.depth[meet] + 1
+
+    def _meet(self, a: Expr | None, b: Expr | None) -> Expr | None:
+        while a is not b:
+            if a is None or b is None:
+                return None
+            x, y = self.depth[a], self.depth[b]
+            if x >= y:
+                a = self.post_dominator[a]
+            if y >= x:
+                b = self.post_dominator[b]
+        return a
+
+    def groups(self) -> list[list[Call]]:
+        """The calls of operators, partitioned."""
+        mine = [e for e in self.order if isinstance(e, Call) and isinstance(e.op, Op)]
+        for e in mine:
+            self.group[e] = [e]
+        for e in mine:
+            if kind_of(e) in (Fusion.OUT_FUSABLE, Fusion.REDUCE):
+                self._grow_anchor(e)
+        for e in mine:
+            if kind_of(e) <= Fusion.INJECTIVE:
+                self._grow_injective(e)
+        position = {e: k for k, e in enumerate(self.order)}
+        unique = {id(g): g for g in self.group.values()}
+        return [sorted(g, key=position.__getitem__) for g in unique.values()]
+
+    def _grow_anchor(self, anchor: Call) -> None:
+        """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
+        shape = shape_of(anchor)
+        at = anchor
+        while shape is not None:
+            found = self._path(at)
+            if found is None or len(self.group[anchor]) + len(found) > self.most:
+                return
+            if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c]) > 1 for c in found):
+                return
+            self._join(anchor, found)
+            at = found[-1]
+
+    def _grow_injective(self, first: Call) -> None:
+        """Join a chain of elementwise and injective calls with what reads it, where no element is computed twice."""
+        if is_view(first):
+            return
+        at = first
+        while (found := self._path(at)) is not None:
+            end = found[-1]
+            if self.group[end] is self.group[at]:
+                at = end
+                continue
+            if not self._accepts(at, end) or any(kind_of(c) > Fusion.INJECTIVE or is_view(c) for c in found[:-1]):
+                return
+            joined = {id(self.group[c]): len(self.group[c]) for c in (at, *found)}
+            if sum(joined.values()) > self.most:
+                return
+            self._join(at, found)
+            at = end
+
+    def _accepts(self, at: Call, end: Call) -> bool:
+        """May `end` compute `at`, which nothing but the calls up to it reads, on the way?"""
+        mine = self.group[at]
+        plain = all(kind_of(c) <= Fusion.BROADCAST for c in mine)
+        if is_view(end) or (isinstance(end.op, Op) and end.op.variadic) or any(kind_of(c) > Fusion.INJECTIVE for c in mine):
+            return False
+        shape, other = shape_of(at), shape_of(end)
+        if shape is None or other is None:
+            return False
+        if kind_of(end) == Fusion.REDUCE:
+            return plain
+        if kind_of(end) > Fusion.INJECTIVE or _size(shape) < _size(other):
+            return False
+        anchored = any(kind_of(c) > Fusion.INJECTIVE for c in self.group[end])
+        return not anchored or (plain and shape == other)
+
+    def _path(self, at: Call) -> list[Call] | None:
+        """The calls between a value and its post-dominator, which comes last; None when one of them is no operator."""
+        end = self.post_dominator[at]
+        if not isinstance(end, Call) or end not in self.group:
+            return None
+        between: dict[Call, None] = {}
+        stack: list[Expr] = [at]
+        while stack:
+            for u in self.users[stack.pop()]:
+                if u is end or u in between:
+                    continue
+                if not isinstance(u, Call) or u not in self.group or len(between) >= self.most:
+                    return None
+                between[u] = None
+                stack.append(u)
+        return [*between, end]
+
+    def _join(self, first: Call, others: Sequence[Call]) -> None:
+        whole = self.group[first]
+        for c in others:
+            more = self.group[c]
+            if more is not whole:
+                whole.extend(more)
+                for x in more:
+                    self.group[x] = whole
+
+
+class _Outliner:
+    """Rebuilds a body with every group as a call of a function."""
+
+    def __init__(self, groups: Sequence[Sequence[Call]]) -> None:
+        self.by_last = {g[-1]: g for g in groups}
+        self.inner = {c for g in groups for c in g[:-1]}
+        self.new: dict[Expr, Expr] = {}
+        self.items: dict[tuple[Expr, int], Expr] = {}
+
+    def outline(self, body: Expr) -> Expr:
+        for e in post_order(body, inside=False):
+            if e in self.inner:
+                continue
+            if isinstance(e, Call) and e in self.by_last:
+                self.new[e] = self._call(self.by_last[e])
+                continue
+            old = operands(e)
+            now = [self.new.get(o, o) for o in old]
+            same = all(a is b for a, b in zip(old, now, strict=True))
+            self.new[e] = e if same else with_operands(e, now)
+        return self.new[body]
+
+    def _call(self, group: Sequence[Call]) -> Call:
+        """The call of a function that computes `group`."""
+        inside: dict[Expr, Expr] = {}
+        params: dict[Expr, Var] = {}
+
+        def outer(e: Expr) -> Expr:
+            """What stands for `e` inside: a value of the group, a parameter, or a tuple of these."""
+            if e in inside:
+                return inside[e]
+            kind = e.checked_type
+            if isinstance(kind, TupleType):
+                fields = e.fields if isinstance(e, Tuple) else [self._item(e, k) for k in range(len(kind.fields))]
+                return Tuple(tuple(outer(f) for f in fields), e.span)
+            if e not in params:
+                params[e] = Var(f"p{len(params)}", kind)
+            return params[e]
+
+        for c in group:
+            inside[c] = Call(c.op, [outer(a) for a in c.args], c.span)
+        anchor = max(group, key=kind_of)
+        attrs = {"Primitive": 1, "reshape_only": 1} if all(is_view(c) for c in group) else {"Primitive": 1}
+        function = Function(tuple(params.values()), inside[group[-1]], attrs, anchor.span)
+        return Call(function, [self.new.get(a, a) for a in params], anchor.span)
+
+    def _item(self, e: Expr, index: int) -> Expr:
+        """A field of a tuple value that is no literal tuple, the same node each time."""
+        return self.items.setdefault((e, index), TupleGetItem(self.new.get(e, e), index))
+
+
+def kind_of(call: Call) -> Fusion:
+    """How the operator of a call fuses."""
+    return call.op.kind if isinstance(call.op, Op) else Fusion.OPAQUE
+
+
+def is_view(call: Call) -> bool:
+    """True when the result is the first argument under another shape, no element moved."""
+    return isinstance(call.op, Op) and call.op.view
+
+
+def shape_of(e: Expr) -> tuple[Any, ...] | None:
+    """The shape of a tensor value, None for a tuple."""
+    found = e.known_type()
+    return found.shape if isinstance(found, TensorType) else None
+
+
+def _size(shape: Sequence[Any]) -> float:
+    """Elements of a shape; infinite when symbolic."""
+    size = 1
+    for d in shape:
+        if not isinstance(d, int):
+            return float("inf")
+        size *= d
+    return size

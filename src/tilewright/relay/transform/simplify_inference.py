@@ -1,0 +1,34 @@
+"""Replace operators that inference needs less of: batch norm -> scale and shift, dropout -> its input.
+
+    %0 = nn.batch_norm(%x, gamma, beta, mean, var); %0.0 -> add(multiply(%x, scale), shift)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class SimplifyInference(FunctionPass):
+    """Apply `Op.simplify` wherever an operator has one."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, simplify_call)
+
+
+def simplify_call(e: Expr) -> Expr | None:
+    """An operator -> the simpler graph that it declares."""
+    if isinstance(e, Call) and isinstance(e.op, Op):
+        return e.op.simplify(e)
+    if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
+        return e.tuple_value.fields[e.index]
+    return None

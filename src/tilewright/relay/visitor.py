@@ -1,0 +1,144 @@
+"""Walks over relay graphs and rebuilding them, all iterative: a model is thousands of calls deep.
+
+Every walk visits each node once, operands before users. A function is a node whose operand is its body; a walk that
+starts at a function looks inside it, and `inside=False` keeps out of the functions that are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from tilewright.errors import InternalError
+from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+
+Rule = Callable[[Expr], "Expr | None"]
+
+
+def _call_operands(e: Call) -> tuple[Expr, ...]:
+    return (e.op, *e.args) if isinstance(e.op, Expr) else e.args
+
+
+_OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
+    Call: _call_operands,
+    Tuple: lambda e: e.fields,
+    TupleGetItem: lambda e: (e.tuple_value,),
+    Function: lambda e: (e.body,),
+    If: lambda e: (e.cond, e.true_branch, e.false_branch),
+    Let: lambda e: (e.value, e.body),
+}
+
+
+def operands(e: Expr) -> tuple[Expr, ...]:
+    """The expressions directly below `e`; the names that it binds are not among them."""
+    get = _OPERANDS.get(type(e))
+    return get(e) if get is not None else ()
+
+
+def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
+    """The same kind of node over other operands; a call infers its type again."""
+    match e:
+        case Call():
+            return Call(new[0], new[1:], e.span) if isinstance(e.op, Expr) else Call(e.op, new, e.span)
+        case Tuple():
+            return Tuple(tuple(new), e.span)
+        case TupleGetItem():
+            return TupleGetItem(new[0], e.index, e.span)
+        case Function():
+            return replace(e, body=new[0])
+        case If():
+            return If(new[0], new[1], new[2], e.span)
+        case Let():
+            return Let(e.var, new[0], new[1], e.span)
+        case _:
+            return e
+
+
+def post_order(*roots: Expr, inside: bool = True) -> list[Expr]:
+    """Every distinct node below `roots`, operands before users; `inside` says whether to look into called functions."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
+    while stack:
+        e, done = stack.pop()
+        if done:
+            order.append(e)
+            continue
+        if e in seen:
+            continue
+        seen.add(e)
+        below: tuple[Expr, ...] = e.args if not inside and isinstance(e, Call) else operands(e)
+        if not below:
+            order.append(e)
+            continue
+        stack.append((e, True))
+        stack.extend((o, False) for o in reversed(below) if o not in seen)
+    return order
+
+
+def calls(root: Expr, *, inside: bool = True) -> list[Call]:
+    """The calls below `root`, operands before users."""
+    return [e for e in post_order(root, inside=inside) if isinstance(e, Call)]
+
+
+def consumers(order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
+    """The users of every node of a walk; one that uses a value twice is listed twice."""
+    users: dict[Expr, list[Expr]] = {e: [] for e in order}
+    for e in order:
+        for o in operands(e):
+            if o in users:
+                users[o].append(e)
+    return users
+
+
+def free_vars(root: Expr) -> list[Var]:
+    """The variables that nothing below `root` binds, in order of first use."""
+    bound: set[Expr] = set()
+    found: list[Var] = []
+    for e in post_order(root):
+        if isinstance(e, Var):
+            found.append(e)
+        elif isinstance(e, Let):
+            bound.add(e.var)
+        elif isinstance(e, Function):
+            bound.update(e.params)
+    return [v for v in found if v not in bound]
+
+
+def rewrite(root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Rebuild bottom up: `rule` sees each node over its new operands and returns its replacement, or None to keep it.
+
+    Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces; one that has
+    not is a fault of the rule and raises `InternalError`.
+    """
+    new = {} if memo is None else memo
+    for e in post_order(root, inside=inside):
+        if e in new:
+            continue
+        old = operands(e)
+        rebuilt = e
+        if old:
+            now = [new.get(o, o) for o in old]
+            if any(a is not b for a, b in zip(old, now, strict=True)):
+                rebuilt = with_operands(e, now)
+        replaced = rule(rebuilt)
+        if replaced is not None and replaced is not rebuilt:
+            _check_type(rebuilt, replaced, rule)
+            rebuilt = replaced
+        new[e] = rebuilt
+    return new[root]
+
+
+def _check_type(old: Expr, new: Expr, rule: Rule) -> None:
+    before, after = old.known_type(), new.known_type()
+    if before is not None and after is not None and before != after:
+        name = getattr(rule, "__qualname__", repr(rule))
+        raise InternalError(f"the rule {name} replaced a value of type {before!r} by one of type {after!r}, at {old.span or type(old).__name__}")
+
+
+def substitute(root: Expr, mapping: dict[Expr, Expr]) -> Expr:
+    """Replace nodes (variables, mostly) by `mapping`; a replacement is not looked into."""
+    if not mapping:
+        return root
+    return rewrite(root, lambda e: None, inside=True, memo=dict(mapping))

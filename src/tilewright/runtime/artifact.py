@@ -1,0 +1,171 @@
+"""A compiled model as parts, and as a file.
+
+    model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
+    model.tar   code.N.o · entry.o · constants.o · model.h · manifest.json · manifest.sha256
+
+A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
+loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs nothing but numpy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import struct
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tilewright.errors import ArtifactError
+from tilewright.runtime import host
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.library import SharedLibrary
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.program import Code, entry_symbols
+
+if TYPE_CHECKING:
+    from tilewright.target.link import Linker
+
+MAGIC: Final = b"TILEWRIGHT-LIB-1"
+TRAILER: Final = struct.Struct("<32sQ16s")
+CONSTANTS_OFFSET: Final = 64
+"""Where the constants start in `constants.o`: behind the ELF header."""
+_POOL: Final = ("tw_pool_create", "tw_pool_destroy")
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Manifest, object files and constants (uint8, read-only); `library` and `path` when it was loaded from a `.so`."""
+
+    manifest: Manifest
+    objects: tuple[bytes, ...]
+    constants: np.ndarray[Any, Any]
+    library: SharedLibrary | None = None
+    path: Path | None = None
+
+    def executable(self, threads: int | None = None) -> Executable:
+        """Bring the code into this process; `threads` overrides the number that the model was made for."""
+        return Executable(self.manifest, self.library or self._link_in_process(), self.constants, threads)
+
+    def header(self) -> str:
+        """The C header of `<name>_run`."""
+        return self.manifest.header()
+
+    def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
+        """Write a `.so` or `.tar`, whole or not at all; raises `ArtifactError`. Needs the compiler."""
+        from tilewright.build.export import save
+
+        return save(self, Path(path), linker)
+
+    def _link_in_process(self) -> Code:
+        try:
+            from tilewright.target.llvm.jit import LoadedCode
+        except ImportError as error:
+            raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so") from error
+        return LoadedCode(self.objects, (*entry_symbols(self.manifest.steps), *_POOL))
+
+
+def load(path: str | os.PathLike[str]) -> Artifact:
+    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine."""
+    file = Path(path)
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ArtifactError(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        start = os.pread(descriptor, 512, 0)
+        if start[:4] == b"\x7fELF":
+            manifest = _checked_library(descriptor, file)
+        elif start[257:262] == b"ustar":
+            return _load_tar(file)
+        else:
+            raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
+        library = SharedLibrary(os.dup(descriptor), file)
+    finally:
+        os.close(descriptor)
+    try:
+        constants = library.bytes_at("tw_constants", manifest.constants_bytes)
+    except KeyError as error:
+        raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again") from error
+    return Artifact(manifest, (), constants, library, file)
+
+
+def check_host(manifest: Manifest, where: object) -> None:
+    """Raises `ArtifactError` when this machine cannot run the code of `manifest`."""
+    arch = manifest.triple.split("-")[0]
+    if arch and arch != host.host_arch():
+        raise ArtifactError(f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this machine")
+    present = host.host_features()
+    missing = sorted(set(manifest.features) - present)
+    if missing:
+        level = next((name for name, base in _LEVELS.items() if base in present), "generic")
+        raise ArtifactError(
+            f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks {'it' if len(missing) == 1 else 'them'}: "
+            f"compile with --target 'llvm -mcpu={level}'"
+        )
+
+
+_LEVELS: Final = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2", "x86-64-v2": "sse4.2", "x86-64": "sse2"}
+
+
+def _checked_library(descriptor: int, file: Path) -> Manifest:
+    size = os.fstat(descriptor).st_size
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as view:
+        tail = view[max(0, size - TRAILER.size) :]
+        if len(tail) < TRAILER.size or not tail.endswith(MAGIC):
+            raise ArtifactError(f"{file}: a library without the mark of a compiled model at its end: truncated, stripped, or not one of ours")
+        digest, length, _ = TRAILER.unpack(tail)
+        end = size - TRAILER.size
+        with memoryview(view) as whole, whole[:end] as checked:
+            if length > end or hashlib.sha256(checked).digest() != digest:
+                raise _damaged(file)
+        manifest = Manifest.from_json(view[end - length : end], str(file))
+    check_host(manifest, file)
+    return manifest
+
+
+def _load_tar(file: Path) -> Artifact:
+    try:
+        with tarfile.open(file, "r:") as archive:
+            members = {member.name: member for member in archive.getmembers()}
+            text = _member(archive, members, "manifest.json", file)
+            if hashlib.sha256(text).hexdigest().encode() != _member(archive, members, "manifest.sha256", file):
+                raise _damaged(file)
+            manifest = Manifest.from_json(text, str(file))
+            check_host(manifest, file)
+            objects = {name: _member(archive, members, name, file) for name in manifest.hashes if name != "constants"}
+            if any(hashlib.sha256(image).hexdigest() != manifest.hashes[name] for name, image in objects.items()):
+                raise _damaged(file)
+            offset = members["constants.o"].offset_data + CONSTANTS_OFFSET
+    except (tarfile.TarError, KeyError, EOFError, ValueError) as error:
+        raise _damaged(file) from error
+    constants = map_constants(file, offset, manifest.constants_bytes)
+    if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants"):
+        raise _damaged(file)
+    code = tuple(image for name, image in objects.items() if name.startswith("code."))
+    return Artifact(manifest, code, constants, None, file)
+
+
+def map_constants(file: Path, offset: int, count: int) -> np.ndarray[Any, Any]:
+    """`count` bytes of a file as a read-only array over its pages."""
+    if offset + count > file.stat().st_size:
+        raise _damaged(file)
+    if not count:
+        return np.empty(0, np.uint8)
+    return np.memmap(file, np.uint8, "r", offset, (count,))
+
+
+def _member(archive: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name: str, file: Path) -> bytes:
+    stream = archive.extractfile(members[name])
+    if stream is None or members[name].size > file.stat().st_size:
+        raise _damaged(file)
+    with stream:
+        return stream.read()
+
+
+def _damaged(file: Path) -> ArtifactError:
+    return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")

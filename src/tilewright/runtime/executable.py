@@ -1,0 +1,267 @@
+"""A compiled model that can be called.
+
+A call packs addresses (inputs, outputs, constants, workspace) into one block and jumps to the native entry function. A
+block and its workspace form a frame; a call takes a free frame and gives it back, so calls from several threads never
+meet, and one thread allocates nothing but its outputs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import InputError, InternalError
+from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
+from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
+from tilewright.runtime.threads import POOLS, checked_threads, default_threads
+
+Array = np.ndarray[Any, Any]
+_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+_KERNEL_ALIGNMENT: Final = 16
+
+
+class _Frame:
+    """What one running call owns: the block of addresses, and the workspace."""
+
+    __slots__ = ("address", "block", "workspace")
+
+    def __init__(self, size: int, constants: int, workspace_bytes: int) -> None:
+        self.workspace = aligned_empty((workspace_bytes,))
+        self.block = bytearray(8 * (size + 2))
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
+        struct.pack_into("2Q", self.block, 8 * size, constants, _address(self.workspace))
+
+
+class Executable:
+    """A program, its code in this process, and its constants.
+
+    Call it with the inputs by position, by name, or as one mapping; an input is a numpy array, an `NDArray`, or anything
+    with `__dlpack__`, of exactly the shape and dtype of the model (strides are free). The result is a new numpy array, or
+    a tuple of them when the model has several outputs.
+    """
+
+    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None) -> None:
+        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes."""
+        self.manifest = manifest
+        self.code = code
+        self._constants = _aligned(constants)
+        self._threads = checked_threads(threads) if threads else manifest.threads or default_threads()
+        self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
+        self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
+        self._position = {t.name: i for i, t in enumerate(manifest.inputs)}
+        self._pack = struct.Struct(f"{len(self._inputs) + len(self._outputs)}Q").pack_into
+        self._frames: list[_Frame] = []
+        self._generation = -1
+        self._context = 0
+        self._plan: list[Callable[[int, int], int] | HostStep] = self._bind()
+        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], HostStep) else None
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return self.manifest.outputs
+
+    @property
+    def threads(self) -> int:
+        """How many threads share a call's work."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._threads = checked_threads(count)
+        self._generation = -1
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Run; `out` is an array, or one for each output, to write into instead of new ones."""
+        arrays = self._arrange(args, kwargs)
+        if out is None:
+            results = [np.empty(shape, dtype) for _, dtype, shape in self._outputs]
+            self._run(arrays, results)
+        else:
+            results = self._run_into(arrays, out)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def benchmark(
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any
+    ) -> BenchmarkResult:
+        """Time calls with these inputs (random ones where none are given).
+
+        `repeat` measurements of `number` calls each, more calls while a measurement takes less than `min_repeat_ms`.
+        Arguments are checked and outputs allocated once, unless `end_to_end`.
+        """
+        given = args if args or kwargs else (self.example_inputs(),)
+        if end_to_end:
+            return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+        arrays = self._arrange(given, kwargs)
+        results = [np.empty(shape, dtype) for _, dtype, shape in self._outputs]
+        if self._native is None:
+            return measure(lambda: self._run(arrays, results), repeat, number, min_repeat_ms)
+        self._run(arrays, results)
+        frame, native, context = self._take_frame(), self._native, self._context
+        try:
+            self._pack(frame.block, 0, *map(_address, arrays), *map(_address, results))
+            return measure(lambda: native(context, frame.address), repeat, number, min_repeat_ms)
+        finally:
+            self._frames.append(frame)
+
+    def example_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""
+        random = np.random.default_rng(seed)
+        values = ((t, dtype, random.random(t.shape)) for t, dtype, _ in self._inputs)
+        return {t.name: (v if t.dtype.is_float else v + 0.5).astype(dtype) for t, dtype, v in values}
+
+    # Arguments
+
+    def _arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
+        """The inputs in order, each an array that a kernel can read."""
+        first = args[0] if len(args) == 1 else None
+        if isinstance(first, Mapping):
+            args, kwargs = (), {**first, **kwargs}
+        if kwargs or len(args) != len(self._inputs):
+            args = self._by_name(args, kwargs)
+        return [
+            x
+            if type(x) is np.ndarray and x.shape == shape and x.dtype == dtype and x.flags.c_contiguous and not _address(x) & 15
+            else _readable(info, dtype, x)
+            for (info, dtype, shape), x in zip(self._inputs, args, strict=True)
+        ]
+
+    def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        if len(args) > len(self._inputs):
+            raise InputError(f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}")
+        values: dict[int, Any] = dict(enumerate(args))
+        for name, value in kwargs.items():
+            position = self._position.get(name)
+            if position is None:
+                raise InputError(f"the model has no input '{name}'; it has {self._signature()}")
+            if position in values:
+                raise InputError(f"input '{name}' was given twice: by position {position} and by name")
+            values[position] = value
+        missing = [t.name for i, t in enumerate(self.manifest.inputs) if i not in values]
+        if missing:
+            raise InputError(f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}")
+        return [values[i] for i in range(len(self._inputs))]
+
+    def _signature(self) -> str:
+        return ", ".join(map(str, self.manifest.inputs)) or "no inputs"
+
+    # Running
+
+    def _bind(self) -> list[Callable[[int, int], int] | HostStep]:
+        symbols = iter(entry_symbols(self.manifest.steps))
+        return [
+            part if isinstance(part, HostStep) else _ENTRY(self.code.address(next(symbols)))
+            for part in segments(self.manifest.steps)
+        ]
+
+    def _take_frame(self) -> _Frame:
+        try:
+            return self._frames.pop()
+        except IndexError:
+            count = len(self._inputs) + len(self._outputs)
+            return _Frame(count, _address(self._constants), self.manifest.workspace_bytes)
+
+    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        if self._generation != POOLS.generation:
+            generation = POOLS.generation
+            self._context = POOLS.context(self._threads, self.code)
+            self._generation = generation
+        frame = self._take_frame()
+        try:
+            self._pack(frame.block, 0, *map(_address, inputs), *map(_address, outputs))
+            if self._native is not None:
+                status = self._native(self._context, frame.address)
+            else:
+                status = self._run_parts(frame, inputs, outputs)
+        finally:
+            self._frames.append(frame)
+        if status:
+            raise InternalError(f"the compiled model '{self.manifest.name}' failed with status {status}")
+
+    def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> int:
+        for part in self._plan:
+            if isinstance(part, HostStep):
+                self._run_on_host(part, frame, inputs, outputs)
+            elif status := part(self._context, frame.address):
+                return status
+        return 0
+
+    def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        def view(value: HostValue) -> Array:
+            kind, offset = value.place.kind, value.place.offset
+            if kind in (INPUT, OUTPUT):
+                return (inputs if kind == INPUT else outputs)[offset].reshape(value.shape)
+            dtype = value.dtype.numpy()
+            memory = self._constants if kind == CONSTANT else frame.workspace
+            size = int(np.prod(value.shape, dtype=np.int64)) * dtype.itemsize
+            return memory[offset : offset + size].view(dtype).reshape(value.shape)
+
+        results = step.run(*map(view, step.inputs))
+        for value, result in zip(step.outputs, results, strict=True):
+            np.copyto(view(value), result, casting="no")
+
+    def _run_into(self, inputs: list[Array], out: Any) -> list[Any]:
+        """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
+        given = [out] if len(self._outputs) == 1 and not isinstance(out, (tuple, list)) else list(out)
+        if len(given) != len(self._outputs):
+            raise InputError(f"out= has {len(given)} arrays, the model has {len(self._outputs)} outputs")
+        targets = [_writable(info, dtype, o) for (info, dtype, _), o in zip(self._outputs, given, strict=True)]
+        written: list[Array] = []
+        for target in targets:
+            direct = target.flags.c_contiguous and not _address(target) & (_KERNEL_ALIGNMENT - 1)
+            shared = direct and any(np.may_share_memory(target, other) for other in (*inputs, *written))
+            written.append(target if direct and not shared else np.empty(target.shape, target.dtype))
+        self._run(inputs, written)
+        for target, result in zip(targets, written, strict=True):
+            if target is not result:
+                np.copyto(target, result)
+        return given
+
+
+def _address(x: Array) -> int:
+    address: int = x.__array_interface__["data"][0]
+    return address
+
+
+def _aligned(constants: Array) -> Array:
+    if _address(constants) % ALIGNMENT == 0:
+        return constants
+    copy = aligned_empty(constants.shape, constants.dtype)
+    np.copyto(copy, constants)
+    return copy
+
+
+def _readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
+    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
+    x = as_numpy(value)
+    if x.dtype != dtype:
+        if isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
+            raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
+        x = x.astype(dtype)
+    if x.shape != info.shape:
+        raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
+    if x.flags.c_contiguous and not _address(x) & (_KERNEL_ALIGNMENT - 1):
+        return x
+    copy = aligned_empty(x.shape, x.dtype)
+    np.copyto(copy, x)
+    return copy
+
+
+def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
+    if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
+        raise InputError(f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}")
+    x = as_numpy(value)
+    if x.dtype != dtype or x.shape != info.shape:
+        raise InputError(f"out= for '{info.name}' is {x.dtype}{list(x.shape)}, expected {info}")
+    if not x.flags.writeable:
+        raise InputError(f"out= for '{info.name}' cannot be written to; pass an array that owns its memory")
+    return x

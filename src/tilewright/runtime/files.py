@@ -1,0 +1,45 @@
+"""Files written whole or not at all, and the hash of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+_CHUNK: Final = 16 << 20
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], None], mode: int = 0o666) -> None:
+    """Let `write` fill a new file beside `path`, then rename it over `path`. Raises `OSError`, and then nothing has changed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            write(file)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def hash_file(path: str | os.PathLike[str]) -> str:
+    """sha256 of the contents, read through a memory map."""
+    with Path(path).open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return hashlib.sha256().hexdigest()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return hashlib.sha256(view).hexdigest()
+
+
+def copy_hashed(source: BinaryIO, target: BinaryIO, last: bytes) -> bytes:
+    """Append all of `source`, then `last`, to `target`; the sha256 of what was written."""
+    digest = hashlib.sha256()
+    while chunk := source.read(_CHUNK):
+        digest.update(chunk)
+        target.write(chunk)
+    digest.update(last)
+    target.write(last)
+    return digest.digest()

@@ -1,0 +1,157 @@
+"""The manifest: everything about a compiled model that is not code or constants, as JSON inside every artifact."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from tilewright.errors import ArtifactError, CompileError
+from tilewright.runtime.program import HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
+from tilewright.types import DataType
+
+FORMAT: Final = 1
+"""Raised whenever a reader of the older form would misread the newer one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a program needs and does.
+
+    `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads it was
+    tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written.
+    """
+
+    name: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    steps: tuple[Step, ...]
+    workspace_bytes: int = 0
+    constants_bytes: int = 0
+    target: str = "llvm"
+    triple: str = ""
+    cpu: str = ""
+    features: tuple[str, ...] = ()
+    threads: int = 0
+    compiler: str = ""
+    hashes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def host_steps(self) -> tuple[HostStep, ...]:
+        return tuple(step for step in self.steps if isinstance(step, HostStep))
+
+    @property
+    def c_name(self) -> str:
+        """The name as the start of C identifiers."""
+        name = re.sub(r"[^A-Za-z0-9_]", "_", self.name)
+        return name if re.match(r"[A-Za-z]", name) and name != "tw" else f"model_{name}"
+
+    def header(self) -> str:
+        """The C header of the plain entry function."""
+        name, guard = self.c_name, f"{self.c_name.upper()}_H"
+        tensors = [f" * {kind}[{i}]: {_comment(t)}" for kind, infos in (("inputs", self.inputs), ("outputs", self.outputs)) for i, t in enumerate(infos)]
+        return "\n".join([
+            f"/* Model {_comment(self.name)}, compiled by Tilewright {self.compiler} for {_comment(self.target)}.",
+            " * Contiguous tensors, 16-byte aligned, none overlapping another:",
+            *tensors,
+            " */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "#include <stdint.h>",
+            f"#define {name.upper()}_NUM_INPUTS {len(self.inputs)}",
+            f"#define {name.upper()}_NUM_OUTPUTS {len(self.outputs)}",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "/* 0: done; 1: out of memory. May be called from several threads at once. */",
+            f"int32_t {name}_run(const void* const* inputs, void* const* outputs);",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            f"#endif /* {guard} */",
+            "",
+        ])
+
+    def with_hashes(self, hashes: dict[str, str]) -> Manifest:
+        return replace(self, hashes=hashes)
+
+    def to_json(self) -> str:
+        """Deterministic JSON; raises `ArtifactError` when operators of the program run in Python."""
+        steps: list[NativeStep] = []
+        for step in self.steps:
+            if isinstance(step, HostStep):
+                names = ", ".join(dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps))
+                raise ArtifactError(
+                    f"this program cannot leave the process: these operators have no native kernel and run in Python: {names}; "
+                    "replace them in the model, or keep the compiled model in memory"
+                )
+            steps.append(step)
+        content = {
+            "format": FORMAT,
+            "name": self.name,
+            "compiler": self.compiler,
+            "target": self.target,
+            "triple": self.triple,
+            "cpu": self.cpu,
+            "features": sorted(self.features),
+            "threads": self.threads,
+            "inputs": [[t.name, list(t.shape), t.dtype] for t in self.inputs],
+            "outputs": [[t.name, list(t.shape), t.dtype] for t in self.outputs],
+            "workspace_bytes": self.workspace_bytes,
+            "constants_bytes": self.constants_bytes,
+            "hashes": self.hashes,
+            "steps": [step_to_json(step) for step in steps],
+        }
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str | bytes, where: str) -> Manifest:
+        """Read a manifest of the artifact `where`; raises `ArtifactError` when it is not one that this version reads."""
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{where}: the manifest is damaged ({error}); compile the model again") from error
+        version = content.get("format") if isinstance(content, dict) else None
+        if version != FORMAT:
+            raise ArtifactError(
+                f"{where}: the artifact has format {version}, this version reads format {FORMAT}; "
+                "compile the model again with this version, or load it with the one that made it"
+            )
+        try:
+            return _read(content)
+        except (KeyError, TypeError, ValueError, CompileError) as error:
+            raise ArtifactError(f"{where}: the manifest is damaged ({error!r}); compile the model again") from error
+
+
+def _read(content: dict[str, Any]) -> Manifest:
+    return Manifest(
+        name=str(content["name"]),
+        inputs=tuple(map(_tensor, content["inputs"])),
+        outputs=tuple(map(_tensor, content["outputs"])),
+        steps=tuple(map(step_from_json, content["steps"])),
+        workspace_bytes=_count(content["workspace_bytes"]),
+        constants_bytes=_count(content["constants_bytes"]),
+        target=str(content["target"]),
+        triple=str(content["triple"]),
+        cpu=str(content["cpu"]),
+        features=tuple(map(str, content["features"])),
+        threads=_count(content["threads"]),
+        compiler=str(content["compiler"]),
+        hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
+    )
+
+
+def _comment(value: object) -> str:
+    return str(value).replace("*/", "* /").replace("\n", " ").replace("\\", "/")
+
+
+def _tensor(fields: Any) -> TensorInfo:
+    name, shape, dtype = fields
+    return TensorInfo(str(name), tuple(map(_count, shape)), DataType(str(dtype)))
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is not a size")
+    return value

@@ -1,0 +1,109 @@
+"""The field's face of a compiled model: what `relay.build` returns and `runtime.load_module` reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.nd import Device, NDArray, empty
+from tilewright.runtime.artifact import Artifact, load
+from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.executable import Executable
+
+
+class Session:
+    """One runnable copy of a model with input and output arrays of its own: what `GraphModule` steers."""
+
+    def __init__(self, executable: Executable, device: Device) -> None:
+        self.executable = executable
+        self.device = device
+        self.inputs = [empty(t.shape, t.dtype, device).copyfrom(np.zeros(t.shape)) for t in executable.inputs]
+        self.outputs = [empty(t.shape, t.dtype, device) for t in executable.outputs]
+
+    def run(self) -> None:
+        """From the input arrays to the output arrays."""
+        self.executable(*self.inputs, out=self.outputs)
+
+    def input_index(self, key: str | int) -> int:
+        """The position of an input, by name or number; raises `InputError` when there is none."""
+        names = [t.name for t in self.executable.inputs]
+        if isinstance(key, str):
+            if key not in names:
+                raise InputError(f"the model has no input '{key}'; it has {', '.join(names) or 'none'}")
+            return names.index(key)
+        if not 0 <= key < len(names):
+            raise InputError(f"the model has no input {key}; it has {len(names)}: {', '.join(names)}")
+        return key
+
+    def benchmark(self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool) -> BenchmarkResult:
+        """Time `run`; `end_to_end` adds copying the inputs in and the outputs out."""
+        if not end_to_end:
+            return measure(self.run, repeat, number, min_repeat_ms)
+        given = [x.numpy() for x in self.inputs]
+
+        def call() -> None:
+            for slot, value in zip(self.inputs, given, strict=True):
+                slot.copyfrom(value)
+            self.run()
+            for output in self.outputs:
+                output.numpy()
+
+        return measure(call, repeat, number, min_repeat_ms)
+
+
+class FactoryModule:
+    """A compiled model: `module["default"](device)` makes a session, `export_library` a file."""
+
+    def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
+        self.artifact = artifact
+        self._executable = executable
+
+    @property
+    def executable(self) -> Executable:
+        """The model as a function."""
+        if self._executable is None:
+            self._executable = self.artifact.executable()
+        return self._executable
+
+    @property
+    def libmod_name(self) -> str:
+        return self.artifact.manifest.name
+
+    def __getitem__(self, name: str) -> Callable[..., Session]:
+        if name != "default":
+            raise InputError(f"a compiled model has no entry '{name}'; it has 'default'")
+        return lambda device=None: Session(self.executable, device or Device())
+
+    def __iter__(self) -> Iterator[Any]:
+        """`graph, lib, params = relay.build(…)`, as scripts from before the factory write it; parameters are in the code."""
+        return iter((self.get_graph_json(), self, self.get_params()))
+
+    def get_lib(self) -> FactoryModule:
+        return self
+
+    def get_params(self) -> dict[str, NDArray]:
+        """Parameters that are set at run time: none, they are constants of the program."""
+        return {}
+
+    def get_graph_json(self) -> str:
+        """The steps of the program, as its manifest has them."""
+        return self.artifact.manifest.to_json()
+
+    def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
+        """Write to `path`, as `fmt` (`so` or `tar`) where the extension does not say."""
+        target = Path(path)
+        return self.artifact.save(target.with_name(f"{target.name}.{fmt}") if fmt and target.suffix != f".{fmt}" else target)
+
+    def export_library(self, file_name: str | os.PathLike[str]) -> Path:
+        """Write a `.so` (with whichever linker there is) or a `.tar`."""
+        return self.artifact.save(file_name)
+
+
+def load_module(path: str | os.PathLike[str]) -> FactoryModule:
+    """Read what `export_library` wrote; raises `ArtifactError` for anything else."""
+    return FactoryModule(load(path))

@@ -1,0 +1,149 @@
+"""What a compiled model does, step by step: which kernel reads and writes which memory.
+
+The steps are data. `target/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
+manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset into the
+constants or the workspace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from tilewright.errors import ArtifactError
+from tilewright.types import DataType
+
+INPUT, OUTPUT, CONSTANT, WORKSPACE = "input", "output", "constant", "workspace"
+_KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Name, shape and element type of an input or output; the shape is known."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DataType
+
+    @property
+    def nbytes(self) -> int:
+        size = self.dtype.itemsize
+        for d in self.shape:
+            size *= d
+        return size
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace."""
+
+    kind: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """`symbol(context, *args)`; `origin` names the nodes of the model that it computes."""
+
+    symbol: str
+    args: tuple[Place, ...]
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`nbytes` from one place to another: for an input or constant that is also an output."""
+
+    source: Place
+    destination: Place
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostValue:
+    """A place read or written as an array."""
+
+    place: Place
+    shape: tuple[int, ...]
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`."""
+
+    name: str
+    run: Callable[..., Sequence[np.ndarray[Any, Any]]]
+    inputs: tuple[HostValue, ...]
+    outputs: tuple[HostValue, ...]
+    origin: str = ""
+
+
+Step = KernelCall | Copy | HostStep
+NativeStep = KernelCall | Copy
+
+
+class Code(Protocol):
+    """Machine code in this process; it stays there as long as this object lives."""
+
+    def address(self, symbol: str) -> int:
+        """Where `symbol` is; raises `KeyError` when there is none."""
+
+
+def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | HostStep]:
+    """Native steps in runs as long as possible, host steps one by one, in order."""
+    result: list[tuple[NativeStep, ...] | HostStep] = []
+    run: list[NativeStep] = []
+    for step in steps:
+        if isinstance(step, HostStep):
+            if run:
+                result.append(tuple(run))
+                run = []
+            result.append(step)
+        else:
+            run.append(step)
+    if run or not result:
+        result.append(tuple(run))
+    return result
+
+
+def entry_symbols(steps: Sequence[Step]) -> list[str]:
+    """The names of the native functions of a program: `tw_run` alone, or `tw_run_0`, `tw_run_1`, … around host steps."""
+    parts = segments(steps)
+    native = sum(isinstance(part, tuple) for part in parts)
+    return ["tw_run"] if len(parts) == native == 1 else [f"tw_run_{i}" for i in range(native)]
+
+
+def step_to_json(step: NativeStep) -> list[Any]:
+    """A step as plain lists, for the manifest."""
+    if isinstance(step, Copy):
+        return ["copy", _place_to_json(step.source), _place_to_json(step.destination), step.nbytes]
+    return ["call", step.symbol, step.origin, *map(_place_to_json, step.args)]
+
+
+def step_from_json(fields: Any) -> NativeStep:
+    """The inverse of `step_to_json`; raises `ArtifactError` for anything else."""
+    match fields:
+        case ["copy", str(source), str(destination), int(nbytes)]:
+            return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
+        case ["call", str(symbol), str(origin), *places]:
+            return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
+        case _:
+            raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again")
+
+
+def _place_to_json(place: Place) -> str:
+    return f"{place.kind}:{place.offset}"
+
+
+def _place_from_json(text: Any) -> Place:
+    kind, _, offset = str(text).partition(":")
+    if kind not in _KINDS or not offset.isdecimal():
+        raise ArtifactError(f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again")
+    return Place(kind, int(offset))

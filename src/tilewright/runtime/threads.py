@@ -1,0 +1,90 @@
+"""Thread pools of the process: one for each number of threads, shared by all executables.
+
+A pool is a `tw_context` (see docs/plan.md) made by the native `tw_pool_create` of whichever library asked first; that
+library stays loaded, since the threads run its code. Threads do not survive a fork, so a child starts without pools,
+and an executable sees by `generation` that the context it knew is gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+from tilewright.errors import InternalError, OptionError
+from tilewright.runtime.program import Code
+
+VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"
+_MOST: Final = 1024
+_CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
+_DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Pools:
+    """The pools of this process, by number of threads."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._contexts: dict[int, tuple[int, Code]] = {}
+        self._left_behind: list[Code] = []
+        self._lock = threading.Lock()
+
+    def context(self, count: int, code: Code) -> int:
+        """The address of the context with `count` threads, made with the pool of `code` when there is none yet."""
+        with self._lock:
+            known = self._contexts.get(count)
+            if known is None:
+                address = _CREATE(code.address("tw_pool_create"))(count)
+                if not address:
+                    raise InternalError(f"the system refused to start {count} threads")
+                known = self._contexts[count] = (address, code)
+            return known[0]
+
+    def close(self) -> None:
+        """End all threads; an executable called afterwards starts them again."""
+        with self._lock:
+            contexts, self._contexts = self._contexts, {}
+            self.generation += 1
+        for address, code in contexts.values():
+            _DESTROY(code.address("tw_pool_destroy"))(address)
+
+    def forget(self) -> None:
+        """In a forked child: the threads are not here, and the locks may be held by threads that are not here either."""
+        self._lock = threading.Lock()
+        self._left_behind += [code for _, code in self._contexts.values()]
+        self._contexts = {}
+        self.generation += 1
+
+
+POOLS: Final = Pools()
+os.register_at_fork(after_in_child=POOLS.forget)
+atexit.register(POOLS.close)
+
+
+def default_threads() -> int:
+    """`TILEWRIGHT_NUM_THREADS`, or the number of physical cores that this process may use."""
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return physical_cores()
+    if not text.isdecimal():
+        raise OptionError(f"{VARIABLE} is '{text}', which is not a number of threads; set it to 1 or more, or unset it")
+    return checked_threads(int(text))
+
+
+def checked_threads(count: int) -> int:
+    """`count`, if it is a number of threads."""
+    if not 1 <= count <= _MOST:
+        raise OptionError(f"{count} is not a number of threads; use 1 to {_MOST}")
+    return count
+
+
+def physical_cores() -> int:
+    """Cores that this process may use, two hardware threads of one core counted once."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    allowed = os.sched_getaffinity(0)
+    siblings = (Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") for cpu in allowed)
+    return len({file.read_text() if file.exists() else str(file) for file in siblings}) or 1

@@ -1,0 +1,59 @@
+"""Every switch of the compiler: its name, its type, its default and what it does.
+
+A switch is set through `PassContext(config={name: value})` and read through `PassContext.current().get(name)`. A name that
+is not declared here does not exist: setting it is an `OptionError` that names the nearest one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tilewright.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One switch."""
+
+    name: str
+    type: type
+    default: Any
+    doc: str
+
+
+def _table(*settings: Setting) -> dict[str, Setting]:
+    return {s.name: s for s in settings}
+
+
+SETTINGS: Final = _table(
+    Setting("relay.FuseOps.max_depth", int, 64, "most calls in one fused function"),
+    Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "largest constant that folding may make"),
+    Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),
+)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the closest known name, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def setting(name: str) -> Setting:
+    """The switch of that name; raises `OptionError` naming the nearest."""
+    found = SETTINGS.get(name)
+    if found is None:
+        hint = nearest(name, SETTINGS) or f"; the options are: {', '.join(sorted(SETTINGS))}"
+        raise OptionError(f"there is no configuration option '{name}'{hint}")
+    return found
+
+
+def checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with every name known and every value of its type; raises `OptionError`."""
+    for name, value in config.items():
+        wanted = setting(name).type
+        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+            raise OptionError(f"configuration option '{name}' is {wanted.__name__}, and was given {value!r} ({type(value).__name__})")
+    return dict(config)

@@ -1,0 +1,76 @@
+"""ELF relocatable objects that hold data: the constants and the manifest of a model, ready for a linker.
+
+Written directly, since assembling hundreds of megabytes through a compiler takes minutes and this takes a copy. The
+layout is the System V ABI's: header, contents, symbol table, names, section table (64-bit, little-endian).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from tilewright.errors import TargetError
+
+DATA_OFFSET: Final = 64
+"""Where the first contents start in the file: right behind the header, at the alignment they need in memory."""
+
+_ALIGNMENT: Final = 64
+_X86_64: Final = 62
+_PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
+_ALLOC, _X86_LARGE = 2, 0x10000000
+_GLOBAL_OBJECT: Final = (1 << 4) | 1
+
+
+def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
+    """Write an object for the machine of the object `like` that defines one read-only global symbol per `(name, bytes)`.
+
+    On x86-64 the contents go into a large-model section, which linkers put last, so that code still reaches everything
+    else when there are gigabytes of them.
+    """
+    machine, flags = _machine_of(like)
+    large = machine == _X86_64
+    section = ".lrodata.tilewright" if large else ".rodata.tilewright"
+    offset, symbols, names = 0, [b"\0" * 24], b"\0"
+    file.write(b"\0" * DATA_OFFSET)
+    for name, data in contents:
+        offset += _pad(file, offset)
+        symbols.append(struct.pack("<IBBHQQ", len(names), _GLOBAL_OBJECT, 0, 1, offset, data.nbytes))
+        names += name.encode() + b"\0"
+        file.write(data.data)
+        offset += data.nbytes
+    size = offset
+    offset += _pad(file, offset)
+    table = b"".join(symbols)
+    section_names = b"\0" + b"\0".join(s.encode() for s in (section, ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")) + b"\0"
+    rows, at = [struct.pack("<IIQQQQIIQQ", *[0] * 10)], DATA_OFFSET + offset
+    where = section_names.index
+
+    def row(name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int) -> None:
+        rows.append(struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry))
+
+    row(section, _PROGBITS, _ALLOC | (_X86_LARGE if large else 0), DATA_OFFSET, size, 0, 0, _ALIGNMENT, 0)
+    row(".symtab", _SYMTAB, 0, at, len(table), 3, 1, 8, 24)
+    row(".strtab", _STRTAB, 0, at + len(table), len(names), 0, 0, 1, 0)
+    row(".shstrtab", _STRTAB, 0, at + len(table) + len(names), len(section_names), 0, 0, 1, 0)
+    row(".note.GNU-stack", _PROGBITS, 0, at, 0, 0, 0, 1, 0)
+    tail = table + names + section_names
+    tail += b"\0" * (-len(tail) % 8)
+    file.write(tail + b"".join(rows))
+    file.seek(0)
+    identity = b"\x7fELF" + bytes((2, 1, 1)) + b"\0" * 9
+    file.write(identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4))
+
+
+def _pad(file: BinaryIO, offset: int) -> int:
+    return file.write(b"\0" * (-offset % _ALIGNMENT))
+
+
+def _machine_of(image: bytes) -> tuple[int, int]:
+    """`e_machine` and `e_flags` of a 64-bit little-endian ELF object."""
+    if image[:6] != b"\x7fELF\x02\x01":
+        raise TargetError("only 64-bit little-endian ELF targets (Linux, Android, BSD) can be linked; compile for one of these")
+    machine, flags = struct.unpack_from("<H", image, 18)[0], struct.unpack_from("<I", image, 48)[0]
+    return machine, flags

@@ -1,0 +1,101 @@
+"""Objects -> one shared library, by the first linker that is there.
+
+Tried in order: the system's C compiler driver (this architecture only), `ld.lld`, and the linker inside the Python package
+`ziglang`. The two bare linkers know no C library, so they are given empty stand-ins that carry its name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tilewright.errors import ArtifactError
+from tilewright.runtime.host import host_arch
+
+_FLAGS: Final = ("-Bsymbolic", "--build-id=none", "--hash-style=gnu")
+_KEYWORDS: Final = ("noexecstack", "now")
+_LIBRARIES: Final = ("libc.so.6", "libm.so.6")
+_EMULATIONS: Final = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Linker:
+    """A program that links; `driver` is true for a compiler driver, which knows the C library."""
+
+    name: str
+    command: tuple[str, ...]
+    driver: bool
+
+    def arguments(self, arch: str, objects: Sequence[Path], out: Path, version_script: Path) -> list[str]:
+        files = [str(o) for o in objects]
+        if self.driver:
+            options = [f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")]
+            options += [f"-Wl,-z,{word}" for word in _KEYWORDS]
+            return [*self.command, "-shared", "-nostartfiles", "-o", str(out), *files, *options, "-lm", "-lpthread"]
+        options = [*_FLAGS, f"--version-script={version_script}", "-m", _EMULATIONS[arch]]
+        options += [part for word in _KEYWORDS for part in ("-z", word)]
+        return [*self.command, "-shared", "-o", str(out), *files, *options]
+
+
+def find_linkers(arch: str) -> list[Linker]:
+    """The linkers of this machine that can link for `arch`, the preferred one first."""
+    found = []
+    for name in ("cc", "gcc", "clang") if arch == host_arch() else (f"{arch}-linux-gnu-gcc",):
+        if path := shutil.which(name):
+            found.append(Linker(name, (path,), True))
+            break
+    if arch in _EMULATIONS:
+        if path := shutil.which("ld.lld"):
+            found.append(Linker("ld.lld", (path,), False))
+        if importlib.util.find_spec("ziglang") is not None:
+            found.append(Linker("ziglang", (sys.executable, "-m", "ziglang", "ld.lld"), False))
+    return found
+
+
+def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch: str, linker: Linker | None = None) -> None:
+    """Link `objects` for `arch` into the shared library `out` that shows only `exports`.
+
+    Temporary files go into the folder of `out`. Raises `ArtifactError` when there is no linker, or when all of them fail.
+    """
+    linkers = [linker] if linker else find_linkers(arch)
+    if not linkers:
+        raise ArtifactError(
+            f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none"
+        )
+    script = out.with_suffix(".map")
+    script.write_text(f"{{ global: {' '.join(f'{name};' for name in exports)} local: *; }};\n")
+    failures = []
+    for candidate in linkers:
+        inputs = [*objects, *([] if candidate.driver else _stand_ins(candidate, arch, out.parent, script))]
+        failure = _run(candidate.arguments(arch, inputs, out, script))
+        if failure is None:
+            return
+        failures.append(f"{candidate.name}: {failure}")
+    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "\n".join(failures))
+
+
+def _stand_ins(linker: Linker, arch: str, folder: Path, script: Path) -> list[Path]:
+    """Empty libraries with the names of the C library's, so that the result asks the loader for the real ones."""
+    made = []
+    for name in _LIBRARIES:
+        path = folder / name
+        failure = _run([*linker.arguments(arch, (), path, script), "-soname", name])
+        if failure is not None:
+            raise ArtifactError(f"{linker.name} could not make a library: {failure}")
+        made.append(path)
+    return made
+
+
+def _run(command: Sequence[str]) -> str | None:
+    """Run it; the reason when it failed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else (done.stderr or done.stdout).strip()[-2000:]

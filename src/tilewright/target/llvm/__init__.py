@@ -1,0 +1,1 @@
+"""Code generation through LLVM text."""

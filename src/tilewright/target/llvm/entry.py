@@ -1,0 +1,204 @@
+"""The native entry functions of a program, as LLVM text.
+
+`emit_entry` gives one function per run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points at inputs…,
+outputs…, constants, workspace. `emit_c_entry` gives what a C program calls: `int32_t <name>_run(inputs, outputs)`, which
+brings its own context and workspace; it is compiled only into files that leave the process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.errors import InternalError
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall, NativeStep, Place, entry_symbols, segments
+
+_PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
+
+
+def emit_entry(manifest: Manifest) -> str:
+    """All entry functions of the program, and the declarations of its kernels."""
+    native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
+    kernels = {step.symbol: len(step.args) for part in native for step in part if isinstance(step, KernelCall)}
+    lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count))})" for symbol, count in kernels.items()]
+    lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
+        lines += _Function(manifest).emit(symbol, part)
+    return "\n".join(lines) + "\n"
+
+
+class _Function:
+    """One entry function; a pointer is loaded, and an address computed, where it is first used."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        count = len(manifest.inputs)
+        constants = count + len(manifest.outputs)
+        self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
+        self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
+        self._bytes = {CONSTANT: manifest.constants_bytes, "workspace": manifest.workspace_bytes}
+        self._bases: dict[int, str] = {}
+        self._known: dict[Place, str] = {}
+        self._head: list[str] = []
+        self._body: list[str] = []
+
+    def emit(self, symbol: str, steps: Sequence[NativeStep]) -> list[str]:
+        for step in steps:
+            if isinstance(step, Copy):
+                destination, source = self._pointer(step.destination), self._pointer(step.source)
+                self._body.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 {step.nbytes}, i1 false)")
+            else:
+                args = "".join(f", ptr {self._pointer(place)}" for place in step.args)
+                self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
+        head = f"define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
+        return [head, *self._head, *self._body, "  ret i32 0", "}"]
+
+    def _pointer(self, place: Place) -> str:
+        known = self._known.get(place)
+        if known is None:
+            known = self._known[place] = self._compute(place)
+        return known
+
+    def _compute(self, place: Place) -> str:
+        offset = place.offset
+        if place.kind in self._sizes:
+            if offset >= self._sizes[place.kind]:
+                raise InternalError(f"a step names {place.kind} {offset}, the program has {self._sizes[place.kind]}")
+            return self._base(self._first[place.kind] + offset)
+        if not 0 <= offset <= self._bytes[place.kind]:
+            raise InternalError(f"a step names byte {offset} of the {place.kind}, which has {self._bytes[place.kind]}")
+        base = self._base(self._first[place.kind])
+        if not offset:
+            return base
+        name = f"%{place.kind}.{offset}"
+        self._head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {offset}")
+        return name
+
+    def _base(self, slot: int) -> str:
+        name = self._bases.get(slot)
+        if name is None:
+            name = self._bases[slot] = f"%arg{slot}"
+            self._head.append(f"  {name}.slot = getelementptr inbounds ptr, ptr %args, i64 {slot}")
+            self._head.append(f"  {name} = load ptr, ptr {name}.slot, align 8")
+        return name
+
+
+def _quoted(symbol: str) -> str:
+    return symbol if _PLAIN.fullmatch(symbol) else '"' + "".join(c if 31 < ord(c) < 127 and c not in '"\\' else f"\\{b:02X}" for c in symbol for b in c.encode()) + '"'
+
+
+_C_ENTRY: Final = """\
+@tw_constants = external constant i8
+@variable = private constant [24 x i8] c"TILEWRIGHT_NUM_THREADS\\00\\00"
+@context = internal global ptr null
+@spare = internal global ptr null
+
+declare i32 @tw_run(ptr, ptr)
+declare ptr @tw_pool_create(i64)
+declare void @tw_pool_destroy(ptr)
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare ptr @getenv(ptr)
+declare i32 @atoi(ptr)
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare <16 x i64> @llvm.ctpop.v16i64(<16 x i64>)
+declare i64 @llvm.vector.reduce.add.v16i64(<16 x i64>)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+; TILEWRIGHT_NUM_THREADS, or the number that the model was made for, or every processor that the process may use
+define internal i64 @count_threads() nounwind {{
+  %text = call ptr @getenv(ptr @variable)
+  %unset = icmp eq ptr %text, null
+  br i1 %unset, label %made_for, label %parse
+parse:
+  %number = call i32 @atoi(ptr %text)
+  %wide = sext i32 %number to i64
+  %usable = icmp sgt i64 %wide, 0
+  br i1 %usable, label %given, label %made_for
+given:
+  ret i64 %wide
+made_for:
+  %any = icmp eq i64 {threads}, 0
+  br i1 %any, label %ask, label %fixed
+fixed:
+  ret i64 {threads}
+ask:
+  %mask = alloca [128 x i8], align 8
+  store <16 x i64> zeroinitializer, ptr %mask, align 8
+  %ignored = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %bits = load <16 x i64>, ptr %mask, align 8
+  %counts = call <16 x i64> @llvm.ctpop.v16i64(<16 x i64> %bits)
+  %total = call i64 @llvm.vector.reduce.add.v16i64(<16 x i64> %counts)
+  %none = icmp eq i64 %total, 0
+  %result = select i1 %none, i64 1, i64 %total
+  ret i64 %result
+}}
+
+; one context for the life of the process; the loser of a race destroys its own
+define internal ptr @shared_context() nounwind {{
+  %known = load atomic ptr, ptr @context acquire, align 8
+  %missing = icmp eq ptr %known, null
+  br i1 %missing, label %create, label %ready
+ready:
+  ret ptr %known
+create:
+  %threads = call i64 @count_threads()
+  %fresh = call ptr @tw_pool_create(i64 %threads)
+  %pair = cmpxchg ptr @context, ptr null, ptr %fresh acq_rel acquire, align 8
+  %won = extractvalue {{ ptr, i1 }} %pair, 1
+  br i1 %won, label %mine, label %theirs
+mine:
+  ret ptr %fresh
+theirs:
+  %winner = extractvalue {{ ptr, i1 }} %pair, 0
+  call void @tw_pool_destroy(ptr %fresh)
+  ret ptr %winner
+}}
+
+; 0: done, 1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
+define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
+  %args = alloca [{slots} x ptr], align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %args, ptr %inputs, i64 {input_bytes}, i1 false)
+  %args.outputs = getelementptr inbounds i8, ptr %args, i64 {input_bytes}
+  call void @llvm.memcpy.p0.p0.i64(ptr %args.outputs, ptr %outputs, i64 {output_bytes}, i1 false)
+  %args.constants = getelementptr inbounds i8, ptr %args, i64 {constants_slot}
+  store ptr @tw_constants, ptr %args.constants, align 8
+  %context = call ptr @shared_context()
+  %no_context = icmp eq ptr %context, null
+  br i1 %no_context, label %no_memory, label %find
+find:
+  %spare = atomicrmw xchg ptr @spare, ptr null acq_rel, align 8
+  %no_spare = icmp eq ptr %spare, null
+  br i1 %no_spare, label %allocate, label %run
+allocate:
+  %fresh = call ptr @aligned_alloc(i64 64, i64 {workspace_bytes})
+  %refused = icmp eq ptr %fresh, null
+  br i1 %refused, label %no_memory, label %run
+run:
+  %workspace = phi ptr [ %spare, %find ], [ %fresh, %allocate ]
+  %args.workspace = getelementptr inbounds i8, ptr %args, i64 {workspace_slot}
+  store ptr %workspace, ptr %args.workspace, align 8
+  %status = call i32 @tw_run(ptr %context, ptr %args)
+  %other = atomicrmw xchg ptr @spare, ptr %workspace acq_rel, align 8
+  call void @free(ptr %other)
+  ret i32 %status
+no_memory:
+  ret i32 1
+}}
+"""
+
+
+def emit_c_entry(manifest: Manifest) -> str:
+    """`int32_t <name>_run(const void* const* inputs, void* const* outputs)` over `tw_run` and the symbol `tw_constants`."""
+    input_bytes, output_bytes = 8 * len(manifest.inputs), 8 * len(manifest.outputs)
+    return _C_ENTRY.format(
+        name=manifest.c_name,
+        threads=manifest.threads,
+        slots=len(manifest.inputs) + len(manifest.outputs) + 2,
+        input_bytes=input_bytes,
+        output_bytes=output_bytes,
+        constants_slot=input_bytes + output_bytes,
+        workspace_slot=input_bytes + output_bytes + 8,
+        workspace_bytes=max(64, -(-manifest.workspace_bytes // 64) * 64),
+    )

@@ -1,0 +1,174 @@
+"""What code generation must know about a loop program before it writes the first line.
+
+`Facts` says which buffers are register tiles (and with which slots), what each statement stores, and which values an
+expression reads. A *key* names one thing that a store changes: a `Buffer` in memory, or `(buffer, offset)` for a slot of
+a register tile.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from tilewright.errors import InternalError
+from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var, walk
+from tilewright.tir.stmt import PARALLEL, Allocate, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
+
+Key: TypeAlias = "Buffer | tuple[Buffer, int]"
+_NOTHING: Final[frozenset[Key]] = frozenset()
+_MOST_SLOTS: Final = 256
+
+
+class Facts:
+    """The analysis of one function."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._seen: dict[int, set[PrimExpr]] = {}
+        self._home: dict[Buffer, int] = {}
+        self._slots: dict[Buffer, dict[int, int]] = {}
+        self._reads: dict[PrimExpr, tuple[frozenset[Key], bool]] = {}
+        self._effects: dict[int, frozenset[Key]] = {}
+        self.stored: set[Buffer] = set()
+        self._visit(func.body, 0)
+        self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if _disjoint(slots))
+        self._find_effects(func.body)
+
+    def slot(self, access: Load | Store) -> int:
+        """The offset of the tile slot that is read or written; the buffer must be one of `tiles`."""
+        offset, _ = _slot_of(access.indices)  # type: ignore[misc]
+        return offset
+
+    def slots(self, buffer: Buffer) -> dict[int, int]:
+        """Offset -> lanes of the slots of a register tile."""
+        return self._slots[buffer]
+
+    def effects(self, s: Stmt) -> frozenset[Key]:
+        """The keys that a loop or an if stores to."""
+        return self._effects[id(s)]
+
+    def reads(self, e: PrimExpr) -> frozenset[Key]:
+        """The keys read in `e` that the function stores to somewhere."""
+        return self._about(e)[0]
+
+    def loads(self, e: PrimExpr) -> bool:
+        """Whether evaluating `e` touches memory, so that it must stay under its condition."""
+        return self._about(e)[1]
+
+    def _about(self, e: PrimExpr) -> tuple[frozenset[Key], bool]:
+        known = self._reads.get(e)
+        if known is not None:
+            return known
+        reads, loads = _NOTHING, False
+        for operand in e.operands():
+            inner, touches = self._about(operand)
+            reads, loads = reads | inner if inner else reads, loads or touches
+        if isinstance(e, Load):
+            if e.buffer in self.tiles:
+                reads = reads | {(e.buffer, self.slot(e))}
+            else:
+                loads = True
+                reads = reads | {e.buffer} if e.buffer in self.stored else reads
+        self._reads[e] = (reads, loads)
+        return reads, loads
+
+    def _visit(self, s: Stmt, context: int) -> None:
+        """Note every access inside `s`; `context` numbers the parallel loop that it runs in."""
+        match s:
+            case For() if s.kind == PARALLEL:
+                context = id(s)
+            case Allocate():
+                self._home[s.buffer] = context
+                if s.buffer.scope == "local":
+                    self._slots.setdefault(s.buffer, {})
+            case Store():
+                self.stored.add(s.buffer)
+                self._note(s.buffer, s.indices, context)
+            case _:
+                pass
+        seen = self._seen.setdefault(context, set())
+        for e in expressions(s):
+            self._note_loads(e, seen, context)
+        for inner in bodies(s):
+            self._visit(inner, context)
+
+    def _note_loads(self, e: PrimExpr, seen: set[PrimExpr], context: int) -> None:
+        stack = [e]
+        while stack:
+            x = stack.pop()
+            if x in seen:
+                continue
+            seen.add(x)
+            if isinstance(x, Load):
+                self._note(x.buffer, x.indices, context)
+            elif isinstance(x, Call) and x.op.effect:  # takes an address: the buffer must have one
+                for a in x.args:
+                    if isinstance(a, Load):
+                        self._slots.pop(a.buffer, None)
+            stack.extend(x.operands())
+
+    def _note(self, buffer: Buffer, indices: tuple[PrimExpr, ...], context: int) -> None:
+        if len(indices) != 1:
+            raise InternalError(f"buffer '{buffer.name}' is accessed with {len(indices)} indices; flatten the function before generating code")
+        slots = self._slots.get(buffer)
+        if slots is None:
+            return
+        slot = _slot_of(indices)
+        if slot is None or self._home[buffer] != context or slots.setdefault(*slot) != slot[1] or len(slots) > _MOST_SLOTS:
+            del self._slots[buffer]
+
+    def _find_effects(self, s: Stmt) -> frozenset[Key]:
+        if isinstance(s, Store):
+            return frozenset({(s.buffer, self.slot(s)) if s.buffer in self.tiles else s.buffer})
+        found: set[Key] = set()
+        for inner in bodies(s):
+            found |= self._find_effects(inner)
+        result = frozenset(found) if found else _NOTHING
+        if isinstance(s, (For, IfThenElse)):
+            self._effects[id(s)] = result
+        return result
+
+
+def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
+    """The buffers and variables that `s` uses and does not define, in order of first use."""
+    buffers: dict[Buffer, None] = {}
+    variables: dict[Var, None] = {}
+    own: set[Buffer | Var] = set()
+    seen: set[PrimExpr] = set()
+    for x in walk_stmt(s):
+        match x:
+            case For() | Let():
+                own.add(x.var)
+            case Allocate():
+                own.add(x.buffer)
+            case Store():
+                buffers.setdefault(x.buffer)
+            case _:
+                pass
+        for root in expressions(x):
+            for e in () if root in seen else walk(root):
+                seen.add(e)
+                if isinstance(e, Load):
+                    buffers.setdefault(e.buffer)
+                elif isinstance(e, Var):
+                    variables.setdefault(e)
+    return [b for b in buffers if b not in own], [v for v in variables if v not in own]
+
+
+def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:
+    """Offset and lanes of an access whose place is known while compiling."""
+    index = indices[0]
+    if isinstance(index, Broadcast):
+        index = index.value
+    if isinstance(index, IntImm):
+        return index.value, 1
+    if isinstance(index, Ramp) and isinstance(index.base, IntImm) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+        return index.base.value, index.dtype.lanes
+    return None
+
+
+def _disjoint(slots: dict[int, int]) -> bool:
+    end = 0
+    for offset in sorted(slots):
+        if offset < end:
+            return False
+        end = offset + slots[offset]
+    return True

@@ -1,0 +1,110 @@
+"""How types, constants and names are written in LLVM text.
+
+In registers `bool` is `i1`, and `float16` and `bfloat16` are their bits in an `i16` (arithmetic widens them to `float`).
+In memory everything narrower than a byte takes one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.errors import InternalError
+from tilewright.expr import Broadcast, FloatImm, IntImm, PrimExpr
+from tilewright.types import DataType
+
+_REGISTER: Final[dict[DataType, str]] = {}
+_MEMORY: Final[dict[DataType, str]] = {}
+_ELEMENTS: Final = {"float64": "double", "float32": "float", "bool": "i1", "handle": "ptr"}
+_PLAIN: Final = re.compile(r"[A-Za-z$._][A-Za-z0-9$._-]*")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+def vector(element: str, lanes: int) -> str:
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def register_type(dtype: DataType) -> str:
+    """The type of a value of `dtype` in a register."""
+    known = _REGISTER.get(dtype)
+    if known is None:
+        element = _ELEMENTS.get(str(dtype.element)) or f"i{dtype.bits}"
+        known = _REGISTER[dtype] = vector(element, dtype.lanes)
+    return known
+
+
+def memory_type(dtype: DataType) -> str:
+    """The type of a value of `dtype` in memory."""
+    known = _MEMORY.get(dtype)
+    if known is None:
+        element = "i8" if dtype.bits < 8 else register_type(dtype.element)
+        known = _MEMORY[dtype] = vector(element, dtype.lanes)
+    return known
+
+
+def suffix(dtype: DataType) -> str:
+    """The part of an intrinsic's name that stands for a register of `dtype`: `v16f32`, `i64`."""
+    element = {"float32": "f32", "float64": "f64"}.get(str(dtype.element)) or register_type(dtype.element)
+    return element if dtype.lanes == 1 else f"v{dtype.lanes}{element}"
+
+
+def constant(e: PrimExpr) -> str | None:
+    """The text of a constant, or of a broadcast one; None for anything else."""
+    if isinstance(e, Broadcast):
+        inner = constant(e.value)
+        if inner is None:
+            return None
+        zero = inner in ("0", "false", "0x0000000000000000")
+        return "zeroinitializer" if zero else f"splat ({register_type(e.value.dtype)} {inner})"
+    if isinstance(e, IntImm):
+        if e.dtype.code == "bool":
+            return "true" if e.value else "false"
+        return str(_signed(e.value, e.dtype.bits))
+    return float_constant(e.value, e.dtype) if isinstance(e, FloatImm) else None
+
+
+def float_constant(value: float, dtype: DataType) -> str:
+    name = str(dtype.element)
+    if name == "float16":
+        return str(int(np.float16(value).view(np.int16)))
+    if name == "bfloat16":
+        return str(int(np.asarray(value, ml_dtypes.bfloat16).view(np.int16)))
+    if math.isnan(value):
+        return "0x7FF8000000000000"
+    exact = float(np.float32(value)) if name == "float32" else value
+    return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
+
+
+def _signed(value: int, bits: int) -> int:
+    wrapped = value & ((1 << bits) - 1)
+    return wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped
+
+
+def lanes_constant(dtype: DataType, values: range) -> str:
+    """A constant vector of integers."""
+    element = register_type(dtype.element)
+    return f"<{', '.join(f'{element} {v}' for v in values)}>"
+
+
+def shuffle_mask(lanes: list[int]) -> str:
+    return f"<{len(lanes)} x i32> <{', '.join(f'i32 {lane}' for lane in lanes)}>"
+
+
+def local_name(name: str) -> str:
+    """`name` with what LLVM's plain identifiers do not allow replaced."""
+    clean = _UNSAFE.sub("_", name)
+    return clean if clean and not clean[0].isdigit() else f"v{clean}"
+
+
+def symbol(name: str) -> str:
+    """A function's name as LLVM writes it, quoted where needed."""
+    if not name:
+        raise InternalError("a function without a name cannot be emitted")
+    if _PLAIN.fullmatch(name):
+        return f"@{name}"
+    return '@"' + "".join(c if c.isprintable() and c not in '"\\' and c.isascii() else "".join(f"\\{b:02X}" for b in c.encode()) for c in name) + '"'

@@ -1,0 +1,137 @@
+"""From tensor expressions to a schedulable program: one loop nest with one block per computation, in order of need.
+
+    C = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="C")
+      ->
+    for i in range(m):
+        for j in range(n):
+            for r in range(k):
+                with block("C", i=i, j=j, r=r reduce):
+                    init: C[i, j] = 0
+                    C[i, j] = fma(A[i, r], B[r, j], C[i, j])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.errors import CompileError, Origin
+from tilewright.expr import BOOL, Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of, rewrite
+from tilewright.te.tensor import SUM, ComputeOp, PlaceholderOp, Reduce, Tensor, TensorElem
+from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, IterVar, Let, PrimFunc, Stmt, Store, seq
+
+_TRUE = IntImm(BOOL, 1)
+
+
+def create_prim_func(
+    args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
+    origins: Mapping[ComputeOp, Origin] | None = None,
+) -> PrimFunc:
+    """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
+
+    Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]`, the blocks' names in
+    the order of `computations` in `attrs["blocks"]`, until blocks are lowered.
+    Raises `CompileError` when a tensor is needed that is neither given nor computed.
+    """
+    buffers: dict[Tensor, Buffer] = {}
+    names: set[str] = set()
+    for t in args:
+        buffers[t] = _buffer(t, names)
+    for t in outputs:
+        buffers.setdefault(t, _buffer(t, names))
+    nests: list[Stmt] = []
+    inner: list[Buffer] = []
+    taken: set[str] = set()
+    blocks: list[str] = []
+    for op in computations(args, outputs):
+        for t in op.outputs:
+            if t not in buffers:
+                buffers[t] = _buffer(t, names)
+                inner.append(buffers[t])
+        blocks.append(_unique(op.name, taken))
+        nests.append(_nest(op, buffers, blocks[-1], (origins or {}).get(op)))
+    params = [buffers[t] for t in args] + [buffers[t] for t in outputs]
+    return PrimFunc(name, tuple(params), seq(*nests), {"intermediates": tuple(inner), "blocks": tuple(blocks)}, origin)
+
+
+def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[ComputeOp]:
+    """The operations between `args` and `outputs`, producers first."""
+    given = {t.op for t in args}
+    order: list[ComputeOp] = []
+    done: set[int] = set()
+    stack: list[tuple[Any, bool]] = [(t.op, False) for t in reversed(outputs)]
+    while stack:
+        op, expanded = stack.pop()
+        if op in given or id(op) in done:
+            continue
+        if isinstance(op, PlaceholderOp):
+            raise CompileError(f"placeholder '{op.name}' is needed and is not among the arguments")
+        if expanded:
+            done.add(id(op))
+            order.append(op)
+        else:
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.inputs))
+    return order
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    found, k = name, 1
+    while found in taken:
+        found, k = f"{name}_{k}", k + 1
+    taken.add(found)
+    return found
+
+
+def _buffer(t: Tensor, names: set[str]) -> Buffer:
+    return Buffer(_unique(t.name.replace(".", "_"), names), t.shape, t.dtype)
+
+
+def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origin | None) -> Stmt:
+    def load(e: PrimExpr) -> PrimExpr | None:
+        return Load(buffers[e.tensor], e.indices) if isinstance(e, TensorElem) else None
+
+    memo: dict[PrimExpr, PrimExpr] = {}
+    at = tuple(a.var for a in op.axis)
+    targets = [buffers[t] for t in op.outputs]
+    reduce = op.body[0] if isinstance(op.body[0], Reduce) else None
+    init: Stmt | None = None
+    if reduce is None:
+        body = seq(*(Store(b, rewrite(v, load, memo), at) for b, v in zip(targets, op.body, strict=True)))
+    else:
+        sources = tuple(rewrite(s, load, memo) for s in reduce.sources)
+        identity = reduce.combiner.identity(tuple(s.dtype for s in sources))
+        init = seq(*(Store(b, v, at) for b, v in zip(targets, identity, strict=True)))
+        body = _update(reduce, sources, targets, at)
+    iters = (*op.axis, *op.reduce_axis)
+    loops = [Var(i.var.name) for i in iters]
+    nest: Stmt = Block(name, iters, tuple(loops), _TRUE, init, body, {} if reduce is None else {"combiner": reduce.combiner}, origin)
+    for var, it in zip(reversed(loops), reversed(iters), strict=True):
+        nest = For(var, const(0, "int64"), it.extent, SERIAL, nest, origin=origin)
+    return nest
+
+
+def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
+    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product a fused multiply-add."""
+    old = tuple(Load(b, at) for b in targets)
+    if len(sources) > 1:
+        new = reduce.combiner.combine(old, sources)
+        names = [Var(f"{b.name}_new", b.dtype) for b in targets]
+        body: Stmt = seq(*(Store(b, v, at) for b, v in zip(targets, names, strict=True)))
+        for v, e in zip(reversed(names), reversed(new), strict=True):
+            body = Let(v, e, body)
+        return body
+    source = sources[0]
+    (identity,) = reduce.combiner.identity((source.dtype,))
+    if isinstance(source, Select) and number_of(source.false_value) == number_of(identity):
+        return IfThenElse(source.condition, _update(reduce, (source.true_value,), targets, at))
+    return Store(targets[0], combine_step(reduce.combiner, old[0], source), at)
+
+
+def combine_step(combiner: Any, old: PrimExpr, source: PrimExpr) -> PrimExpr:
+    """`old` combined with one more term."""
+    if isinstance(source, Mul) and source.dtype.is_float and combiner is SUM:
+        return fma(source.a, source.b, old)
+    result: PrimExpr = combiner.combine((old,), (source,))[0]
+    return result
+

@@ -1,0 +1,129 @@
+"""Running loop programs of any stage in Python: slow, obvious, checked. The meaning that every loop pass must keep.
+
+Reads and writes outside of a buffer, and reads of variables that nothing defines, raise `InternalError`; local memory
+starts as NaN (or a conspicuous integer), so that reading what was never written shows in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.arith.evaluate import Evaluator, typed
+from tilewright.errors import InternalError
+from tilewright.expr import Buffer, Call, Load, prefetch
+from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+
+
+def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place."""
+    if len(arrays) != len(func.params):
+        raise InternalError(f"{func.name} has {len(func.params)} parameters and was given {len(arrays)} arrays")
+    machine = _Machine()
+    copies = []
+    for buffer, array in zip(func.params, arrays, strict=True):
+        memory = np.ascontiguousarray(array, buffer.dtype.numpy()).reshape(machine.shape(buffer)).copy()
+        machine.memory[buffer] = memory
+        copies.append(memory)
+    machine.run(func.body)
+    for array, memory in zip(arrays, copies, strict=True):
+        array[...] = memory.reshape(array.shape)
+
+
+class _Machine:
+    def __init__(self) -> None:
+        self.memory: dict[Buffer, np.ndarray[Any, Any]] = {}
+        self.evaluator = Evaluator({}, self.load)
+        self.env = self.evaluator.env
+
+    def shape(self, buffer: Buffer) -> tuple[int, ...]:
+        return tuple(d if isinstance(d, int) else self.evaluator.value(d) for d in buffer.shape)
+
+    def place(self, buffer: Buffer, indices: tuple[Any, ...], lanes: Any) -> tuple[Any, ...]:
+        """Numpy indices of an access, checked in the lanes where it is performed."""
+        if buffer not in self.memory:
+            raise InternalError(f"buffer '{buffer.name}' is used where it does not exist")
+        array = self.memory[buffer]
+        if len(indices) != array.ndim:
+            raise InternalError(f"buffer '{buffer.name}' has {array.ndim} dimensions and {len(indices)} indices")
+        checked = []
+        for i, n in zip(indices, array.shape, strict=True):
+            at = np.where(lanes, i, 0)
+            if (at < 0).any() or (at >= n).any():
+                raise InternalError(f"index {i} of buffer '{buffer.name}' is outside of its dimension of {n}")
+            checked.append(at if at.ndim else int(at))
+        return tuple(checked)
+
+    def load(self, e: Load, indices: tuple[Any, ...], mask: Any) -> Any:
+        lanes = mask if e.dtype.lanes > 1 else True
+        if not np.any(lanes):
+            return typed(0, e.dtype)
+        found = self.memory[e.buffer][self.place(e.buffer, indices, lanes)] if e.buffer in self.memory else self.place(e.buffer, indices, lanes)
+        return found if lanes is True else np.where(lanes, found, np.zeros((), e.dtype.numpy()))
+
+    def run(self, s: Stmt) -> None:
+        match s:
+            case For():
+                low, extent = self.evaluator.value(s.min), self.evaluator.value(s.extent)
+                for i in range(int(low), int(low) + int(extent)):
+                    self.env[s.var] = typed(i, s.var.dtype)
+                    self.run(s.body)
+                self.env.pop(s.var, None)
+            case Seq():
+                for x in s.stmts:
+                    self.run(x)
+            case Store():
+                self.store(s)
+            case IfThenElse():
+                if self.evaluator.value(s.condition):
+                    self.run(s.then_case)
+                elif s.else_case is not None:
+                    self.run(s.else_case)
+            case _:
+                self.run_rare(s)
+
+    def run_rare(self, s: Stmt) -> None:
+        match s:
+            case Allocate():
+                fill = np.nan if s.buffer.dtype.is_float else 0 if s.buffer.dtype.code == "bool" else 77
+                self.memory[s.buffer] = np.full(self.shape(s.buffer), fill, s.buffer.dtype.numpy())
+                self.run(s.body)
+                del self.memory[s.buffer]
+            case Let():
+                self.env[s.var] = self.evaluator.value(s.value)
+                self.run(s.body)
+                del self.env[s.var]
+            case Evaluate():
+                if not (isinstance(s.value, Call) and s.value.op is prefetch):
+                    self.evaluator.value(s.value)
+            case Block():
+                self.block(s)
+            case _:
+                raise InternalError(f"{type(s).__name__} is no statement")
+
+    def block(self, s: Block) -> None:
+        values = [self.evaluator.value(b) for b in s.bindings]
+        if not self.evaluator.value(s.predicate):
+            return
+        for axis, value in zip(s.iters, values, strict=True):
+            self.env[axis.var] = value
+        if s.init is not None and all(v == 0 for a, v in zip(s.iters, values, strict=True) if a.kind == "reduce"):
+            self.run(s.init)
+        self.run(s.body)
+
+    def store(self, s: Store) -> None:
+        mask = True if s.mask is None else self.evaluator.value(s.mask)
+        indices = tuple(self.evaluator.value(i) for i in s.indices)
+        value = self.evaluator.value(s.value, mask)
+        array = self.memory.get(s.buffer)
+        place = self.place(s.buffer, indices, mask)
+        if array is None or not np.any(mask):
+            return
+        if mask is True:
+            array[place] = value
+        else:
+            where = np.flatnonzero(mask)
+            lanes = tuple(p[where] if isinstance(p, np.ndarray) else p for p in place)
+            array[lanes] = np.broadcast_to(value, mask.shape)[where]

@@ -1,0 +1,81 @@
+"""Which part of a buffer a statement touches: a box, as a first index and a size along each dimension.
+
+Used to move computations into the loops of their users and to shrink buffers to what one trip needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilewright.arith import Ranges, bounds, linear, simplify
+from tilewright.expr import INT64, Buffer, IntImm, Load, PrimExpr, Var, add, const, substitute, walk
+from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
+
+Box = list[tuple[PrimExpr, int]]
+
+
+def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -> Box | None:
+    """The smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the variables of `outer`.
+
+    None when `s` does not touch the buffer. A dimension whose part is not known is taken whole.
+    """
+    parts: list[list[tuple[PrimExpr, int, int]]] = []
+    for indices, ranges in _accesses(s, buffer, outer, {}, stores):
+        parts.append([_span(i, outer, ranges) or (const(0, INT64), 0, _size(d) - 1) for i, d in zip(indices, buffer.shape, strict=True)])
+    if not parts:
+        return None
+    return [_union([p[d] for p in parts], _size(buffer.shape[d])) for d in range(len(buffer.shape))]
+
+
+def _size(d: int | PrimExpr) -> int:
+    return d if isinstance(d, int) else int(d)  # type: ignore[call-overload,no-any-return]
+
+
+def _accesses(
+    s: Stmt, buffer: Buffer, ranges: Ranges, points: dict[PrimExpr, PrimExpr], stores: bool
+) -> Iterator[tuple[Sequence[PrimExpr], Ranges]]:
+    """Index tuples of `buffer` in `s`, block axes replaced by their bindings, with the ranges of the loops around."""
+    for top in expressions(s):
+        for e in walk(top):
+            if isinstance(e, Load) and e.buffer is buffer:
+                yield [substitute(i, points) for i in e.indices], ranges
+    if isinstance(s, Store) and stores and s.buffer is buffer:
+        yield [substitute(i, points) for i in s.indices], ranges
+    if isinstance(s, For):
+        ranges = ranges.bind_loop(s.var, s.min, s.extent)
+    elif isinstance(s, Block):
+        points = {**points, **dict(zip((i.var for i in s.iters), s.bindings, strict=True))}
+    elif isinstance(s, Let):
+        points = dict(points)
+    for b in bodies(s):
+        yield from _accesses(b, buffer, ranges, points, stores)
+
+
+def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> tuple[PrimExpr, int, int] | None:
+    """`index` as `base + [low, high]`: base over the outer variables, the rest over the loops inside."""
+    form = linear(simplify(index, ranges))
+    base: PrimExpr = const(0, INT64)
+    low = high = 0
+    for atom, coef in form.coefs.items():
+        if all(v in outer for v in walk(atom) if isinstance(v, Var)):
+            base = add(base, atom * coef)
+            continue
+        lo, hi = bounds(atom, ranges)
+        if lo is None or hi is None:
+            return None
+        low += min(lo * coef, hi * coef)
+        high += max(lo * coef, hi * coef)
+    return base, low + form.const, high + form.const
+
+
+def _union(spans: list[tuple[PrimExpr, int, int]], extent: int) -> tuple[PrimExpr, int]:
+    base = spans[0][0]
+    if any(b is not base for b, _, _ in spans):
+        return const(0, INT64), extent
+    low, high = min(s[1] for s in spans), max(s[2] for s in spans)
+    if isinstance(base, IntImm):
+        low, high = max(low + base.value, 0), min(high + base.value, extent - 1)
+        return const(low, INT64), high - low + 1
+    if high - low + 1 >= extent:
+        return const(0, INT64), extent
+    return simplify(add(base, low), Ranges()), high - low + 1

@@ -1,0 +1,397 @@
+"""Schedules: steps that change the loops of a program and never what it computes.
+
+A `Schedule` holds a schedulable program (stores in blocks). Loops are named by their variables, blocks by their names.
+Each step replaces the program by a new one and is noted in `steps`: that tuple is the schedule, as data. A step that does
+not apply raises `ScheduleError`, which names the loop or block at fault and shows the loops around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilewright.arith import Ranges, prove, simplify
+from tilewright.errors import ScheduleError
+from tilewright.expr import (
+    INT64,
+    Buffer,
+    IntImm,
+    Load,
+    PrimExpr,
+    Value,
+    Var,
+    add,
+    all_of,
+    as_expr,
+    compare,
+    const,
+    floordiv,
+    floormod,
+    mul,
+    rewrite,
+    walk,
+)
+from tilewright.expr import LT as LESS
+from tilewright.tir.region import region_of
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Block,
+    For,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    bodies,
+    map_bodies,
+    map_expressions,
+    seq,
+    substitute_stmt,
+    walk_stmt,
+)
+
+
+class Schedule:
+    """Steps over one program. `schedule.func` is the program as it is now."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.steps: list[tuple[str, tuple[Any, ...]]] = []
+
+    # What is there.
+    def block(self, name: str) -> Block:
+        """The block of that name."""
+        for s in walk_stmt(self.func.body):
+            if isinstance(s, Block) and s.name == name:
+                return s
+        names = ", ".join(s.name for s in walk_stmt(self.func.body) if isinstance(s, Block))
+        raise ScheduleError(f"there is no block '{name}'; the blocks are {names}")
+
+    def loops(self, block: str) -> list[Var]:
+        """The variables of the loops around a block, outermost first."""
+        return [f.var for f in self._path(self.block(block)) if isinstance(f, For)]
+
+    def axes(self, block: str) -> tuple[list[Var], list[Var]]:
+        """The loops around a block, split in those that bind spatial and those that bind reduction axes."""
+        target = self.block(block)
+        over: set[Var] = set()
+        for it, binding in zip(target.iters, target.bindings, strict=True):
+            if it.kind == "reduce":
+                over.update(v for v in self.loops(block) if _uses(binding, v))
+        loops = self.loops(block)
+        return [v for v in loops if v not in over], [v for v in loops if v in over]
+
+    def extent(self, loop: Var) -> int:
+        """The constant extent of a loop."""
+        extent = self._loop(loop).extent
+        if not isinstance(extent, IntImm):
+            raise ScheduleError(f"loop '{loop.name}' has the extent {extent}, and a constant one is needed here")
+        return extent.value
+
+    # Steps.
+    def split(self, loop: Var, factors: Sequence[int | None]) -> list[Var]:
+        """One loop becomes several, outermost first; one factor may be None. Where they do not divide, a predicate guards the rest.
+
+        for i in range(100): C[i]  ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
+        """
+        self._note("split", loop.name, tuple(factors))
+        node = self._serial(loop, "split")
+        extent = self.extent(loop)
+        sizes = _complete(loop, extent, factors)
+        new = [Var(f"{loop.name}_{k}") for k in range(len(sizes))]
+        point: PrimExpr = const(0, INT64)
+        covered = 1
+        for v, size in zip(new, sizes, strict=True):
+            point = add(mul(point, size), v)
+            covered *= size
+        body = substitute_stmt(node.body, {loop: add(point, node.min)})
+        if covered != extent:
+            body = _guard(body, compare(LESS, point, const(extent, INT64)))
+        for v, size in zip(reversed(new), reversed(sizes), strict=True):
+            body = For(v, const(0, INT64), const(size, INT64), SERIAL, body, origin=node.origin)
+        self._replace(node, body)
+        return new
+
+    def fuse(self, *loops: Var) -> Var:
+        """Directly nested loops become one.
+
+        for i in range(4): for j in range(8): …  ->  for i_j in range(32): … i := i_j // 8, j := i_j % 8
+        """
+        self._note("fuse", *(v.name for v in loops))
+        if len(loops) == 1:
+            return loops[0]
+        nodes = [self._serial(v, "fuse") for v in loops]
+        for outer, inner in zip(nodes, nodes[1:], strict=False):
+            if outer.body is not inner:
+                raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
+        fused = Var("_".join(v.name for v in loops))
+        total, mapping, rest = 1, dict[PrimExpr, PrimExpr](), fused.astype(INT64)
+        for n in reversed(nodes):
+            size = self.extent(n.var)
+            first = n is nodes[0]
+            mapping[n.var] = add(rest if first else floormod(rest, size), n.min)
+            rest, total = floordiv(rest, size), total * size
+        body = substitute_stmt(nodes[-1].body, mapping)
+        self._replace(nodes[0], For(fused, const(0, INT64), const(total, INT64), SERIAL, body, origin=nodes[0].origin))
+        return fused
+
+    def reorder(self, *loops: Var) -> None:
+        """Loops of one nest change places: the places they hold stay, outermost first in the order given."""
+        self._note("reorder", *(v.name for v in loops))
+        nodes = {v: self._loop(v) for v in loops}
+        inside = {v: {id(x) for x in walk_stmt(n)} for v, n in nodes.items()}
+        by_depth = sorted(loops, key=lambda v: -len(inside[v]))
+        chain: list[For] = []
+        at: Stmt = nodes[by_depth[0]]
+        while True:
+            if not isinstance(at, For):
+                raise self._error(f"there are other statements between the loops {', '.join(v.name for v in loops)}", nodes[by_depth[0]])
+            chain.append(at)
+            if at.var is by_depth[-1]:
+                break
+            at = at.body
+        wanted = iter(loops)
+        order = [nodes[next(wanted)] if n.var in nodes else n for n in chain]
+        body = chain[-1].body
+        for n in reversed(order):
+            body = replace(n, body=body)
+        self._replace(chain[0], body)
+
+    def tile(self, x: Var, y: Var, x_factor: int, y_factor: int) -> tuple[Var, Var, Var, Var]:
+        """Split two loops and order the parts outer, outer, inner, inner."""
+        xo, xi = self.split(x, [None, x_factor])
+        yo, yi = self.split(y, [None, y_factor])
+        self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    def parallel(self, loop: Var, grain: int = 1) -> None:
+        """Run the trips of a loop on several threads, `grain` at a time."""
+        self._kind(loop, PARALLEL)
+        if grain != 1:
+            self.annotate(loop, "grain", grain)
+
+    def vectorize(self, loop: Var) -> None:
+        """Run all trips of a loop at once, as lanes. Over a reduction axis: partial results in lanes, combined at the end."""
+        self.extent(loop)
+        self._kind(loop, VECTORIZED)
+
+    def unroll(self, loop: Var) -> None:
+        """Write the body out once for each trip."""
+        self.extent(loop)
+        self._kind(loop, UNROLLED)
+
+    def annotate(self, loop: Var, key: str, value: Any) -> None:
+        self._note("annotate", loop.name, key, value)
+        node = self._loop(loop)
+        self._replace(node, replace(node, annotations={**node.annotations, key: value}))
+
+    def set_scope(self, block: str, scope: str) -> None:
+        """Where the value that a block computes lives: `global` or `local`."""
+        self._note("set_scope", block, scope)
+        for old in stored_buffers(self.block(block)):
+            if old in self.func.params:
+                raise ScheduleError(f"block '{block}' computes the parameter '{old.name}', whose memory is the caller's")
+            self._swap_buffer(old, Buffer(old.name, old.shape, old.dtype, scope))
+
+    def compute_inline(self, block: str) -> None:
+        """Compute an elementwise value where it is used, instead of storing it.
+
+        B[i] = A[i] + 1; C[i] = B[i] * 2  ->  C[i] = (A[i] + 1) * 2
+        """
+        self._note("compute_inline", block)
+        node = self.block(block)
+        store = node.body
+        if node.init is not None or not isinstance(store, Store) or store.buffer in self.func.params:
+            raise self._error(f"block '{block}' is a reduction, has several results, or is an output; only an inner elementwise value can be inlined", node)
+        buffer, variables = store.buffer, [i.var for i in node.iters]
+
+        def inline(e: PrimExpr) -> PrimExpr | None:
+            if isinstance(e, Load) and e.buffer is buffer:
+                return rewrite(store.value, dict(zip(variables, e.indices, strict=True)).get)  # type: ignore[arg-type]
+            return None
+
+        memo: dict[PrimExpr, PrimExpr] = {}
+        self._remove(node)
+        body = map_expressions(self.func.body, lambda e: rewrite(e, inline, memo))
+        self._set(body, drop=buffer)
+
+    def compute_at(self, block: str, loop: Var) -> list[Var]:
+        """Compute a value inside a loop of its user, just before it is needed, and only the part that this trip needs.
+
+        for i: B[i] = …; for io: for ii: C[io * 4 + ii] = B[io * 4 + ii]
+          ->  for io: { for i in range(4): B[io * 4 + i] = …; for ii: C[…] = B[…] }
+        Returns the new loops around the block: its spatial axes (those of more than one trip), then its reduction axes.
+        """
+        self._note("compute_at", block, loop.name)
+        node = self.block(block)
+        target = self._loop(loop)
+        (buffer,) = stored_buffers(node)[:1]
+        around = [*self._path(target), target]
+        outer = Ranges()
+        for f in around:
+            outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
+        region = region_of(target.body, buffer, outer)
+        if region is None:
+            raise self._error(f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
+        self._remove(node)
+        target = self._loop(loop)
+        nest, new = _regenerate(node, region, outer)
+        self._replace(target, replace(target, body=seq(nest, target.body)))
+        return new
+
+    # The tree.
+    def _note(self, step: str, *args: Any) -> None:
+        self.steps.append((step, args))
+
+    def _loop(self, loop: Var) -> For:
+        for s in walk_stmt(self.func.body):
+            if isinstance(s, For) and s.var is loop:
+                return s
+        raise ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}")
+
+    def _serial(self, loop: Var, step: str) -> For:
+        node = self._loop(loop)
+        if node.kind != SERIAL:
+            raise self._error(f"loop '{loop.name}' is {node.kind} already; {step} it before that", node)
+        return node
+
+    def _kind(self, loop: Var, kind: str) -> None:
+        self._note(kind, loop.name)
+        node = self._serial(loop, f"make it {kind} or")
+        self._replace(node, replace(node, kind=kind))
+
+    def _path(self, target: Stmt) -> list[Stmt]:
+        """The statements around `target`, outermost first."""
+        path: list[Stmt] = []
+
+        def find(s: Stmt) -> bool:
+            if s is target:
+                return True
+            path.append(s)
+            if any(find(b) for b in bodies(s)):
+                return True
+            path.pop()
+            return False
+
+        find(self.func.body)
+        return path
+
+    def _replace(self, old: Stmt, new: Stmt) -> None:
+        path = self._path(old)
+        for parent in reversed(path):
+            changed = map_bodies(parent, lambda b, old=old, new=new: new if b is old else b)  # type: ignore[misc]
+            assert changed is not None
+            old, new = parent, changed
+        self.func = self.func.with_body(new)
+
+    def _remove(self, block: Block) -> None:
+        """Take a block away, with the loops that are left empty."""
+        old: Stmt = block
+        path = self._path(block)
+        while path and isinstance(path[-1], For):
+            old = path.pop()
+        if not path:
+            self.func = self.func.with_body(Seq(()))
+            return
+        parent = path[-1]
+        kept = map_bodies(parent, lambda b: None if b is old else b)
+        if kept is None:
+            raise self._error(f"block '{block.name}' is all there is", block)
+        self._replace(parent, kept)
+
+    def _swap_buffer(self, old: Buffer, new: Buffer) -> None:
+        memo: dict[PrimExpr, PrimExpr] = {}
+
+        def swap(e: PrimExpr) -> PrimExpr | None:
+            return Load(new, e.indices) if isinstance(e, Load) and e.buffer is old else None
+
+        def stores(s: Stmt) -> Stmt:
+            if isinstance(s, Store) and s.buffer is old:
+                return replace(s, buffer=new)
+            if isinstance(s, Block) and s.init is not None:
+                s = replace(s, init=stores(s.init))
+            return map_bodies(s, stores) or s
+
+        body = stores(map_expressions(self.func.body, lambda e: rewrite(e, swap, memo)))
+        self._set(body, drop=old, new=new)
+
+    def _set(self, body: Stmt, drop: Buffer, new: Buffer | None = None) -> None:
+        inner = tuple(b for b in self.func.attrs["intermediates"] if b is not drop) + (() if new is None else (new,))
+        self.func = replace(self.func, body=body, attrs={**self.func.attrs, "intermediates": inner})
+
+    def _error(self, message: str, at: Stmt) -> ScheduleError:
+        return ScheduleError(f"{message}. The loops there:\n{at}")
+
+
+def stored_buffers(s: Stmt) -> list[Buffer]:
+    """The buffers that `s` stores to, each once, in order."""
+    found: dict[Buffer, None] = {}
+    for x in walk_stmt(s):
+        if isinstance(x, Store):
+            found.setdefault(x.buffer)
+    return list(found)
+
+
+def _uses(e: PrimExpr, v: Var) -> bool:
+    return any(x is v for x in walk(e))
+
+
+def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[int]:
+    known = 1
+    for f in factors:
+        if f is not None:
+            if f < 1:
+                raise ScheduleError(f"loop '{loop.name}' cannot be split by {f}; factors are 1 or more")
+            known *= f
+    if sum(f is None for f in factors) > 1:
+        raise ScheduleError(f"loop '{loop.name}' cannot be split by {list(factors)}: only one factor may be left open")
+    sizes = [-(-extent // known) if f is None else f for f in factors]
+    total = 1
+    for s in sizes:
+        total *= s
+    if total < extent:
+        raise ScheduleError(f"loop '{loop.name}' has {extent} trips, and the factors {sizes} cover only {total}")
+    return sizes
+
+
+def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
+    """`condition` added to the predicate of every block inside."""
+
+    def visit(x: Stmt) -> Stmt:
+        if isinstance(x, Block):
+            return replace(x, predicate=all_of(x.predicate, condition))
+        return map_bodies(x, visit) or x
+
+    return visit(s)
+
+
+def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges) -> tuple[Stmt, list[Var]]:
+    """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
+    spatial = [i for i in node.iters if i.kind == "spatial"]
+    bindings: list[PrimExpr] = []
+    loops: list[tuple[Var, PrimExpr]] = []
+    predicate: Value = True
+    parts = iter(region)
+    ranges = outer
+    for it in node.iters:
+        v = Var(it.var.name)
+        if it not in spatial:
+            bindings.append(v)
+            loops.append((v, it.extent))
+            continue
+        first, size = next(parts)
+        if size != 1:
+            loops.append((v, const(size, INT64)))
+            ranges = ranges.bind(v, 0, size - 1)
+        point = simplify(add(first, v) if size != 1 else first, ranges)
+        bindings.append(point)
+        for inside in (compare(LESS, point, it.extent), point >= 0):
+            if prove(inside, ranges) is not True:
+                predicate = all_of(predicate, inside)
+    nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))
+    for v, size_expr in reversed(loops):
+        nest = For(v, const(0, INT64), size_expr, SERIAL, nest, origin=node.origin)
+    return nest, [v for v, _ in loops]

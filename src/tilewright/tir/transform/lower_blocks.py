@@ -1,0 +1,137 @@
+"""Blocks become plain statements, and every inner value gets its memory where it is needed.
+
+    for i: for r: with block("C", i=i, r=r reduce) where i < 10: init: C[i] = 0; C[i] = C[i] + A[i, r]
+      ->
+    for i: if i < 10: C[i] = 0
+           for r: if i < 10: C[i] = C[i] + A[i, r]
+
+The first value of a reduction is stored before the outermost of its reduction loops. A vectorized reduction loop keeps
+one partial result in each lane and combines the lanes once, after the reduction loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.errors import ScheduleError
+from tilewright.expr import (
+    INT64, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, const, horizontal_max, horizontal_min, horizontal_prod,
+    horizontal_sum, rewrite, walk,
+)
+from tilewright.tir.stmt import (
+    VECTORIZED, Block, For, IfThenElse, PrimFunc, Stmt, Store, map_bodies, seq, substitute_stmt,
+)
+from tilewright.tir.transform.place_buffers import place_buffers
+
+_ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
+Points = dict[PrimExpr, PrimExpr]
+
+
+def lower_blocks(func: PrimFunc) -> PrimFunc:
+    """Take the blocks away. Needs a schedulable program; leaves a lowered one, inner values allocated and cut to size."""
+    partials: list[Buffer] = []
+    body = _visit(func.body, partials)
+    attrs = {k: v for k, v in func.attrs.items() if k not in ("intermediates", "blocks")}
+    return place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials])
+
+
+def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
+    """`body` under a condition, or as it is when the condition is true."""
+    return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
+
+
+def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
+    if isinstance(s, For):
+        block = _reduction_below(s)
+        if block is not None and _over_reduction(block, s.var):
+            return _reduction(s, block, partials)
+    if isinstance(s, Block):
+        points = _points(s)
+        init = None if s.init is None else substitute_stmt(s.init, points)
+        return guarded(rewrite(s.predicate, points.get), seq(init, substitute_stmt(s.body, points)))
+    return map_bodies(s, lambda b: _visit(b, partials)) or s
+
+
+def _points(block: Block) -> Points:
+    return dict(zip((i.var for i in block.iters), block.bindings, strict=True))
+
+
+def _reduction_below(s: Stmt) -> Block | None:
+    """The only block inside `s`, when it is a reduction reached through loops alone."""
+    while isinstance(s, For):
+        s = s.body
+    return s if isinstance(s, Block) and s.init is not None else None
+
+
+def _over_reduction(block: Block, var: Var) -> bool:
+    return any(i.kind == "reduce" and any(v is var for v in walk(b)) for i, b in zip(block.iters, block.bindings, strict=True))
+
+
+def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
+    """The nest from the outermost reduction loop down: first values, then the steps."""
+    loops: list[For] = []
+    s: Stmt = outermost
+    while isinstance(s, For):
+        loops.append(s)
+        s = s.body
+    points = _points(block)
+    reducing = [f for f in loops if _over_reduction(block, f.var)]
+    spatial = [f for f in loops if f not in reducing]
+    predicate = rewrite(block.predicate, points.get)
+    shared = _without(predicate, [f.var for f in reducing])
+    vector = [f for f in reducing if f.kind == VECTORIZED]
+    if vector:
+        return _in_lanes(block, loops, spatial, vector[0], predicate, shared, partials)
+    assert block.init is not None
+    init = _nest(spatial, guarded(shared, substitute_stmt(block.init, points)))
+    return seq(init, _nest(loops, guarded(predicate, substitute_stmt(block.body, points))))
+
+
+def _without(predicate: PrimExpr, variables: Sequence[Var]) -> PrimExpr:
+    """The conjuncts of a predicate that do not involve `variables`."""
+    parts, stack = [], [predicate]
+    while stack:
+        p = stack.pop()
+        if isinstance(p, And):
+            stack.extend((p.b, p.a))
+        elif not any(v in variables for v in walk(p) if isinstance(v, Var)):
+            parts.append(p)
+    return all_of(*parts)
+
+
+def _nest(loops: Sequence[For], body: Stmt) -> Stmt:
+    for f in reversed(loops):
+        body = replace(f, body=body)
+    return body
+
+
+def _in_lanes(
+    block: Block, loops: list[For], spatial: list[For], vector: For, predicate: PrimExpr, shared: PrimExpr, partials: list[Buffer]
+) -> Stmt:
+    """A reduction whose lanes hold partial results: clear the lanes, step, combine the lanes."""
+    combiner = block.annotations.get("combiner")
+    across = None if combiner is None else _ACROSS_LANES.get(combiner.name)
+    body, condition = (block.body.then_case, block.body.condition) if isinstance(block.body, IfThenElse) else (block.body, predicate)
+    if across is None or not isinstance(body, Store):
+        raise ScheduleError(
+            f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima and minima of one value can"
+        )
+    points = _points(block)
+    lanes = int(vector.extent)  # type: ignore[call-overload]
+    rows = tuple(f.var for f in spatial)
+    partial = Buffer(f"{body.buffer.name}_lanes", (*(f.extent for f in spatial), lanes), body.buffer.dtype, "local")
+    partials.append(partial)
+    mine, total = Load(partial, (*rows, vector.var)), Load(body.buffer, body.indices)
+    step = Store(partial, rewrite(body.value, lambda e: mine if e is total else None), mine.indices)
+    step_guarded = guarded(all_of(predicate, rewrite(condition, points.get)), substitute_stmt(step, points))
+    (identity,) = combiner.identity((body.buffer.dtype,))  # type: ignore[union-attr]
+    lane = Var(vector.var.name)
+    clear = replace(vector, var=lane, body=Store(partial, identity, (*rows, lane)))
+    all_lanes = Load(partial, (*rows, Ramp(const(0, INT64), 1, lanes)))
+    place = tuple(rewrite(i, points.get) for i in body.indices)
+    combine = guarded(shared, Store(body.buffer, across(all_lanes, dtype=body.buffer.dtype), place))
+    return seq(_nest(spatial, clear), _nest(loops, step_guarded), _nest(spatial, combine))
+
+
+

@@ -1,0 +1,139 @@
+"""Matrix products. The right operand is packed into panels `[panel, k, column]`; while compiling when it is a constant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.expr import PrimExpr, Var, add, cast, floordiv, floormod, if_then_else, mul
+from tilewright.topi import machine
+from tilewright.topi.schedules.tile import schedule_matmul
+from tilewright.topi.tiles import Tile, register_tile
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+def dense(data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
+    """`data[…, k]` times the transpose of `weight[n, k]`."""
+    columns, depth = weight.extents
+    return matmul_rows(data, weight, lambda n, k: weight(n, k), lambda w: w, columns, depth, out_dtype, name="dense")
+
+
+def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
+    """The product of two matrices, each transposed on request."""
+    shape = b.extents
+    columns, depth = shape if transpose_b else shape[::-1]
+    if transpose_a:
+        turned = te.compute(a.shape[::-1], lambda i, j: a(j, i), name="turned")
+        a = turned
+    return matmul_rows(
+        a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth, out_dtype, name="matmul"
+    )
+
+
+def matmul_rows(
+    data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
+    depth: int, out_dtype: str, name: str,
+) -> te.Tensor:
+    """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array."""
+    lead = data.extents[:-1]
+    rows = math.prod(lead)
+    tile = register_tile(rows, columns, depth, machine.current())
+    packed = _pack(weight, element, matrix, columns, depth, tile)
+    k = te.reduce_axis((0, depth), "k")
+    dtype = DataType(out_dtype)
+
+    def term(m: Var, n: Var) -> PrimExpr:
+        x, w = data(*unflatten(m, lead), k.var), packed(floordiv(n, tile.columns), k.var, floormod(n, tile.columns))
+        return te.sum(cast(dtype, x) * cast(dtype, w), axis=k)
+
+    padded = -(-columns // tile.columns) * tile.columns
+    acc = te.compute(
+        (rows, padded), term, name=name, schedule=schedule_matmul,
+        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "unroll": _unroll(depth)}, axis_names=("m", "n"),
+    )
+    return te.compute((*lead, columns), lambda *i: acc(flatten(i[:-1], lead), i[-1]), name=f"{name}_out")  # type: ignore[no-any-return]
+
+
+def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
+    """The product of each pair of matrices of two 3-d tensors; a batch of one is repeated."""
+    ash, bsh = a.extents, b.extents
+    batch = max(ash[0], bsh[0])
+    rows, depth = (ash[2], ash[1]) if transpose_a else ash[1:]
+    columns = bsh[1] if transpose_b else bsh[2]
+    tile = register_tile(rows, columns, depth, machine.current())
+    panels = -(-columns // tile.columns)
+    dtype = DataType(out_dtype)
+
+    def element(g: Var, p: Var, k: Var, column: Var) -> PrimExpr:
+        n = add(mul(p, tile.columns), column)
+        value = b(g, n, k) if transpose_b else b(g, k, n)
+        return if_then_else(n < columns, value, cast(b.dtype, 0))
+
+    def on_arrays(w: Array) -> Array:
+        ordered = w if transpose_b else w.transpose(0, 2, 1)
+        return np.stack([_pack_array(m, panels, tile.columns) for m in ordered])
+
+    packed = te.compute((bsh[0], panels, depth, tile.columns), element, name="packed", prepack=on_arrays)
+    k = te.reduce_axis((0, depth), "k")
+
+    def term(g: Var, m: Var, n: Var) -> PrimExpr:
+        ga, gb = (g if ash[0] > 1 else 0), (g if bsh[0] > 1 else 0)
+        x = a(ga, k.var, m) if transpose_a else a(ga, m, k.var)
+        return te.sum(cast(dtype, x) * cast(dtype, packed(gb, floordiv(n, tile.columns), k.var, floormod(n, tile.columns))), axis=k)
+
+    acc = te.compute(
+        (batch, rows, panels * tile.columns), term, name="batch_matmul", schedule=schedule_matmul,
+        attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "unroll": _unroll(depth)}, axis_names=("b", "m", "n"),
+    )
+    return te.compute((batch, rows, columns), lambda g, m, n: acc(g, m, n), name="batch_matmul_out")  # type: ignore[no-any-return]
+
+
+def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
+    """The indices along `shape` of a row-major position."""
+    where: list[PrimExpr] = []
+    for size in reversed(shape[1:]):
+        where.append(floormod(index, size))
+        index = floordiv(index, size)
+    return [*([index] if shape else []), *reversed(where)]
+
+
+def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
+    """The row-major position of indices along `shape`."""
+    position: PrimExpr = cast("int64", 0)
+    for i, size in zip(indices, shape, strict=True):
+        position = add(mul(position, size), i)
+    return position
+
+
+def _unroll(depth: int) -> int:
+    return next(u for u in (4, 2, 1) if depth % u == 0)
+
+
+def _pack(
+    weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int, depth: int, tile: Tile
+) -> te.Tensor:
+    panels = -(-columns // tile.columns)
+
+    def padded(p: Var, k: Var, column: Var) -> PrimExpr:
+        n = add(mul(p, tile.columns), column)
+        return if_then_else(n < columns, element(n, k), cast(weight.dtype, 0))
+
+    return te.compute(  # type: ignore[no-any-return]
+        (panels, depth, tile.columns), padded, name="packed", prepack=lambda w: _pack_array(matrix(w), panels, tile.columns)
+    )
+
+
+def _pack_array(w: Array, panels: int, columns: int) -> Array:
+    """`[n, k]` as panels `[panel, k, column]`, the last one filled up with zeros."""
+    n, depth = w.shape
+    if n != panels * columns:
+        full = np.zeros((panels * columns, depth), w.dtype)
+        full[:n] = w
+        w = full
+    return np.ascontiguousarray(w.reshape(panels, columns, depth).transpose(0, 2, 1))

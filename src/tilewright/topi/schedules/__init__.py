@@ -1,0 +1,1 @@
+"""How kernels are scheduled: one file for each shape of computation."""

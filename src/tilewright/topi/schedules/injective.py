@@ -1,0 +1,86 @@
+"""Kernels without reductions: elementwise chains, broadcasts, transposes, slices, concatenations.
+
+Where every input is read at the very element that is written, all axes are one; otherwise the last axis gives the lanes.
+"""
+
+from __future__ import annotations
+
+from tilewright.expr import Load, PrimExpr, walk
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.stmt import Block, expressions, walk_stmt
+from tilewright.topi.machine import Machine
+from tilewright.topi.schedules.kernel import parallel_over
+
+_VECTORS = 4
+
+
+def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
+    """Vectorize and share out the loops of one output block."""
+    axes, _ = s.axes(output)
+    if not axes:
+        return
+    block = s.block(output)
+    work = 2
+    for v in axes:
+        work *= s.extent(v)
+    store = next(iter(walk_stmt(block.body)))
+    itemsize = max((b.dtype.itemsize for b in _buffers(block)), default=4)
+    lanes = max(1, machine.vector_bits // 8 // itemsize)
+    if _same_element(block):
+        loop = s.fuse(*axes)
+        outer = [loop]
+    else:
+        kept = [v for v in axes if s.extent(v) > 1] or axes[-1:]
+        loop = kept[-1]
+        outer = axes[: axes.index(loop)]
+    del store
+    extent = s.extent(loop)
+    while lanes > 1 and lanes > extent:
+        lanes //= 2
+    if lanes >= 2:
+        vectors = _VECTORS if extent >= _VECTORS * lanes * 2 and outer == [loop] else 1
+        around, vector, lane = s.split(loop, [None, vectors, lanes])
+        s.unroll(vector)
+        s.vectorize(lane)
+        outer = [around] if outer == [loop] else outer
+    parallel_over(s, outer, work, machine)
+
+
+def _buffers(block: Block) -> list[object]:
+    return [e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)]
+
+
+def _same_element(block: Block) -> bool:
+    """Is every load at the indices of the store, or of a single element?"""
+    at = tuple(i.var for i in block.iters)
+    sizes = tuple(i.extent for i in block.iters)
+    for st in walk_stmt(block.body):
+        for top in expressions(st):
+            for e in walk(top):
+                if isinstance(e, Load) and not _scalar(e) and (len(e.indices) != len(at) or any(a is not b for a, b in zip(e.indices, at, strict=True))):
+                    return False
+                if e in at and not any(e is a for a in at):
+                    return False
+    return _only_as_index(block, at) and all(sizes)
+
+
+def _only_as_index(block: Block, at: tuple[PrimExpr, ...]) -> bool:
+    """Are the axes used for nothing but the indices of loads and stores?"""
+    for st in walk_stmt(block.body):
+        value = getattr(st, "value", None)
+        if isinstance(value, PrimExpr) and _uses_outside_loads(value, at):
+            return False
+        condition = getattr(st, "condition", None)
+        if isinstance(condition, PrimExpr):
+            return False
+    return True
+
+
+def _uses_outside_loads(e: PrimExpr, at: tuple[PrimExpr, ...]) -> bool:
+    if any(e is a for a in at):
+        return True
+    return not isinstance(e, Load) and any(_uses_outside_loads(o, at) for o in e.operands())
+
+
+def _scalar(e: Load) -> bool:
+    return all(d == 1 for d in e.buffer.shape)

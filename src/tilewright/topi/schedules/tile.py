@@ -1,0 +1,133 @@
+"""Kernels around a register tile: matrix products and convolutions.
+
+    for panel: for rows (parallel): { acc[rows x vectors] = 0
+                                      for k: acc += A[row, k] * B[panel, k, vector]
+                                      out = epilogue(acc) }
+"""
+
+from __future__ import annotations
+
+from tilewright.expr import Var
+from tilewright.tir.schedule import Schedule
+from tilewright.topi.schedules.kernel import PARALLEL_WORK, KernelBlocks
+from tilewright.topi.tiles import Tile
+
+
+def schedule_matmul(k: KernelBlocks) -> None:
+    """`out[…, n]` from `acc[(batch,) m, n]`: all axes of the output before the last are rows, but for the batch axes."""
+    s, acc = k.schedule, k.name(k.anchor)
+    tile: Tile = k.anchor.attrs["tile"]
+    batch_axes: int = k.anchor.attrs["batch_axes"]
+    spatial, _ = s.axes(k.output)
+    batch, rows, column = spatial[:batch_axes], spatial[batch_axes:-1], spatial[-1]
+    row = s.fuse(*rows)
+    row_outer, row_inner = s.split(row, [None, tile.rows])
+    panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
+    s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
+    packed = [name for op, name in k.names.items() if op.prepack is not None]
+    _accumulate(k, acc, row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
+    for v in (row_inner, vector):
+        s.unroll(v)
+    s.vectorize(lane)
+    work = k.anchor.attrs["flops"]
+    outermost = [*batch, panel]
+    if packed:
+        _pack_inside(s, packed, batch, k)
+        outermost = batch
+        if not batch:
+            _parallel_rows(s, row_outer, work)
+            return
+    _parallel(s, outermost, row_outer, work)
+
+
+def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBlocks) -> None:
+    """An operand that is no constant is packed at run time, once for each matrix of the batch."""
+    for name in packed:
+        if batch:
+            s.compute_at(name, batch[-1])
+        spatial, _ = s.axes(name)
+        lane = spatial[-1]
+        outer, inner = s.split(lane, [None, k.machine.lanes()])
+        s.vectorize(inner)
+        if not batch and s.extent(spatial[0]) > 1:
+            s.parallel(spatial[0])
+        del outer
+
+
+def schedule_conv(k: KernelBlocks) -> None:
+    """`out[n, oh…, ow, oc]`, axes in the order of the layout, from `acc[n, oh…, ow, group, oc]`: tiles along a row."""
+    s, acc = k.schedule, k.name(k.anchor)
+    tile: Tile = k.anchor.attrs["tile"]
+    groups: int = k.anchor.attrs["groups"]
+    axes, _ = s.axes(k.output)
+    order: tuple[int, ...] = k.anchor.attrs["channels_last"]
+    *images, ow, oc = (axes[d] for d in order)
+    group: list[Var] = []
+    if groups > 1:
+        g, oc = s.split(oc, [groups, None])
+        group = [g]
+    ow_outer, ow_inner = s.split(ow, [None, tile.rows])
+    panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
+    s.reorder(*group, panel, *images, ow_outer, ow_inner, vector, lane)
+    _accumulate(k, acc, ow_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
+    for v in (ow_inner, vector):
+        s.unroll(v)
+    s.vectorize(lane)
+    packed = [name for op, name in k.names.items() if op.prepack is not None]
+    for name in packed:
+        spatial, _ = s.axes(name)
+        s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
+    work = k.anchor.attrs["flops"]
+    if work < PARALLEL_WORK:
+        return
+    _parallel(s, [*group, panel], s.fuse(*images), work)
+
+
+def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
+    """The accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside."""
+    s = k.schedule
+    s.set_scope(acc, "local")
+    s.compute_at(acc, at)
+    inside, reduce = s.axes(acc)
+    around = s.loops(acc)
+    spatial = [v for v in inside if around.index(v) > around.index(at)]
+    column = spatial[-1]
+    vector, lane = s.split(column, [tile.vectors, tile.lanes])
+    taps = reduce[-1] if len(reduce) > 1 else None
+    unrolled = []
+    if taps is not None:
+        unrolled = [taps]
+        outer = reduce[:-1]
+    else:
+        depth, step = s.split(reduce[-1], [None, depth_unroll])
+        outer, unrolled = [*reduce[:-1], depth], [step]
+    s.reorder(*outer, *unrolled, *spatial[:-1], vector, lane)
+    for v in (*unrolled, *spatial[:-1], vector):
+        s.unroll(v)
+    s.vectorize(lane)
+
+
+def _parallel(s: Schedule, outer: list[Var], row_outer: Var, work: int) -> None:
+    if work < PARALLEL_WORK:
+        return
+    trips = 1
+    for v in outer:
+        trips *= s.extent(v)
+    if trips >= 8 or s.extent(row_outer) < 2:
+        if trips > 1:
+            s.parallel(s.fuse(*outer))
+        return
+    blocks = min(s.extent(row_outer), 16)
+    while s.extent(row_outer) % blocks:
+        blocks -= 1
+    if blocks == 1:
+        s.parallel(s.fuse(*outer, row_outer))
+        return
+    block, _ = s.split(row_outer, [blocks, None])
+    s.reorder(block, *outer)
+    s.parallel(block)
+
+
+def _parallel_rows(s: Schedule, row_outer: Var, work: int) -> None:
+    if work >= PARALLEL_WORK and s.extent(row_outer) > 1:
+        s.parallel(row_outer)

@@ -1,0 +1,69 @@
+"""The analytical choice of register tiles.
+
+A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per step
+of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one broadcast a
+row, one vector a column), or the latency of the adds (four cycles, when there are fewer than eight accumulators).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tilewright.topi.machine import Machine
+
+_STORE_CYCLES = 1.0
+_TILE_OVERHEAD = 12.0
+_LOAD_SHARE = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`rows` of the left operand by `vectors` of columns of the right one, each `lanes` wide."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+@lru_cache(maxsize=4096)
+def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, stride: int = 0, taps: int = 1) -> Tile:
+    """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
+
+    For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
+    distance of two neighbouring outputs in inputs.
+    """
+    lanes = machine.lanes("float32")
+    best: tuple[float, Tile] | None = None
+    for r in range(1, min(most_rows, rows) + 1):
+        for v in range(1, 33):
+            if (v - 1) * lanes >= columns and v > 1:
+                break
+            if r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
+                continue
+            tiles = -(-columns // (v * lanes)) * (rows // r)
+            cost = tiles * _tile_cycles(r, v, depth)
+            if rows % r:
+                cost += -(-columns // (v * lanes)) * _tile_cycles(rows % r, v, depth)
+            if best is None or cost < best[0] * 0.999:
+                best = (cost, Tile(r, v, lanes))
+    assert best is not None
+    return best[1]
+
+
+def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
+    """Registers beside the accumulators: the columns of one step, and the broadcasts that stay alive."""
+    if taps == 1:
+        return vectors
+    shared = max(0, (rows - 1) * stride + taps) if stride == 1 else rows + taps // max(1, stride)
+    return vectors + min(shared, rows + taps - 1)
+
+
+def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
+    loads = (rows + vectors) / 2
+    step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0) + loads * _LOAD_SHARE
+    return step * depth + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
