@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peers
-import workloads
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+
+import peers
+import workloads
 
 OURS, REFERENCE = "tilewright", "onnxruntime"
 PAUSE = 0.01
@@ -122,7 +123,7 @@ def cells(rows: list[Row]) -> list[list[str]]:
     for r in rows:
         reference = base.get((r.model, r.threads), float("nan"))
         body.append(
-            [r.model, str(r.threads), r.runtime, r.failure, "", "", f"{r.load:.2f}"]
+            [r.model, str(r.threads), r.runtime, "failed", "", "", ""]
             if r.failure
             else [
                 r.model,
@@ -174,6 +175,8 @@ def show(rows: list[Row], console: Console) -> None:
     for line in cells(rows):
         table.add_row(*line)
     console.print(table)
+    for r in filter(lambda r: r.failure, rows):
+        console.print(f"{r.model}, {r.threads} thread(s), {r.runtime}: {r.failure}", highlight=False)
     for threads, ratio in geometric_means(rows).items():
         console.print(f"{threads} thread(s): geometric mean of ours / ONNX Runtime = {ratio:.2f} (below 1 is faster)")
     if (split := phases(rows)) is not None:

@@ -17,9 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import workloads
 from rich.console import Console
 from rich.table import Table
+
+import workloads
 
 CHILD = """
 import json, resource, sys, time
@@ -35,7 +36,7 @@ print(json.dumps({
     "seconds": time.perf_counter() - imported,
     "processor": time.process_time() - processor,
     "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    "report": dict(getattr(model, "report", {})),
+    "report": dict(model.report.phases),
 }))
 """
 
@@ -68,7 +69,7 @@ def measure(work: workloads.Workload, rounds: int) -> dict[str, list[dict[str, A
 
 def median(runs: list[dict[str, Any]], key: str) -> float:
     """The middle value of `key`."""
-    return statistics.median(run[key] for run in runs)
+    return float(statistics.median(run[key] for run in runs))
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ def tilewright(path: Path, inputs: Inputs, threads: int) -> Run:
         answer = model(*feed.values())
         return list(answer) if several else [answer]
 
-    run.report = dict(getattr(model, "report", {}))  # type: ignore[attr-defined]
+    run.report = dict(model.report.phases)  # type: ignore[attr-defined]
     return run
 
 

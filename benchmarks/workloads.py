@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import models
 import numpy as np
 from numpy.typing import NDArray
+
+import models
 
 STANDARD = (
     "resnet18",

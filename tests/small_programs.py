@@ -71,7 +71,7 @@ def build(manifest: Manifest, data: np.ndarray) -> Artifact:
     target = Target(manifest.target)
     features = tuple(sorted(target.features))
     manifest = replace(manifest, constants_bytes=data.nbytes, features=features, triple=manifest.triple or host_triple())
-    objects = tuple(compile_text(text, target) for text in (KERNELS, emit_entry(manifest), pool_text(target)))
+    objects = tuple(compile_text(text, target) for text in (KERNELS, emit_entry(manifest) + pool_text(target)))
     return Artifact(manifest, objects, data)
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def show_times(first: Stopwatch, rounds: int) -> bool:
         expected = theirs(x)
         error = float(np.linalg.norm(ours(x) - expected) / np.linalg.norm(expected))
         agree &= error < 1e-3
-        mine, other = race([lambda f=ours, x=x: f(x), lambda f=theirs, x=x: f(x)], rounds)
+        mine, other = race([partial(ours, x), partial(theirs, x)], rounds)
         print(
             f"{path.stem + ' ' + 'x'.join(map(str, shape[2:])):24s}{seconds:8.2f}s{again.seconds[path, shape]:9.2f}s"
             f"{mine.median * 1e3:7.1f}ms ±{mine.spread:2.0%}{other.median * 1e3:7.1f}ms ±{other.spread:2.0%}"

@@ -17,7 +17,8 @@ def tilewright(path: Path, shape: tuple[int, ...]) -> Network:
     """The model compiled for one thread and inputs of `shape`."""
     import tilewright
 
-    return tilewright.compile(path, shapes={"x": shape}, threads=1)
+    network: Network = tilewright.compile(path, shapes={"x": shape}, threads=1)
+    return network
 
 
 def onnxruntime(path: Path, shape: tuple[int, ...]) -> Network:

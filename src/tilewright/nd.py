@@ -219,7 +219,7 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
     if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] != 1:
         raise InputError("this tensor is not in host memory; copy it to the CPU first")
     try:
-        capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
+        capsule = _capsule_of(source) if hasattr(source, "__dlpack__") else source
     except (BufferError, RuntimeError, TypeError) as error:
         raise InputError(f"this tensor cannot be shared through DLPack: {error}") from error
     if _capsule_name(capsule) is None:
@@ -230,6 +230,14 @@ def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
     except (BufferError, RuntimeError) as error:
         raise InputError(f"this tensor cannot be read through DLPack: {error}") from error
     return result.view(_BFLOAT16) if retagged else result
+
+
+def _capsule_of(source: Any) -> Any:
+    """A capsule of the versioned form, which says that the memory may be written; the older form where that is unknown."""
+    try:
+        return source.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return source.__dlpack__()
 
 
 class _Tensor(ctypes.Structure):

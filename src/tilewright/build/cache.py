@@ -1,6 +1,6 @@
 """The cache on disk: named blobs and whole artifacts, under keys that the caller makes from content.
 
-    <folder>/blobs/<2 digits>/<key>         sha256 of the contents, then the contents
+    <folder>/blobs/<its last two>/<key>         sha256 of the contents, then the contents
     <folder>/artifacts/<key>/               manifest.json (with the hashes), code.N.o, constants.bin
 
 Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
@@ -53,6 +53,14 @@ class Cache:
             return Cache(None)
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         return Cache(Path(named).expanduser() if named else Path(base) / "tilewright")
+
+    @staticmethod
+    def key(kind: str, *parts: str) -> str:
+        """A key for something made from `parts`, whatever they contain."""
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(f"{len(part)}:{part}".encode())
+        return f"{kind}-{digest.hexdigest()}"
 
     def get(self, key: str) -> bytes | None:
         """The blob stored under `key`."""
@@ -134,7 +142,7 @@ class Cache:
         return sum(size for _, size, _ in self._entries())
 
     def _blob(self, key: str) -> Path:
-        return self._place(key) / "blobs" / key[:2] / key
+        return self._place(key) / "blobs" / key[-2:] / key
 
     def _artifact(self, key: str) -> Path:
         return self._place(key) / "artifacts" / key

@@ -58,9 +58,10 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a numpy archive by name; raises `InputError` when it is something else, or holds Python objects."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray):
-                raise InputError(f"'{path}' holds one array without a name; write a .npz with np.savez(path, input_name=array)")
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise InputError(f"'{path}' holds one array without a name; write a .npz with np.savez(path, input_name=array)")
+        with archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
         raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez") from None

@@ -6,7 +6,6 @@ went wrong stands on stderr after `Error:`, never as a traceback unless `-v` ask
 
 from __future__ import annotations
 
-import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tilewright.driver import files, options, tensors
-from tilewright.errors import InternalError, OptionError, TVMError
+from tilewright.errors import InputError, InternalError, OptionError, TVMError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,9 +57,8 @@ Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_c
 Target = Annotated[str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'. Quote it.")]
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
-Level = Annotated[int | None, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
+Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
 Config = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
-Disabled = Annotated[str, typer.Option("--disabled-pass", help="Names of passes to leave out, separated by commas.")]
 
 
 @app.callback()
@@ -79,9 +77,8 @@ def compile_command(
     input_shapes: Shapes = "",
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
     threads: Threads = None,
-    opt_level: Level = None,
+    opt_level: Level = 3,
     pass_config: Config = None,
-    disabled_pass: Disabled = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -90,7 +87,7 @@ def compile_command(
     if path.suffix not in options.FORMATS:
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
     begin = time.perf_counter()
-    compiled = _compile(model, target, input_shapes, threads, opt_level, pass_config, disabled_pass)
+    compiled = _compile(model, target, input_shapes, threads, opt_level, pass_config)
     compiled.save(path)
     for stage in stages:
         files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
@@ -112,9 +109,8 @@ def run_command(
     target: Target = "llvm",
     input_shapes: Shapes = "",
     threads: Threads = None,
-    opt_level: Level = None,
+    opt_level: Level = 3,
     pass_config: Config = None,
-    disabled_pass: Disabled = "",
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
@@ -122,10 +118,12 @@ def run_command(
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
     given = files.read_arrays(inputs) if inputs else {}
     if model.suffix in options.FORMATS:
-        compiled = _load(model, threads)
+        import tilewright
+
+        compiled: Any = tilewright.load(model, threads)
     else:
         shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, target, shapes, threads, opt_level, pass_config, disabled_pass)
+        compiled = _compile(model, target, shapes, threads, opt_level, pass_config)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), answer if isinstance(answer, tuple) else (answer,), strict=True))
@@ -146,31 +144,20 @@ def _compile(
     target: str,
     shapes: str | Mapping[str, tuple[int, ...]],
     threads: int | None,
-    opt_level: int | None,
+    opt_level: int,
     config: Sequence[str] | None,
-    disabled: str,
 ) -> Any:
-    """The compiled model, with the passes as the options say."""
+    """The compiled model; every size of its inputs is known."""
     import tilewright
-    from tilewright.ir.transform import PassContext
 
     sizes = options.input_shapes(shapes) if isinstance(shapes, str) else dict(shapes)
-    level = {} if opt_level is None else {"opt_level": opt_level}
-    context = PassContext(
-        **level, disabled_pass=options.names("--disabled-pass", disabled), config=options.pass_config(config or [])
-    )
-    with context:
-        return tilewright.compile(model, shapes=sizes or None, target=target, threads=threads)
-
-
-def _load(path: Path, threads: int | None) -> Any:
-    """A compiled artifact, ready to call."""
-    import tilewright
-
-    loaded = tilewright.load(path)
-    if threads is not None:
-        loaded.threads = threads
-    return loaded
+    switches = options.pass_config(config or [])
+    compiled = tilewright.compile(model, sizes or None, target, threads, opt_level=opt_level, config=switches)
+    try:
+        _ = compiled.inputs
+    except InputError as error:
+        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"') from None
+    return compiled
 
 
 def _show_details(compiled: Any) -> None:
@@ -178,29 +165,32 @@ def _show_details(compiled: Any) -> None:
     for word in ("inputs", "outputs"):
         for info in getattr(compiled, word):
             typer.echo(f"  {word[:-1]:7s} {info.name}: {info.dtype}[{', '.join(map(str, info.shape))}]")
-    for phase, seconds in getattr(compiled, "report", {}).items():
+    report = getattr(compiled, "report", None)  # what was loaded has none
+    for phase, seconds in report.phases.items() if report else ():
         typer.echo(f"  {phase:24s} {seconds:8.3f} s")
+
+
+def _explain(error: BaseException, verbose: bool) -> tuple[int, str]:
+    """Exit code and message for what ended a command."""
+    if isinstance(error, _UsageError):
+        return 2, error.format_message()
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        return 130, "interrupted"
+    if isinstance(error, TVMError) and not isinstance(error, InternalError):
+        return 2 if isinstance(error, OptionError) else 1, str(error)
+    what = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
+    return 1, f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
     verbosity = Verbosity()
     try:
-        return app(args=None if arguments is None else list(arguments), standalone_mode=False, obj=verbosity) or 0
-    except _UsageError as error:
-        code, message = 2, error.format_message()
-    except OptionError as error:
-        code, message = 2, str(error)
-    except InternalError as error:
-        code, message = 1, f"this is a fault of the compiler, not of the model: {error}"
-    except TVMError as error:
-        code, message = 1, str(error)
-    except (KeyboardInterrupt, typer.Abort):
-        code, message = 130, "interrupted"
-    except Exception as error:  # the last line before the user, who shall not see a traceback
-        hint = "" if verbosity.level else "; -v shows where"
-        code, message = 1, f"this is a fault of the compiler, not of the model: {type(error).__name__}: {error}{hint}"
-    if verbosity.level:
-        traceback.print_exc()
-    typer.echo(f"Error: {message}", err=True)
+        return app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="tilewright", obj=verbosity) or 0
+    except (Exception, KeyboardInterrupt) as error:  # the last place before the user, who shall not see a traceback unasked
+        if verbosity.level:
+            traceback.print_exception(error)
+        code, message = _explain(error, bool(verbosity.level))
+    if message:  # empty when the help was asked for by saying nothing
+        typer.echo(f"Error: {message}", err=True)
     return code

@@ -41,7 +41,8 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     if fill is not Fill.RANDOM:
         return np.full(info.shape, fill is Fill.ONES, dtype)
     values = random.random(info.shape)
-    return (values + 0.5 if dtype.kind in "iub" else values).astype(dtype)
+    made: NDArray[Any] = (values + 0.5 if dtype.kind in "iub" else values).astype(dtype)
+    return made
 
 
 def largest(answers: Mapping[str, NDArray[Any]], count: int) -> Iterator[str]:

@@ -151,6 +151,8 @@ def _same_leaf(a: Any, b: Any) -> bool:
         return True
     if isinstance(a, bool) != isinstance(b, bool):
         return False
+    if dataclasses.is_dataclass(a):  # an operator without attributes
+        return type(a) is type(b)
     return isinstance(a, (str, int, float, bytes, np.generic)) and isinstance(b, (str, int, float, bytes, np.generic)) and bool(a == b)
 
 
@@ -287,7 +289,7 @@ class _Digest:
     def _array(self, x: np.ndarray[Any, Any]) -> None:
         self._write(f"array:{x.dtype}:{x.shape}")
         if self.contents:
-            self.hash.update(memoryview(np.ascontiguousarray(x).reshape(-1).view(np.uint8)))
+            self.hash.update(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
 
     def _write(self, token: str) -> None:
         self.hash.update(token.encode())

@@ -106,11 +106,13 @@ def free_vars(root: Expr) -> list[Var]:
     return [v for v in found if v not in bound]
 
 
-def rewrite(root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Expr] | None = None) -> Expr:
+def rewrite(
+    root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Expr] | None = None, origin: dict[Expr, Expr] | None = None
+) -> Expr:
     """Rebuild bottom up: `rule` sees each node over its new operands and returns its replacement, or None to keep it.
 
     Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces; one that has
-    not is a fault of the rule and raises `InternalError`.
+    not is a fault of the rule and raises `InternalError`. `origin`, when given, is filled with the old node of each new one.
     """
     new = {} if memo is None else memo
     for e in post_order(root, inside=inside):
@@ -122,10 +124,14 @@ def rewrite(root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Ex
             now = [new.get(o, o) for o in old]
             if any(a is not b for a, b in zip(old, now, strict=True)):
                 rebuilt = with_operands(e, now)
+                if origin is not None:
+                    origin[rebuilt] = e
         replaced = rule(rebuilt)
         if replaced is not None and replaced is not rebuilt:
             _check_type(rebuilt, replaced, rule)
             rebuilt = replaced
+            if origin is not None:
+                origin.setdefault(rebuilt, e)
         new[e] = rebuilt
     return new[root]
 

@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             return _load_tar(file)
         else:
             raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
-        library = SharedLibrary(os.dup(descriptor), file)
+        library = SharedLibrary(descriptor, file)
     finally:
         os.close(descriptor)
     try:
@@ -140,7 +140,10 @@ def _load_tar(file: Path) -> Artifact:
             objects = {name: _member(archive, members, name, file) for name in manifest.hashes if name != "constants"}
             if any(hashlib.sha256(image).hexdigest() != manifest.hashes[name] for name, image in objects.items()):
                 raise _damaged(file)
-            offset = members["constants.o"].offset_data + CONSTANTS_OFFSET
+            last = members["constants.o"]
+            offset = last.offset_data + CONSTANTS_OFFSET
+            if last.offset_data + last.size > file.stat().st_size:
+                raise _damaged(file)
     except (tarfile.TarError, KeyError, EOFError, ValueError) as error:
         raise _damaged(file) from error
     constants = map_constants(file, offset, manifest.constants_bytes)
@@ -169,3 +172,8 @@ def _member(archive: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name:
 
 def _damaged(file: Path) -> ArtifactError:
     return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
+
+
+def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
+    """Load a saved model, ready to call. Raises `ArtifactError` when it is damaged or made for another machine."""
+    return load(path).executable(threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-import os
+import tempfile
 import weakref
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,19 @@ class SharedLibrary:
     """`address(symbol)` as long as this object lives; unloaded with it."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
-        """Load the open file `descriptor`, which is closed together with the library; `path` is for messages.
+        """Load the open file `descriptor`; `path` is for messages.
 
-        The loader is given the descriptor, not the path: it would otherwise answer with the library that it loaded from
-        the same path before, whatever the file holds now. The descriptor stays open so that this name stays unique.
+        The system's loader answers with the library that it loaded under the same name before, whatever the file holds
+        now. So it is given a name that was never used, which leads to the very file that was checked.
         """
-        proc = Path(f"/proc/self/fd/{descriptor}")
         try:
-            self._library = ctypes.CDLL(str(proc if proc.exists() else path))
+            with tempfile.TemporaryDirectory(prefix="tilewright-load-") as folder:
+                name = Path(folder) / path.name
+                name.symlink_to(f"/proc/self/fd/{descriptor}" if Path("/proc/self/fd").exists() else path.resolve())
+                self._library = ctypes.CDLL(str(name))
         except OSError as error:
-            os.close(descriptor)
             raise ArtifactError(f"{path}: the system cannot load this library: {error}") from error
-        weakref.finalize(self, _unload, self._library._handle, descriptor).atexit = False
+        weakref.finalize(self, _ctypes.dlclose, self._library._handle).atexit = False
 
     def address(self, symbol: str) -> int:
         """Where `symbol` is; raises `KeyError` when there is none."""
@@ -44,8 +45,3 @@ class SharedLibrary:
         view = np.frombuffer(memoryview(memory), np.uint8)
         view.flags.writeable = False
         return view
-
-
-def _unload(handle: int, descriptor: int) -> None:
-    _ctypes.dlclose(handle)
-    os.close(descriptor)

@@ -17,6 +17,7 @@ from typing import Final
 
 from tilewright.errors import ArtifactError
 from tilewright.runtime.host import host_arch
+from tilewright.target.elf import write_data_object
 
 _FLAGS: Final = ("-Bsymbolic", "--build-id=none", "--hash-style=gnu")
 _KEYWORDS: Final = ("noexecstack", "now")
@@ -72,7 +73,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch
     script.write_text(f"{{ global: {' '.join(f'{name};' for name in exports)} local: *; }};\n")
     failures = []
     for candidate in linkers:
-        inputs = [*objects, *([] if candidate.driver else _stand_ins(candidate, arch, out.parent, script))]
+        inputs = [*objects, *([] if candidate.driver else _stand_ins(candidate, arch, out.parent, objects[0].read_bytes()))]
         failure = _run(candidate.arguments(arch, inputs, out, script))
         if failure is None:
             return
@@ -80,12 +81,15 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch
     raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "\n".join(failures))
 
 
-def _stand_ins(linker: Linker, arch: str, folder: Path, script: Path) -> list[Path]:
+def _stand_ins(linker: Linker, arch: str, folder: Path, image: bytes) -> list[Path]:
     """Empty libraries with the names of the C library's, so that the result asks the loader for the real ones."""
     made = []
+    nothing = folder / "nothing.o"
+    with nothing.open("wb") as file:
+        write_data_object(file, image, ())
     for name in _LIBRARIES:
         path = folder / name
-        failure = _run([*linker.arguments(arch, (), path, script), "-soname", name])
+        failure = _run([*linker.command, "-shared", "-m", _EMULATIONS[arch], "-soname", name, "-o", str(path), str(nothing)])
         if failure is not None:
             raise ArtifactError(f"{linker.name} could not make a library: {failure}")
         made.append(path)

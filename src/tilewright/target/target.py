@@ -249,5 +249,5 @@ def _option(name: str, value: Any) -> Any:
 def _nearest(name: str, known: Iterable[str], what: str) -> str:
     """The end of a message about an unknown name."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.65)
     return f"did you mean '{near[0]}'?" if near else f"the known {what}s are {', '.join(sorted(names))}"

@@ -126,4 +126,4 @@ class _Machine:
         else:
             where = np.flatnonzero(mask)
             lanes = tuple(p[where] if isinstance(p, np.ndarray) else p for p in place)
-            array[lanes] = np.broadcast_to(value, mask.shape)[where]
+            array[lanes] = np.broadcast_to(value, np.shape(mask))[where]

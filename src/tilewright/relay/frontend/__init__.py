@@ -1,1 +1,18 @@
+"""Readers of trained models, one package a format. Importing this package imports none of them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
+
+
+def from_onnx(
+    model: Any, shape: dict[str, Any] | None = None, dtype: str | dict[str, str] | None = None, opset: int | None = None,
+    freeze_params: bool = True, convert_config: dict[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, Any]]:
+    """Import an ONNX model; see `tilewright.relay.frontend.onnx.from_onnx`."""
+    from tilewright.relay.frontend.onnx import from_onnx as read
+
+    return read(model, shape, dtype, opset, freeze_params, convert_config)

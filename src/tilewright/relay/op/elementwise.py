@@ -2,24 +2,514 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
 import numpy as np
 
-from tilewright import expr as te_math
+from tilewright import expr as E
 from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.types import TensorType, Type
+from tilewright.relay.op.shapes import Perm, axis_of, differ
+from tilewright.topi import elementwise as topi
+from tilewright.types import BOOL, DataType, TensorType, Type
+
+
+class Elementwise(Op):
+    """Base of the operators whose result has the shape and dtype of their input, in whatever order it is stored."""
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return t
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+        return self, tuple(perms), perms[0]
+
+
+class FloatFunction(Elementwise):
+    """Base of the functions of real numbers: `intrinsic` is the function of one element."""
+
+    intrinsic: ClassVar[E.Intrinsic]
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if not t.dtype.is_float:
+            raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first")
+        return t
+
+    def reference(self, data: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(self.intrinsic.reference(data), data.dtype)  # type: ignore[misc]
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, self.intrinsic, self.intrinsic.name)
+
+
+@op("exp", kind=Fusion.ELEMWISE)
+class Exp(FloatFunction):
+    """e to the power x."""
+
+    intrinsic = E.exp
+
+
+@op("log", kind=Fusion.ELEMWISE)
+class Log(FloatFunction):
+    """The natural logarithm."""
+
+    intrinsic = E.log
+
+
+@op("log2", kind=Fusion.ELEMWISE)
+class Log2(FloatFunction):
+    """The logarithm to base 2."""
+
+    intrinsic = E.log2
+
+
+@op("sqrt", kind=Fusion.ELEMWISE)
+class Sqrt(FloatFunction):
+    """The square root."""
+
+    intrinsic = E.sqrt
+
+
+@op("rsqrt", kind=Fusion.ELEMWISE)
+class Rsqrt(FloatFunction):
+    """1 / sqrt(x)."""
+
+    intrinsic = E.rsqrt
+
+
+@op("tanh", kind=Fusion.ELEMWISE)
+class Tanh(FloatFunction):
+    """The hyperbolic tangent."""
+
+    intrinsic = E.tanh
+
+
+@op("sigmoid", kind=Fusion.ELEMWISE)
+class Sigmoid(FloatFunction):
+    """1 / (1 + exp(-x))."""
+
+    intrinsic = E.sigmoid
+
+
+@op("erf", kind=Fusion.ELEMWISE)
+class Erf(FloatFunction):
+    """The error function."""
+
+    intrinsic = E.erf
+
+
+@op("sin", kind=Fusion.ELEMWISE)
+class Sin(FloatFunction):
+    """The sine."""
+
+    intrinsic = E.sin
+
+
+@op("cos", kind=Fusion.ELEMWISE)
+class Cos(FloatFunction):
+    """The cosine."""
+
+    intrinsic = E.cos
+
+
+@op("tan", kind=Fusion.ELEMWISE)
+class Tan(FloatFunction):
+    """The tangent."""
+
+    intrinsic = E.tan
+
+
+@op("asin", kind=Fusion.ELEMWISE)
+class Asin(FloatFunction):
+    """The inverse sine."""
+
+    intrinsic = E.asin
+
+
+@op("acos", kind=Fusion.ELEMWISE)
+class Acos(FloatFunction):
+    """The inverse cosine."""
+
+    intrinsic = E.acos
+
+
+@op("atan", kind=Fusion.ELEMWISE)
+class Atan(FloatFunction):
+    """The inverse tangent."""
+
+    intrinsic = E.atan
+
+
+@op("sinh", kind=Fusion.ELEMWISE)
+class Sinh(FloatFunction):
+    """The hyperbolic sine."""
+
+    intrinsic = E.sinh
+
+
+@op("cosh", kind=Fusion.ELEMWISE)
+class Cosh(FloatFunction):
+    """The hyperbolic cosine."""
+
+    intrinsic = E.cosh
+
+
+@op("asinh", kind=Fusion.ELEMWISE)
+class Asinh(FloatFunction):
+    """The inverse hyperbolic sine."""
+
+    intrinsic = E.asinh
+
+
+@op("acosh", kind=Fusion.ELEMWISE)
+class Acosh(FloatFunction):
+    """The inverse hyperbolic cosine."""
+
+    intrinsic = E.acosh
+
+
+@op("atanh", kind=Fusion.ELEMWISE)
+class Atanh(FloatFunction):
+    """The inverse hyperbolic tangent."""
+
+    intrinsic = E.atanh
+
+
+class Rounding(Elementwise):
+    """Base of the roundings; integers are already round."""
+
+    intrinsic: ClassVar[E.Intrinsic]
+
+    def reference(self, data: Array) -> Array:
+        if DataType(data.dtype).is_float:
+            return np.asarray(self.intrinsic.reference(data), data.dtype)  # type: ignore[misc]
+        return data
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, self.intrinsic if data.dtype.is_float else lambda x: x, self.intrinsic.name)
+
+
+@op("floor", kind=Fusion.ELEMWISE)
+class Floor(Rounding):
+    """The greatest whole number that is not above x."""
+
+    intrinsic = E.floor
+
+
+@op("ceil", kind=Fusion.ELEMWISE)
+class Ceil(Rounding):
+    """The least whole number that is not below x."""
+
+    intrinsic = E.ceil
+
+
+@op("trunc", kind=Fusion.ELEMWISE)
+class Trunc(Rounding):
+    """x without its fraction."""
+
+    intrinsic = E.trunc
+
+
+@op("round", kind=Fusion.ELEMWISE)
+class Round(Rounding):
+    """The nearest whole number; halves go to the even one, as in ONNX, numpy and IEEE 754."""
+
+    intrinsic = E.nearbyint
+
+
+@op("abs", kind=Fusion.ELEMWISE)
+class Abs(Elementwise):
+    """x without its sign; the least integer wraps around to itself."""
+
+    def reference(self, data: Array) -> Array:
+        return np.abs(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, topi.absolute, "abs")
+
+
+@op("negative", kind=Fusion.ELEMWISE)
+class Negative(Elementwise):
+    """-x; integers wrap around."""
+
+    def reference(self, data: Array) -> Array:
+        return np.negative(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        if data.dtype.is_float:
+            return topi.elementwise(data, lambda x: E.mul(x, E.const(-1, x.dtype)), "negative")
+        return topi.elementwise(data, lambda x: E.sub(E.const(0, x.dtype), x), "negative")
+
+
+@op("sign", kind=Fusion.ELEMWISE)
+class Sign(Elementwise):
+    """-1, 0 or 1; not-a-number stays."""
+
+    def reference(self, data: Array) -> Array:
+        return np.sign(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, topi.sign, "sign")
+
+
+class Predicate(Elementwise):
+    """Base of the tests of floating-point values: the result is boolean."""
+
+    test: ClassVar[Callable[..., Any]]
+    of_integers: ClassVar[bool] = False
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(t.shape, BOOL)
+
+    def element(self, x: E.PrimExpr) -> E.PrimExpr:
+        """The test of one floating-point element."""
+        raise NotImplementedError
+
+    def reference(self, data: Array) -> Array:
+        if not DataType(data.dtype).is_float:
+            return np.full(data.shape, self.of_integers)
+        return np.asarray(self.test(data), bool)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        if not data.dtype.is_float:
+            return topi.elementwise(data, lambda x: E.const(int(self.of_integers), BOOL), self.name)
+        return topi.elementwise(data, self.element, self.name)
+
+
+@op("isnan", kind=Fusion.ELEMWISE)
+class IsNan(Predicate):
+    """True where x is not a number."""
+
+    test = staticmethod(np.isnan)
+
+    def element(self, x: E.PrimExpr) -> E.PrimExpr:
+        return E.isnan(x, dtype=BOOL)
+
+
+@op("isinf", kind=Fusion.ELEMWISE)
+class IsInf(Predicate):
+    """True where x is plus or minus infinity."""
+
+    test = staticmethod(np.isinf)
+
+    def element(self, x: E.PrimExpr) -> E.PrimExpr:
+        return E.isinf(x, dtype=BOOL)
+
+
+@op("isfinite", kind=Fusion.ELEMWISE)
+class IsFinite(Predicate):
+    """True where x is neither infinite nor not-a-number."""
+
+    test = staticmethod(np.isfinite)
+    of_integers = True
+
+    def element(self, x: E.PrimExpr) -> E.PrimExpr:
+        return E.logical_not(E.logical_or(E.isnan(x, dtype=BOOL), E.isinf(x, dtype=BOOL)))
+
+
+@op("logical_not", kind=Fusion.ELEMWISE)
+class LogicalNot(Elementwise):
+    """True where the boolean x is false."""
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.dtype != BOOL:
+            raise ShapeError(f"a boolean tensor was expected, and this one is {t.dtype}; compare it with zero first")
+        return t
+
+    def reference(self, data: Array) -> Array:
+        return np.logical_not(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, E.logical_not, "logical_not")
+
+
+@op("bitwise_not", kind=Fusion.ELEMWISE)
+class BitwiseNot(Elementwise):
+    """Every bit of the integer (or boolean) x flipped."""
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.dtype.is_float:
+            raise ShapeError(f"an integer or boolean tensor was expected, and this one is {t.dtype}")
+        return t
+
+    def reference(self, data: Array) -> Array:
+        return np.bitwise_not(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, E.logical_not if data.dtype == BOOL else E.bitwise_not, "bitwise_not")
+
+
+def converted(data: Array, dtype: str) -> Array:
+    """`data` as another type: floats lose their fraction, integers wrap around."""
+    with np.errstate(all="ignore"):
+        result: Array = data.astype(DataType(dtype).numpy())
+    return result
+
+
+@op("cast", kind=Fusion.ELEMWISE)
+class Cast(Elementwise):
+    """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
+
+    dtype: str
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(t.shape, self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return converted(data, self.dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        if DataType(self.dtype) == BOOL:
+            return topi.elementwise(data, lambda x: E.compare(E.NE, x, E.const(0, x.dtype)), "cast")
+        return topi.elementwise(data, lambda x: E.cast(self.dtype, x), "cast")
+
+    def simplify(self, call: Call) -> Expr | None:
+        (data,) = call.args
+        return data if data.tensor_type.dtype == DataType(self.dtype) else None
+
+
+@op("cast_like", kind=Fusion.ELEMWISE)
+class CastLike(Elementwise):
+    """x as the dtype of the second tensor, which is not read."""
+
+    def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
+        t, like = tensors(data, dtype_like)
+        return TensorType(t.shape, like.dtype)
+
+    def reference(self, data: Array, dtype_like: Array) -> Array:
+        return converted(data, DataType(dtype_like.dtype))
+
+    def compute(self, data: te.Tensor, dtype_like: te.Tensor) -> te.Tensor:
+        return Cast(dtype_like.dtype).compute(data)
+
+    def simplify(self, call: Call) -> Expr | None:
+        return Cast(call.tensor_type.dtype)(call.args[0], span=call.span)
+
+
+@op("clip", kind=Fusion.ELEMWISE)
+class Clip(Elementwise):
+    """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
+
+    a_min: float
+    a_max: float
+
+    def reference(self, data: Array) -> Array:
+        low, high = self.a_min, self.a_max
+        dtype = DataType(data.dtype)
+        if dtype.is_integer:
+            least, most = topi.integer_range(dtype)
+            low, high = int(max(low, least)), int(min(high, most))
+        return np.asarray(np.minimum(np.maximum(data, np.asarray(low, data.dtype)), np.asarray(high, data.dtype)))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, lambda x: topi.clamp(x, self.a_min, self.a_max), "clip")
+
+
+@op("copy", kind=Fusion.ELEMWISE)
+class Copy(Elementwise):
+    """x itself."""
+
+    def reference(self, data: Array) -> Array:
+        return data.copy()
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, lambda x: x, "copy")
+
+    def simplify(self, call: Call) -> Expr | None:
+        return call.args[0]
+
+
+@op("fixed_point_multiply", kind=Fusion.ELEMWISE)
+class FixedPointMultiply(Elementwise):
+    """x * multiplier * 2^(shift - 31), rounded, in integers: int32 times a number in Q31 (gemmlowp's requantization)."""
+
+    multiplier: int
+    shift: int
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.dtype != "int32":
+            raise ShapeError(f"an int32 tensor was expected, and this one is {t.dtype}; cast it first")
+        return t
+
+    def _shifts(self) -> tuple[int, int]:
+        return max(self.shift, 0), 31 - min(self.shift, 0)
+
+    def reference(self, data: Array) -> Array:
+        left, right = self._shifts()
+        product = (data.astype(np.int64) << left) * self.multiplier
+        return ((product + (1 << (right - 1))) >> right).astype(np.int32)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        left, right = self._shifts()
+
+        def element(x: E.PrimExpr) -> E.PrimExpr:
+            product = E.mul(E.cast("int64", x), (1 << left) * self.multiplier)
+            return E.cast("int32", E.shift_right(E.add(product, 1 << (right - 1)), E.const(right, "int64")))
+
+        return topi.elementwise(data, element, "fixed_point_multiply")
 
 
 @op("nn.relu", kind=Fusion.ELEMWISE)
-class Relu(Op):
+class Relu(Elementwise):
     """max(x, 0)."""
 
-    def infer(self, x: Type) -> TensorType:
-        (t,) = tensors(x)
+    def reference(self, data: Array) -> Array:
+        return np.maximum(data, np.zeros((), data.dtype))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, lambda x: E.maximum(x, E.const(0, x.dtype)), "relu")
+
+
+@op("nn.leaky_relu", kind=Fusion.ELEMWISE)
+class LeakyRelu(Elementwise):
+    """x above zero, alpha * x elsewhere."""
+
+    alpha: float = 0.25
+
+    def reference(self, data: Array) -> Array:
+        return np.where(data > 0, data, data * np.asarray(self.alpha, data.dtype))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.elementwise(data, lambda x: E.if_then_else(x > 0, x, E.mul(x, E.const(self.alpha, x.dtype))), "leaky_relu")
+
+
+@op("nn.prelu", kind=Fusion.BROADCAST)
+class PRelu(Op):
+    """x above zero, alpha[channel] * x elsewhere; `alpha` has one value for each element of `axis`."""
+
+    axis: int = 1
+
+    def infer(self, data: Type, alpha: Type) -> TensorType:
+        t, a = tensors(data, alpha)
+        channels = t.shape[axis_of(self.axis, t.ndim)]
+        if a.ndim != 1 or (differ(a.shape[0], channels)):
+            raise ShapeError(f"alpha must have shape ({channels},), one slope for each channel, and it has {a.shape}")
         return t
 
-    def reference(self, x: Array) -> Array:
-        return np.maximum(x, np.zeros((), x.dtype))
+    def _aligned(self, alpha: Any, ndim: int) -> Any:
+        return alpha.reshape([-1 if d == self.axis % ndim else 1 for d in range(ndim)])
 
-    def compute(self, x: te.Tensor) -> te.Tensor:
-        return te.compute(x.shape, lambda *i: te_math.maximum(x(*i), te_math.const(0, x.dtype)), name="relu")
+    def reference(self, data: Array, alpha: Array) -> Array:
+        return np.where(data > 0, data, data * self._aligned(alpha, data.ndim)).astype(data.dtype)
+
+    def compute(self, data: te.Tensor, alpha: te.Tensor) -> te.Tensor:
+        axis = self.axis % data.ndim
+        return te.compute(  # type: ignore[no-any-return]
+            data.shape, lambda *i: E.if_then_else(data(*i) > 0, data(*i), E.mul(data(*i), alpha(i[axis]))), name="prelu"
+        )
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+        perm = perms[0]
+        if perm is None:
+            return self, (None, None), None
+        return PRelu(axis=perm.index(self.axis % len(perm))), (perm, None), perm

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
-from tilewright.types import TensorType, Type
+from tilewright.types import DataType, TensorType, Type
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T", bound="Op")
@@ -106,18 +107,16 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
 
     def declare(cls: type[T]) -> type[T]:
         made = dataclasses.dataclass(frozen=True, repr=False, eq=True)(cls)
-        plain_init = made.__init__
+        plain_init: Callable[..., None] = made.__init__
 
         def init(self: T, *args: Any, **attrs: Any) -> None:
-            args = tuple(tuple(a) if isinstance(a, list) else a for a in args)
-            attrs = {k: tuple(v) if isinstance(v, list) else v for k, v in attrs.items()}
             try:
-                plain_init(self, *args, **attrs)
+                plain_init(self, *map(plain, args), **{k: plain(v) for k, v in attrs.items()})
             except TypeError as error:
-                known = ", ".join(f.name for f in dataclasses.fields(made))
+                known = ", ".join(f.name for f in dataclasses.fields(made))  # type: ignore[arg-type]
                 raise CompileError(f"{name}: {str(error).partition('__init__() ')[2] or error}; its attributes are: {known or 'none'}") from None
 
-        made.__init__ = init  # type: ignore[method-assign]
+        made.__init__ = init  # type: ignore[method-assign,assignment]
         made.name, made.kind, made.variadic = name, kind, variadic
         if name in OPS:
             raise CompileError(f"operator '{name}' is declared twice")
@@ -125,6 +124,17 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
         return made
 
     return declare
+
+
+def plain(value: Any) -> Any:
+    """An attribute in its normal form: tuples for sequences, Python numbers for numpy's, `DataType` for types."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    return DataType(value) if isinstance(value, (np.dtype, type)) else value
 
 
 def get(name: str) -> type[Op]:
@@ -148,10 +158,24 @@ def as_relay(value: Any) -> Expr:
 
 
 def function(cls: type[Op]) -> Callable[..., Call]:
-    """The function form of an operator: `relay.nn.softmax(x, axis=1)` is `Softmax(axis=1)(x)`."""
+    """The function form of an operator: `relay.nn.softmax(x, axis=1)` is `Softmax(axis=1)(x)`.
 
-    def build(*args: Any, **attrs: Any) -> Call:
-        return cls(**attrs)(*args)
+    Tensors come first, under the names of `infer`'s parameters, then the attributes in their order.
+    """
+    inputs = list(inspect.signature(cls.infer).parameters)[1:]
+    attributes = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    def build(*args: Any, span: Origin | None = None, **named: Any) -> Call:
+        values = list(args[: len(inputs)])
+        values += [named.pop(n) for n in inputs[len(values) :] if n in named]
+        by_place = args[len(inputs) :]
+        if len(by_place) > len(attributes):
+            raise CompileError(f"{cls.name} takes at most {len(inputs) + len(attributes)} arguments: {', '.join(inputs + attributes)}", span)
+        for n, value in zip(attributes, by_place, strict=False):
+            if n in named:
+                raise CompileError(f"{cls.name} was given '{n}' twice", span)
+            named[n] = value
+        return cls(**named)(*values, span=span)
 
     build.__name__ = cls.name.rpartition(".")[2]
     build.__doc__ = cls.__doc__

@@ -1,1 +1,69 @@
+"""Passes over relay graphs, one a file."""
 
+from typing import ClassVar, Final
+
+from tilewright.ir.transform import (
+    FunctionPass,
+    Pass,
+    PassContext,
+    PassInfo,
+    PrintIR,
+    Sequential,
+    function_pass_of,
+    module_pass,
+)
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.canonicalize import CanonicalizeOps
+from tilewright.relay.transform.convert_layout import ConvertLayout
+from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.pipeline import graph_passes, optimize
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
+from tilewright.relay.transform.simplify_expr import SimplifyExpr
+from tilewright.relay.transform.simplify_inference import SimplifyInference
+from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+
+
+class _RelayFunctionPass(FunctionPass):
+    """A pass over relay functions."""
+
+    kind: ClassVar[type] = Function
+
+
+function_pass: Final = function_pass_of(_RelayFunctionPass)
+
+__all__ = [
+    "CanonicalizeOps",
+    "ConvertLayout",
+    "DeadCodeElimination",
+    "EliminateCommonSubexpr",
+    "FoldConstant",
+    "FoldExplicitPadding",
+    "FoldScaleAxis",
+    "FuseOps",
+    "InferType",
+    "Location",
+    "MemoryPlan",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "Place",
+    "PrintIR",
+    "Sequential",
+    "SimplifyExpr",
+    "SimplifyInference",
+    "SinkReshape",
+    "Step",
+    "ToGraphNormalForm",
+    "function_pass",
+    "graph_passes",
+    "module_pass",
+    "optimize",
+    "plan_memory",
+]

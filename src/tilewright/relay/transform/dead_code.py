@@ -24,7 +24,7 @@ class DeadCodeElimination(FunctionPass):
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         while True:
-            used = {e for e in post_order(function) if isinstance(e, Var)}
+            used: set[Expr] = {e for e in post_order(function) if isinstance(e, Var)}
             new = rewrite(function, remove_dead(used))
             if new is function:
                 return new

@@ -6,6 +6,7 @@ A value stored in the order `perm` is `transpose(value, perm)`: axis `i` of the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def between(stored: Perm | None, wanted: Perm | None, rank: int) -> Perm:
 def moves_nothing(perm: Sequence[int], shape: Sequence[Any]) -> bool:
     """True when transposing `shape` by `perm` moves axes of size 1 only, so that memory stays as it is."""
     real = [p for p in perm if not (isinstance(shape[p], int) and shape[p] == 1)]
-    return all(a < b for a, b in zip(real, real[1:], strict=False))
+    return all(a < b for a, b in pairwise(real))
 
 
 def transposed(x: Expr, perm: Perm) -> Expr:
@@ -129,7 +130,7 @@ def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | N
 
 def _with_ones(order: list[int], shape: Sequence[Any]) -> Perm:
     """`order`, with each axis of size 1 put behind the axis before it."""
-    if all(a < b for a, b in zip(order, order[1:], strict=False)):
+    if all(a < b for a, b in pairwise(order)):
         return tuple(range(len(shape)))
     result = list(order)
     for i, d in enumerate(shape):

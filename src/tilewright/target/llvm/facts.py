@@ -23,13 +23,14 @@ class Facts:
 
     def __init__(self, func: PrimFunc) -> None:
         self._seen: dict[int, set[PrimExpr]] = {}
-        self._home: dict[Buffer, int] = {}
+        self._homes: dict[Buffer, set[int]] = {}
         self._slots: dict[Buffer, dict[int, int]] = {}
+        self._in_memory: set[Buffer] = set()
         self._reads: dict[PrimExpr, tuple[frozenset[Key], bool]] = {}
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
         self._visit(func.body, 0)
-        self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if _disjoint(slots))
+        self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))
         self._find_effects(func.body)
 
     def slot(self, access: Load | Store) -> int:
@@ -76,11 +77,13 @@ class Facts:
             case For() if s.kind == PARALLEL:
                 context = id(s)
             case Allocate():
-                self._home[s.buffer] = context
+                self._homes.setdefault(s.buffer, set()).add(context)
                 if s.buffer.scope == "local":
                     self._slots.setdefault(s.buffer, {})
             case Store():
                 self.stored.add(s.buffer)
+                if isinstance(s.indices[0], Broadcast):
+                    self._in_memory.add(s.buffer)
                 self._note(s.buffer, s.indices, context)
             case _:
                 pass
@@ -102,18 +105,18 @@ class Facts:
             elif isinstance(x, Call) and x.op.effect:  # takes an address: the buffer must have one
                 for a in x.args:
                     if isinstance(a, Load):
-                        self._slots.pop(a.buffer, None)
+                        self._in_memory.add(a.buffer)
             stack.extend(x.operands())
 
     def _note(self, buffer: Buffer, indices: tuple[PrimExpr, ...], context: int) -> None:
         if len(indices) != 1:
             raise InternalError(f"buffer '{buffer.name}' is accessed with {len(indices)} indices; flatten the function before generating code")
         slots = self._slots.get(buffer)
-        if slots is None:
+        if slots is None or buffer in self._in_memory:
             return
         slot = _slot_of(indices)
-        if slot is None or self._home[buffer] != context or slots.setdefault(*slot) != slot[1] or len(slots) > _MOST_SLOTS:
-            del self._slots[buffer]
+        if slot is None or context not in self._homes[buffer] or slots.setdefault(*slot) != slot[1] or len(slots) > _MOST_SLOTS:
+            self._in_memory.add(buffer)
 
     def _find_effects(self, s: Stmt) -> frozenset[Key]:
         if isinstance(s, Store):

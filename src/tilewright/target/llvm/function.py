@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Load, PrimExpr, Var
 from tilewright.target.llvm.facts import Facts, Key
-from tilewright.target.llvm.text import constant, local_name, register_type, vector
+from tilewright.target.llvm.text import constant, register_type, vector
 from tilewright.target.target import Target
 from tilewright.types import DataType
 

@@ -16,11 +16,35 @@ from dataclasses import replace
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import (
-    INT64, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, const, horizontal_max, horizontal_min, horizontal_prod,
-    horizontal_sum, rewrite, walk,
+    INT64,
+    And,
+    Buffer,
+    IntImm,
+    Intrinsic,
+    Load,
+    PrimExpr,
+    Ramp,
+    Var,
+    all_of,
+    const,
+    horizontal_max,
+    horizontal_min,
+    horizontal_prod,
+    horizontal_sum,
+    rewrite,
+    walk,
 )
 from tilewright.tir.stmt import (
-    VECTORIZED, Block, For, IfThenElse, PrimFunc, Stmt, Store, map_bodies, seq, substitute_stmt,
+    VECTORIZED,
+    Block,
+    For,
+    IfThenElse,
+    PrimFunc,
+    Stmt,
+    Store,
+    map_bodies,
+    seq,
+    substitute_stmt,
 )
 from tilewright.tir.transform.place_buffers import place_buffers
 

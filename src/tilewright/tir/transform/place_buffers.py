@@ -14,7 +14,22 @@ from tilewright.arith import Ranges, simplify
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Load, PrimExpr, rewrite, sub, walk
 from tilewright.tir.region import Box, region_of
-from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, For, PrimFunc, Seq, Stmt, Store, bodies, expressions, map_bodies, map_expressions, seq, walk_stmt
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    Allocate,
+    For,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    map_bodies,
+    map_expressions,
+    seq,
+    walk_stmt,
+)
 
 
 def place_buffers(func: PrimFunc, buffers: Sequence[Buffer]) -> PrimFunc:

@@ -1,0 +1,218 @@
+"""From a fused graph to an artifact: kernels lowered and compiled, constants packed, the memory plan, the entry function.
+
+    plan = plan_memory(main) -> one kernel for each different primitive function -> object files -> manifest -> artifact
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.build.cache import Cache
+from tilewright.build.kernel import Argument, Kernel, lower
+from tilewright.errors import CompileError, InternalError
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_hash
+from tilewright.relay.expr import Function
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
+from tilewright.relay.transform.plan_memory import Place as Memory
+from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.target.llvm.codegen import emit
+from tilewright.target.llvm.compile import compile_text
+from tilewright.target.llvm.entry import emit_entry
+from tilewright.target.llvm.pool import pool_text
+from tilewright.target.target import Target
+from tilewright.topi.machine import Machine
+
+Array = np.ndarray[Any, Any]
+_ALIGNMENT = 64
+
+
+@dataclass
+class Report:
+    """Seconds spent in each phase of a build, and what the stages made: the fused module, each kernel, its LLVM text."""
+
+    phases: dict[str, float] = field(default_factory=dict)
+    module: IRModule | None = None
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    llvm: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+
+def machine_of(target: Target) -> Machine:
+    """The processor of a target, as schedules see it."""
+    return Machine(target.vector_bits, target.vector_registers, target.l1_bytes, target.l2_bytes, target.cores)
+
+
+def build_program(main: Function, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = ()) -> Artifact:
+    """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files."""
+    with report.phase("plan"):
+        plan = plan_memory(main)
+    builder = _Builder(plan, target, report, cache)
+    steps = [step for s in plan.steps for step in builder.step(s)]
+    with report.phase("pack"):
+        constants = builder.constants.blob()
+    manifest = Manifest(
+        name=name,
+        inputs=tuple(TensorInfo(p.name_hint, _static(p.checked_type, p.name_hint), p.tensor_type.dtype) for p in plan.inputs),
+        outputs=tuple(
+            TensorInfo(output_names[k] if k < len(output_names) else f"output_{k}", _static(t, f"output {k}"), t.dtype)
+            for k, t in enumerate(plan.outputs)
+        ),
+        steps=tuple(steps),
+        workspace_bytes=plan.workspace_bytes,
+        constants_bytes=constants.nbytes,
+        target=str(target),
+        triple=target.mtriple,
+        cpu=target.mcpu,
+        features=tuple(sorted(target.features)),
+        compiler=__version__,
+    )
+    entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
+    return Artifact(manifest, (*builder.objects.values(), entry), constants)
+
+
+def _static(t: Any, what: str) -> tuple[int, ...]:
+    if not t.is_static:
+        raise CompileError(f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})")
+    return tuple(t.shape)
+
+
+class _Builder:
+    """The kernels and constants of one program while it is built."""
+
+    def __init__(self, plan: MemoryPlan, target: Target, report: Report, cache: Cache) -> None:
+        self.plan, self.target, self.report, self.cache = plan, target, report, cache
+        self.machine = machine_of(target)
+        self.constants = _Constants()
+        self.objects: dict[str, bytes] = {}
+        self.kernels: dict[str, tuple[str, Kernel] | None] = {}
+
+    def step(self, s: PlanStep) -> list[Step]:
+        if s.call is None:
+            (source,), (destination,) = s.inputs, s.outputs
+            return [Copy(self.place(source), self.place(destination), destination.type.nbytes)]
+        function = s.call.op
+        if not isinstance(function, Function):
+            raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
+        constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
+        key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}"
+        if key not in self.kernels:
+            self.kernels[key] = self._kernel(function, constant)
+        found = self.kernels[key]
+        origin = str(s.call.span or function.span or "")
+        if found is None:
+            return [self._host_step(function, s, origin)]
+        symbol, kernel = found
+        places = [self._argument(a, s.inputs) for a in kernel.arguments]
+        return [KernelCall(symbol, (*places, *map(self.place, s.outputs)), origin)]
+
+    def _kernel(self, function: Function, constant: Sequence[bool]) -> tuple[str, Kernel] | None:
+        """The compiled kernel, or None when an operator in it has no native computation."""
+        symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
+        with self.report.phase("lower"):
+            try:
+                kernel = lower(function, constant, self.machine, symbol)
+            except NotImplementedError:
+                return None
+        with self.report.phase("emit"):
+            text = emit(kernel.func, self.target)
+        self.report.kernels[symbol] = kernel
+        self.report.llvm[symbol] = text
+        self.objects[symbol] = self.object(symbol, text)
+        return symbol, kernel
+
+    def object(self, symbol: str, text: str) -> bytes:
+        key = Cache.key("object", __version__, str(self.target), text)
+        found = self.cache.get(key)
+        if found is None:
+            with self.report.phase("llvm"):
+                found = compile_text(text, self.target)
+            self.cache.put(key, found)
+        return found
+
+    def place(self, loc: Location) -> Place:
+        match loc.place:
+            case Memory.CONSTANT:
+                return Place("constant", self.constants.add((loc.index,), None, [self.plan.constants[loc.index]]))
+            case Memory.INPUT | Memory.OUTPUT:
+                return Place(loc.place.value, loc.index)
+            case _:
+                return Place("workspace", loc.index)
+
+    def _argument(self, a: Argument, inputs: Sequence[Location]) -> Place:
+        if a.pack is None:
+            return self.place(inputs[a.sources[0]])
+        sources = [inputs[k].index for k in a.sources]
+        with self.report.phase("pack"):
+            return Place("constant", self.constants.add(tuple(sources), a.pack, [self.plan.constants[k] for k in sources]))
+
+    def _host_step(self, function: Function, s: PlanStep, origin: str) -> HostStep:
+        title = _title(function)
+        warnings.warn(f"{title} ({origin or 'no origin'}) has no native kernel yet and runs by its numpy meaning", stacklevel=2)
+
+        def run(*arrays: Array) -> Sequence[Array]:
+            result = evaluate(function, *arrays)
+            return result if isinstance(result, (tuple, list)) else (result,)
+
+        return HostStep(title, run, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
+
+    def _host_value(self, loc: Location) -> HostValue:
+        return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype)
+
+
+class _Constants:
+    """Constants as they go into the artifact: each packed once, at multiples of 64 bytes."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[Any, int] = {}
+        self.arrays: list[tuple[int, Array]] = []
+        self.size = 0
+
+    def add(self, sources: tuple[int, ...], pack: Callable[..., Array] | None, values: Sequence[Array]) -> int:
+        """The offset of `pack(*values)`, or of the one value as it is."""
+        key = (sources, pack)
+        found = self.offsets.get(key)
+        if found is None:
+            array = values[0] if pack is None else pack(*values)
+            found = self.offsets[key] = self.size
+            self.arrays.append((found, array))
+            self.size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        return found
+
+    def blob(self) -> Array:
+        """All constants in one array, which starts at a multiple of 64 bytes."""
+        room = np.empty(self.size + _ALIGNMENT, np.uint8)
+        start = -room.ctypes.data % _ALIGNMENT
+        blob = room[start : start + self.size]
+        for offset, array in self.arrays:
+            blob[offset : offset + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).reshape(-1) if array.ndim else array.reshape(1).view(np.uint8)
+        self.arrays.clear()
+        return blob
+
+
+def _title(function: Function) -> str:
+    """The operators of a primitive function, for symbols and messages: `conv2d_add_relu`."""
+    from tilewright.relay.expr import Call
+    from tilewright.relay.visitor import post_order
+
+    names = [e.op.name.rpartition(".")[2] for e in post_order(function.body) if isinstance(e, Call) and hasattr(e.op, "name")]
+    return "_".join(names[:6]) or "copy"

@@ -1,0 +1,185 @@
+"""From a file, bytes or a `ModelProto` to a checked `ModelProto`, and from its tensors to numpy arrays.
+
+Nothing here trusts the file: sizes are compared with the data that is really there before anything is allocated, and
+external data is read only from inside the model's folder.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import ml_dtypes
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto
+
+from tilewright.errors import CompileError, ModelError, Origin
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+_LOOKALIKES: Final[tuple[tuple[bytes, int, str], ...]] = (
+    (b"version https://git-lfs", 0, "a Git LFS pointer, not the model itself; fetch the model with `git lfs pull`"),
+    (b"PK\x03\x04", 0, "a zip archive, as PyTorch saves them; export the model with torch.onnx.export"),
+    (b"TFL3", 4, "a TFLite model; use from_tflite"),
+    (b"\x89HDF", 0, "an HDF5 file, as Keras saves them; convert the model with tf2onnx"),
+    (b"\x80\x02", 0, "a Python pickle, which is never executed here; export the model with torch.onnx.export"),
+    (b"\x80\x04", 0, "a Python pickle, which is never executed here; export the model with torch.onnx.export"),
+)
+_FIELDS: Final[dict[int, str]] = {
+    TensorProto.FLOAT: "float_data", TensorProto.DOUBLE: "double_data", TensorProto.INT64: "int64_data",
+    TensorProto.UINT64: "uint64_data", TensorProto.UINT32: "uint64_data",
+}
+"""Where a tensor of that type keeps its values when they are not raw; all others are in `int32_data`."""
+_PACKED: Final = {TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4}
+_UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model came from: the name to show for it, and the folder that its external data must be in."""
+
+    name: str = ""
+    folder: Path | None = None
+
+
+def read_model(model: Any) -> tuple[onnx.ModelProto, Source]:
+    """The model and its source. Raises `ModelError` for whatever is not a whole ONNX model."""
+    if isinstance(model, onnx.ModelProto):
+        source = Source()
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        source = Source()
+        model = _parse(bytes(model), "the given bytes")
+    elif isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        source = Source(str(path), path.resolve().parent)
+        model = _parse(_read_file(path), f"'{path}'")
+    else:
+        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}")
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again")
+    return model, source
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')") from None
+    except IsADirectoryError:
+        inside = sorted(p.name for p in path.glob("*.onnx"))[:3]
+        hint = f"; in it there is: {', '.join(inside)}" if inside else ""
+        raise ModelError(f"'{path}' is a folder; give the .onnx file itself{hint}") from None
+    except OSError as error:
+        raise ModelError(f"'{path}' cannot be read: {error.strerror}") from None
+
+
+def _parse(data: bytes, what: str) -> onnx.ModelProto:
+    if not data:
+        raise ModelError(f"{what} is empty; copy or export the model again")
+    for magic, at, meaning in _LOOKALIKES:
+        if data[at:at + len(magic)] == magic:
+            raise ModelError(f"{what} is not an ONNX model: it looks like {meaning}")
+    try:
+        return onnx.ModelProto.FromString(data)
+    except DecodeError:
+        start = data[:512]
+        if all(32 <= b < 127 or b in b"\t\r\n" for b in start):
+            raise ModelError(f"{what} is not an ONNX model: it is a text file that begins with {start[:24].decode()!r}") from None
+        if data[0] == 0x08:
+            raise ModelError(f"{what} is damaged or truncated after {len(data)} bytes; copy or export the model again") from None
+        raise ModelError(f"{what} is not an ONNX model, or it is damaged; export the model again") from None
+
+
+def element_type(code: int, what: str, origin: Origin | None = None) -> DataType:
+    """The element type of ONNX's `TensorProto.DataType`; `what` is named when there is none here."""
+    if code in TensorProto.DataType.values() and code not in _UNSUPPORTED:
+        try:
+            return DataType(str(onnx.helper.tensor_dtype_to_np_dtype(code)))
+        except CompileError:
+            pass  # a type that numpy can hold and this compiler has no name for: refused below
+    shown = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
+    raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an integer type", origin)
+
+
+def read_tensor(tensor: TensorProto, source: Source) -> Array:
+    """The value of a tensor, not copied where it is stored raw. Raises `ModelError` when sizes and data disagree."""
+    what = f"tensor '{tensor.name}'" if tensor.name else "a constant tensor"
+
+    def refuse(why: str) -> NoReturn:
+        raise ModelError(f"{what} {why}; the file is damaged: export the model again", Origin(source.name) if source.name else None)
+
+    dtype = element_type(tensor.data_type, what).numpy()
+    shape = tuple(tensor.dims)
+    if any(d < 0 for d in shape):
+        refuse(f"has a negative dimension: {shape}")
+    count = math.prod(shape)
+    packed = tensor.data_type in _PACKED
+    nbytes = (count + 1) // 2 if packed else count * dtype.itemsize
+    if tensor.data_location == TensorProto.EXTERNAL:
+        raw: Any = _read_external(tensor, source, nbytes, what)
+    elif tensor.HasField("raw_data"):
+        raw = tensor.raw_data
+    else:
+        return _typed_values(tensor, dtype, count, refuse).reshape(shape)
+    if len(raw) != nbytes:
+        refuse(f"has shape {shape} and type {dtype}, {nbytes} bytes, and {len(raw)} bytes of data")
+    if packed:
+        nibbles = np.frombuffer(raw, np.uint8)
+        return _nibbles(nibbles, tensor.data_type, count).reshape(shape)
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+def _nibbles(packed: Array, data_type: int, count: int) -> Array:
+    values = np.stack([packed & 15, packed >> 4], axis=-1).ravel()[:count].astype(np.int8)
+    if data_type == TensorProto.INT4:
+        values = np.where(values > 7, values - 16, values)
+    return values.astype(_PACKED[data_type])
+
+
+def _typed_values(tensor: TensorProto, dtype: np.dtype[Any], count: int, refuse: Callable[[str], NoReturn]) -> Array:
+    values = getattr(tensor, _FIELDS.get(tensor.data_type, "int32_data"))
+    packed = tensor.data_type in _PACKED
+    if len(values) != ((count + 1) // 2 if packed else count):
+        refuse(f"has shape {tuple(tensor.dims)}, {count} values, and {len(values)} values of data")
+    if packed:
+        return _nibbles(np.array(values, np.uint8), tensor.data_type, count)
+    if dtype.itemsize == 2 and dtype.kind not in "iu":
+        return np.array(values, np.uint16).view(dtype)
+    if dtype.itemsize == 1 and dtype.kind not in "iub":
+        return np.array(values, np.uint8).view(dtype)
+    return np.array(values, dtype)
+
+
+def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) -> Array:
+    """The bytes of a tensor that is stored in another file, which must lie in the model's folder."""
+    entries = {e.key: e.value for e in tensor.external_data}
+    location = entries.get("location", "")
+    if source.folder is None:
+        raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not its bytes")
+    file = (source.folder / location).resolve()
+    if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
+        raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; this is never read. "
+                         "Save the model again with its data beside it")
+    if not file.is_file():
+        raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it beside the model")
+    offset, length = (_external_number(entries, key, default, what) for key, default in (("offset", 0), ("length", nbytes)))
+    if length != nbytes:
+        raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the model again")
+    size = file.stat().st_size
+    if offset + length > size:
+        raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again")
+    return np.fromfile(file, np.uint8, length, offset=offset)
+
+
+def _external_number(entries: dict[str, str], key: str, default: int, what: str) -> int:
+    text = entries.get(key, str(default))
+    if not text.isdecimal():
+        raise ModelError(f"{what} has the external data {key} '{text}', which is not a number of bytes; save the model again")
+    return int(text)

@@ -1,0 +1,385 @@
+"""Operators of several inputs whose shapes broadcast by numpy's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Perm, broadcast_shapes, require_same_dtype, text
+from tilewright.topi import elementwise as topi
+from tilewright.types import BOOL, DataType, TensorType, Type
+
+
+def common_order(perms: Sequence[Perm | None]) -> Perm | None:
+    """The order for tensors that meet elementwise: that of the first one that has any.
+
+    A perm longer than a tensor's rank means that the tensor is first given leading dimensions of one.
+    """
+    return next((p for p in perms if p is not None), None)
+
+
+class Broadcasting(Op):
+    """Base of the elementwise operators of several inputs. All of them are wanted in one order."""
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+        perm = common_order(perms)
+        return self, (perm,) * len(perms), perm
+
+
+class Binary(Broadcasting):
+    """Base of the operators of two tensors of one dtype, which is that of the result."""
+
+    def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        a, b = tensors(lhs, rhs)
+        if a.dtype is not b.dtype:
+            require_same_dtype((a, b))
+        return TensorType(a.shape if a.shape == b.shape else broadcast_shapes(a.shape, b.shape), self.result(a.dtype))
+
+    def result(self, dtype: DataType) -> DataType:
+        """The dtype of the result; raises `ShapeError` for a dtype that this operator does not take."""
+        return dtype
+
+    def numpy(self, lhs: Array, rhs: Array) -> Any:
+        """The operator on arrays that broadcast."""
+        raise NotImplementedError
+
+    def element(self, x: E.PrimExpr, y: E.PrimExpr) -> E.PrimExpr:
+        """The operator on two elements."""
+        raise NotImplementedError
+
+    def reference(self, lhs: Array, rhs: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(self.numpy(lhs, rhs), self.result(DataType(lhs.dtype)).numpy())
+
+    def compute(self, lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
+        shape = broadcast_shapes(TensorType(lhs.shape).shape, TensorType(rhs.shape).shape)
+        return topi.broadcast(shape, self.element, lhs, rhs, name=self.name)
+
+
+class Function2(Binary):
+    """Base of the operators given by two plain functions: of arrays and of expressions."""
+
+    of_arrays: ClassVar[Callable[..., Any]]
+    of_elements: ClassVar[Callable[..., E.PrimExpr]]
+
+    def numpy(self, lhs: Array, rhs: Array) -> Any:
+        return self.of_arrays(lhs, rhs)
+
+    def element(self, x: E.PrimExpr, y: E.PrimExpr) -> E.PrimExpr:
+        return self.of_elements(x, y)
+
+
+@op("add", kind=Fusion.BROADCAST)
+class Add(Function2):
+    """x + y; integers wrap around."""
+
+    of_arrays = staticmethod(np.add)
+    of_elements = staticmethod(E.add)
+
+
+@op("subtract", kind=Fusion.BROADCAST)
+class Subtract(Function2):
+    """x - y; integers wrap around."""
+
+    of_arrays = staticmethod(np.subtract)
+    of_elements = staticmethod(E.sub)
+
+
+@op("multiply", kind=Fusion.BROADCAST)
+class Multiply(Function2):
+    """x * y; integers wrap around."""
+
+    of_arrays = staticmethod(np.multiply)
+    of_elements = staticmethod(E.mul)
+
+
+def _divide(x: Array, y: Array) -> Any:
+    if DataType(x.dtype).is_float:
+        return np.true_divide(x, y)
+    quotient = np.floor_divide(x, y)
+    return quotient + ((quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0))
+
+
+@op("divide", kind=Fusion.BROADCAST)
+class Divide(Function2):
+    """x / y; integers are divided toward zero, as in C."""
+
+    of_arrays = staticmethod(_divide)
+    of_elements = staticmethod(E.div)
+
+
+@op("floor_divide", kind=Fusion.BROADCAST)
+class FloorDivide(Function2):
+    """floor(x / y)."""
+
+    of_arrays = staticmethod(lambda x, y: np.floor(x / y) if DataType(x.dtype).is_float else np.floor_divide(x, y))
+    of_elements = staticmethod(E.floordiv)
+
+
+@op("mod", kind=Fusion.BROADCAST)
+class Mod(Function2):
+    """The remainder with the sign of x, as C's `%` and `fmod`."""
+
+    of_arrays = staticmethod(np.fmod)
+    of_elements = staticmethod(topi.truncated_remainder)
+
+
+@op("floor_mod", kind=Fusion.BROADCAST)
+class FloorMod(Function2):
+    """The remainder with the sign of y, as Python's `%`."""
+
+    of_arrays = staticmethod(np.mod)
+    of_elements = staticmethod(E.floormod)
+
+
+def _power(x: Array, y: Array) -> Any:
+    if DataType(x.dtype).is_float:
+        return np.power(x, y)
+    return np.rint(np.power(x.astype(np.float64), y.astype(np.float64)))
+
+
+@op("power", kind=Fusion.BROADCAST)
+class Power(Function2):
+    """x to the y; on integers the result is rounded."""
+
+    of_arrays = staticmethod(_power)
+    of_elements = staticmethod(topi.power)
+
+
+@op("maximum", kind=Fusion.BROADCAST)
+class Maximum(Function2):
+    """The greater of x and y."""
+
+    of_arrays = staticmethod(np.maximum)
+    of_elements = staticmethod(E.maximum)
+
+
+@op("minimum", kind=Fusion.BROADCAST)
+class Minimum(Function2):
+    """The lesser of x and y."""
+
+    of_arrays = staticmethod(np.minimum)
+    of_elements = staticmethod(E.minimum)
+
+
+class Comparison(Binary):
+    """Base of the comparisons: the result is boolean."""
+
+    of_arrays: ClassVar[Callable[..., Any]]
+    node: ClassVar[type[E.Comparison]]
+
+    def result(self, dtype: DataType) -> DataType:
+        return BOOL
+
+    def numpy(self, lhs: Array, rhs: Array) -> Any:
+        return self.of_arrays(lhs, rhs)
+
+    def element(self, x: E.PrimExpr, y: E.PrimExpr) -> E.PrimExpr:
+        return E.compare(self.node, x, y)
+
+
+@op("equal", kind=Fusion.BROADCAST)
+class Equal(Comparison):
+    """x == y."""
+
+    of_arrays = staticmethod(np.equal)
+    node = E.EQ
+
+
+@op("not_equal", kind=Fusion.BROADCAST)
+class NotEqual(Comparison):
+    """x != y."""
+
+    of_arrays = staticmethod(np.not_equal)
+    node = E.NE
+
+
+@op("less", kind=Fusion.BROADCAST)
+class Less(Comparison):
+    """x < y."""
+
+    of_arrays = staticmethod(np.less)
+    node = E.LT
+
+
+@op("less_equal", kind=Fusion.BROADCAST)
+class LessEqual(Comparison):
+    """x <= y."""
+
+    of_arrays = staticmethod(np.less_equal)
+    node = E.LE
+
+
+@op("greater", kind=Fusion.BROADCAST)
+class Greater(Comparison):
+    """x > y."""
+
+    of_arrays = staticmethod(np.greater)
+    node = E.GT
+
+
+@op("greater_equal", kind=Fusion.BROADCAST)
+class GreaterEqual(Comparison):
+    """x >= y."""
+
+    of_arrays = staticmethod(np.greater_equal)
+    node = E.GE
+
+
+class Logical(Function2):
+    """Base of the operators of booleans."""
+
+    def result(self, dtype: DataType) -> DataType:
+        if dtype != BOOL:
+            raise ShapeError(f"boolean tensors were expected, and these are {dtype}; compare them with zero first")
+        return dtype
+
+
+@op("logical_and", kind=Fusion.BROADCAST)
+class LogicalAnd(Logical):
+    """True where both are true."""
+
+    of_arrays = staticmethod(np.logical_and)
+    of_elements = staticmethod(E.logical_and)
+
+
+@op("logical_or", kind=Fusion.BROADCAST)
+class LogicalOr(Logical):
+    """True where one or both are true."""
+
+    of_arrays = staticmethod(np.logical_or)
+    of_elements = staticmethod(E.logical_or)
+
+
+@op("logical_xor", kind=Fusion.BROADCAST)
+class LogicalXor(Logical):
+    """True where exactly one is true."""
+
+    of_arrays = staticmethod(np.logical_xor)
+    of_elements = staticmethod(lambda x, y: E.compare(E.NE, x, y))
+
+
+class Bitwise(Function2):
+    """Base of the operators of bits: integers, and where that has a meaning booleans."""
+
+    booleans: ClassVar[bool] = True
+
+    def result(self, dtype: DataType) -> DataType:
+        if not dtype.is_integer and not (self.booleans and dtype == BOOL):
+            raise ShapeError(f"integer tensors were expected, and these are {dtype}")
+        return dtype
+
+
+@op("bitwise_and", kind=Fusion.BROADCAST)
+class BitwiseAnd(Bitwise):
+    """The bits set in both."""
+
+    of_arrays = staticmethod(np.bitwise_and)
+    of_elements = staticmethod(lambda x, y: E.logical_and(x, y) if x.dtype == BOOL else E.bitwise_and(x, y))
+
+
+@op("bitwise_or", kind=Fusion.BROADCAST)
+class BitwiseOr(Bitwise):
+    """The bits set in one or both."""
+
+    of_arrays = staticmethod(np.bitwise_or)
+    of_elements = staticmethod(lambda x, y: E.logical_or(x, y) if x.dtype == BOOL else E.bitwise_or(x, y))
+
+
+@op("bitwise_xor", kind=Fusion.BROADCAST)
+class BitwiseXor(Bitwise):
+    """The bits set in exactly one."""
+
+    of_arrays = staticmethod(np.bitwise_xor)
+    of_elements = staticmethod(lambda x, y: E.compare(E.NE, x, y) if x.dtype == BOOL else E.bitwise_xor(x, y))
+
+
+@op("left_shift", kind=Fusion.BROADCAST)
+class LeftShift(Bitwise):
+    """x moved up by y bits, which must be in [0, width)."""
+
+    booleans = False
+    of_arrays = staticmethod(np.left_shift)
+    of_elements = staticmethod(E.shift_left)
+
+
+@op("right_shift", kind=Fusion.BROADCAST)
+class RightShift(Bitwise):
+    """x moved down by y bits, which must be in [0, width); the sign is kept."""
+
+    booleans = False
+    of_arrays = staticmethod(np.right_shift)
+    of_elements = staticmethod(E.shift_right)
+
+
+@op("where", kind=Fusion.BROADCAST)
+class Where(Broadcasting):
+    """x where the condition holds, y elsewhere; the three broadcast."""
+
+    def infer(self, condition: Type, x: Type, y: Type) -> TensorType:
+        c, a, b = tensors(condition, x, y)
+        require_same_dtype((a, b))
+        return TensorType(broadcast_shapes(c.shape, a.shape, b.shape), a.dtype)
+
+    def reference(self, condition: Array, x: Array, y: Array) -> Array:
+        return np.asarray(np.where(condition.astype(bool), x, y))
+
+    def compute(self, condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
+        shape = broadcast_shapes(*(TensorType(t.shape).shape for t in (condition, x, y)))
+
+        def element(c: E.PrimExpr, a: E.PrimExpr, b: E.PrimExpr) -> E.PrimExpr:
+            return E.if_then_else(c if c.dtype == BOOL else E.compare(E.NE, c, E.const(0, c.dtype)), a, b)
+
+        return topi.broadcast(shape, element, condition, x, y, name="where")
+
+
+def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:
+    result = broadcast_shapes(data.shape, tuple(shape))
+    if result != tuple(shape):
+        raise ShapeError(f"{text(data.shape)} cannot be broadcast to {text(shape)}: their common shape is {text(result)}")
+    return TensorType(result, data.dtype)
+
+
+@op("broadcast_to", kind=Fusion.BROADCAST)
+class BroadcastTo(Op):
+    """x repeated along new dimensions and those of size one, to have `shape`."""
+
+    shape: tuple[int, ...]
+
+    def infer(self, data: Type) -> TensorType:
+        return _expanded(tensors(data)[0], self.shape)
+
+    def reference(self, data: Array) -> Array:
+        return np.broadcast_to(data, self.shape).copy()
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.broadcast(self.shape, lambda x: x, data, name="broadcast_to")
+
+    def simplify(self, call: Call) -> Expr | None:
+        return call.args[0] if call.args[0].tensor_type.shape == self.shape else None
+
+
+@op("broadcast_to_like", kind=Fusion.BROADCAST)
+class BroadcastToLike(Op):
+    """x repeated to have the shape of the second tensor, which is not read."""
+
+    def infer(self, data: Type, broadcast_type: Type) -> TensorType:
+        t, like = tensors(data, broadcast_type)
+        return _expanded(t, like.shape)
+
+    def reference(self, data: Array, broadcast_type: Array) -> Array:
+        return np.broadcast_to(data, broadcast_type.shape).copy()
+
+    def compute(self, data: te.Tensor, broadcast_type: te.Tensor) -> te.Tensor:
+        return topi.broadcast(broadcast_type.shape, lambda x: x, data, name="broadcast_to_like")
+
+    def simplify(self, call: Call) -> Expr | None:
+        shape = call.tensor_type
+        return BroadcastTo(shape.shape)(call.args[0], span=call.span) if shape.is_static else None

@@ -1,0 +1,296 @@
+"""Reductions along axes. `axis` None means all axes; `exclude` means all but those named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
+from tilewright.topi import reduction as topi
+from tilewright.types import BOOL, DataType, TensorType, Type
+
+Axis = int | tuple[int, ...] | None
+
+
+def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
+    """What is left of `shape` after reducing along `axes`."""
+    if keepdims:
+        return tuple(1 if d in axes else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in axes)
+
+
+def relaid(axes: Sequence[int], keepdims: bool, perm: Perm) -> tuple[tuple[int, ...], Perm | None] | None:
+    """The axes in a tensor stored by `perm`, and the order of the result; None when that order cannot be told apart.
+
+    Without `keepdims` the kept dimensions stay in the stored order, which the result's own perm says.
+    """
+    stored = tuple(sorted(perm.index(a) for a in axes))
+    if keepdims:
+        return stored, perm
+    kept = [p for p in perm if p not in axes]
+    rank = {p: k for k, p in enumerate(sorted(kept))}
+    order = tuple(rank[p] for p in kept)
+    return stored, None if order == tuple(range(len(order))) else order
+
+
+class Reduction(Op):
+    """Base of the reductions. Their attributes are `axis`, `keepdims` and `exclude`."""
+
+    axis: Any
+    keepdims: bool
+    exclude: bool
+    combine: ClassVar[Callable[..., E.PrimExpr]]
+    of_arrays: ClassVar[Callable[..., Any]]
+
+    def axes(self, ndim: int) -> tuple[int, ...]:
+        """The axes that go, ascending."""
+        return axes_of(self.axis, ndim, self.exclude)
+
+    def result(self, dtype: DataType) -> DataType:
+        """The dtype of the result; raises `ShapeError` for a dtype that this operator does not take."""
+        return dtype
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(reduced_shape(t.shape, self.axes(t.ndim), self.keepdims), self.result(t.dtype))
+
+    def reference(self, data: Array) -> Array:
+        dtype = self.result(DataType(data.dtype)).numpy()
+        with np.errstate(all="ignore"):
+            return np.asarray(self.of_arrays(data, axis=self.axes(data.ndim), keepdims=self.keepdims), dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.reduce(data, self.axes(data.ndim), self.keepdims, self.combine, self.name)
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+        perm = perms[0]
+        if perm is None:
+            return self, tuple(perms), None
+        found = relaid(self.axes(len(perm)), self.keepdims, perm)
+        if found is None:
+            return None
+        attrs = {**self.attributes(), "axis": found[0], "exclude": False}
+        return type(self)(**attrs), (perm,) * len(perms), found[1]
+
+
+def _sum(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+    wide = np.float32 if data.dtype.itemsize < 4 and DataType(data.dtype).is_float else data.dtype
+    return np.sum(data, axis=axis, keepdims=keepdims, dtype=wide)
+
+
+def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
+    if any(isinstance(data.shape[a], int) and data.shape[a] == 0 for a in axes):
+        raise ShapeError(f"the {name} of no elements is not defined: {text(data.shape)} is empty along the axes {text(axes)}")
+
+
+@op("sum", kind=Fusion.REDUCE)
+class Sum(Reduction):
+    """The sum; integers wrap around in their own type."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    combine = staticmethod(te.sum)
+    of_arrays = staticmethod(_sum)
+
+
+@op("prod", kind=Fusion.REDUCE)
+class Prod(Reduction):
+    """The product; integers wrap around in their own type."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    combine = staticmethod(te.prod)
+    of_arrays = staticmethod(lambda data, axis, keepdims: np.prod(data, axis=axis, keepdims=keepdims, dtype=data.dtype))
+
+
+class Extreme(Reduction):
+    """Base of maximum and minimum, which need an element."""
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        _nonempty(t, self.axes(t.ndim), self.name)
+        return Reduction.infer(self, data)
+
+
+@op("max", kind=Fusion.REDUCE)
+class Max(Extreme):
+    """The greatest element."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    combine = staticmethod(te.max)
+    of_arrays = staticmethod(np.max)
+
+
+@op("min", kind=Fusion.REDUCE)
+class Min(Extreme):
+    """The least element."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    combine = staticmethod(te.min)
+    of_arrays = staticmethod(np.min)
+
+
+class Quantifier(Reduction):
+    """Base of `all` and `any`: booleans in, booleans out."""
+
+    def result(self, dtype: DataType) -> DataType:
+        if dtype != BOOL:
+            raise ShapeError(f"a boolean tensor was expected, and this one is {dtype}; compare it with zero first")
+        return dtype
+
+
+@op("all", kind=Fusion.REDUCE)
+class All(Quantifier):
+    """True when every element is."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    combine = staticmethod(te.comm_reducer(E.logical_and, lambda t: E.const(1, t), name="all"))
+    of_arrays = staticmethod(np.all)
+
+
+@op("any", kind=Fusion.REDUCE)
+class Any_(Quantifier):
+    """True when one element or more is."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    combine = staticmethod(te.comm_reducer(E.logical_or, lambda t: E.const(0, t), name="any"))
+    of_arrays = staticmethod(np.any)
+
+
+def _divided(total: te.Tensor, count: Any) -> te.Tensor:
+    if total.dtype.is_float and isinstance(count, int):
+        return te.compute(total.shape, lambda *i: total(*i) * E.const(1.0 / count, total.dtype), name="mean")  # type: ignore[no-any-return]
+    return te.compute(total.shape, lambda *i: E.div(total(*i), E.cast(total.dtype, count)), name="mean")  # type: ignore[no-any-return]
+
+
+def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+    total = _sum(data, axis, keepdims)
+    count = math.prod(data.shape[a] for a in axis)
+    return total / np.asarray(count, total.dtype) if DataType(data.dtype).is_float else np.trunc(total / count)
+
+
+@op("mean", kind=Fusion.REDUCE)
+class Mean(Reduction):
+    """The sum divided by the number of elements; on integers, toward zero."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    of_arrays = staticmethod(_mean)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        axes = self.axes(data.ndim)
+        return _divided(topi.reduce(data, axes, self.keepdims, te.sum, "sum"), product(TensorType(data.shape).shape[a] for a in axes))
+
+
+@op("variance", kind=Fusion.REDUCE)
+class Variance(Reduction):
+    """The mean of (data - mean)^2, with the mean given, its axes kept; divided by n - 1 when `unbiased`."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    unbiased: bool = False
+
+    def infer(self, data: Type, mean: Type) -> TensorType:  # type: ignore[override]
+        t, m = tensors(data, mean)
+        require_same_dtype((t, m))
+        wanted = reduced_shape(t.shape, self.axes(t.ndim), True)
+        if m.shape != wanted:
+            raise ShapeError(f"the mean must have shape {text(wanted)}, and it has {text(m.shape)}; take it along the same axes with keepdims=True")
+        return Reduction.infer(self, data)
+
+    def _count(self, shape: Shape) -> Any:
+        return product(shape[a] for a in self.axes(len(shape))) - (1 if self.unbiased else 0)
+
+    def reference(self, data: Array, mean: Array) -> Array:  # type: ignore[override]
+        total = _sum(np.square(data - mean), self.axes(data.ndim), self.keepdims)
+        with np.errstate(all="ignore"):
+            return np.asarray(total / self._count(data.shape), data.dtype)
+
+    def compute(self, data: te.Tensor, mean: te.Tensor) -> te.Tensor:  # type: ignore[override]
+        axes = self.axes(data.ndim)
+
+        def squared(*i: E.Var) -> E.PrimExpr:
+            d = data(*i) - mean(*(0 if k in axes else v for k, v in enumerate(i)))
+            return d * d
+
+        return _divided(topi.reduce(te.compute(data.shape, squared, name="squared"), axes, self.keepdims, te.sum, "sum"), self._count(TensorType(data.shape).shape))
+
+
+class ArgReduction(Op):
+    """Base of argmax and argmin: row-major positions along the axes, int32."""
+
+    axis: Any
+    keepdims: bool
+    exclude: bool
+    select_last_index: bool
+    greatest: ClassVar[bool]
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        axes = axes_of(self.axis, t.ndim, self.exclude)
+        _nonempty(t, axes, self.name)
+        return TensorType(reduced_shape(t.shape, axes, self.keepdims), "int32")
+
+    def reference(self, data: Array) -> Array:
+        axes = axes_of(self.axis, data.ndim, self.exclude)
+        kept = [d for d in range(data.ndim) if d not in axes]
+        rows = data.transpose(*kept, *axes).reshape([data.shape[d] for d in kept] + [-1])
+        find = np.argmax if self.greatest else np.argmin
+        found = rows.shape[-1] - 1 - find(rows[..., ::-1], axis=-1) if self.select_last_index else find(rows, axis=-1)
+        return np.asarray(found, np.int32).reshape(reduced_shape(data.shape, axes, self.keepdims))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        axes = axes_of(self.axis, data.ndim, self.exclude)
+        return topi.arg_reduce(data, axes, self.keepdims, self.greatest, self.select_last_index, "int32", self.name)
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+        perm = perms[0]
+        if perm is None:
+            return self, (None,), None
+        axes = axes_of(self.axis, len(perm), self.exclude)
+        found = relaid(axes, self.keepdims, perm)
+        if found is None or [perm.index(a) for a in axes] != sorted(perm.index(a) for a in axes):
+            return None
+        attrs = {**self.attributes(), "axis": found[0], "exclude": False}
+        return type(self)(**attrs), (perm,), found[1]
+
+
+@op("argmax", kind=Fusion.REDUCE)
+class ArgMax(ArgReduction):
+    """Where the greatest element is: the first such place, or the last with `select_last_index`."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    select_last_index: bool = False
+    greatest = True
+
+
+@op("argmin", kind=Fusion.REDUCE)
+class ArgMin(ArgReduction):
+    """Where the least element is: the first such place, or the last with `select_last_index`."""
+
+    axis: Axis = None
+    keepdims: bool = False
+    exclude: bool = False
+    select_last_index: bool = False
+    greatest = False

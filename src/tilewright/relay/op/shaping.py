@@ -1,0 +1,197 @@
+"""Operators that give the same elements another shape, and none moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Shape, axes_of, axis_of, differ, product, same, text
+from tilewright.topi import transform as topi
+from tilewright.types import TensorType, Type
+
+
+class View(Op):
+    """Base of the operators that only change the shape, to `shape_of` the input's."""
+
+    view: ClassVar[bool] = True
+
+    def shape_of(self, shape: Shape) -> Shape:
+        """The shape of the result; raises `ShapeError` when there is none."""
+        raise NotImplementedError
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(self.shape_of(t.shape), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return data.reshape(self.shape_of(data.shape))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.reshape(data, self.shape_of(topi.dims(data)), self.name)
+
+    def simplify(self, call: Call) -> Expr | None:
+        """A view that changes nothing -> its input; views of views -> one reshape."""
+        (data,) = call.args[:1]
+        result = call.tensor_type
+        if data.tensor_type.shape == result.shape:
+            return data
+        if isinstance(data, Call) and isinstance(data.op, Op) and data.op.view and result.is_static:
+            return Reshape(result.shape)(data.args[0], span=call.span)
+        return None
+
+
+@op("reshape", kind=Fusion.INJECTIVE)
+class Reshape(View):
+    """The elements in row-major order under `newshape`.
+
+    In `newshape`, 0 copies the input's dimension (unless `allowzero`), -1 is what is left over, -2 copies all remaining
+    dimensions, -3 multiplies the next two, and -4 splits the next one into the two numbers that follow (one may be -1).
+    """
+
+    newshape: tuple[Any, ...]
+    allowzero: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.newshape, int):
+            object.__setattr__(self, "newshape", (self.newshape,))
+
+    def shape_of(self, shape: Shape) -> Shape:
+        result = self._spelled_out(shape)
+        result = _left_over(shape, result, self.newshape)
+        have, want = product(shape), product(result)
+        if differ(have, want):
+            raise ShapeError(f"{text(shape)} has {have} elements and cannot have the shape {text(self.newshape)}, which has {want}")
+        return result
+
+    def _spelled_out(self, shape: Shape) -> Shape:
+        """The new shape with 0, -2, -3 and -4 carried out; -1 stays."""
+        result: list[Any] = []
+        wanted = list(self.newshape)
+        at = 0  # dimensions of the input used so far
+
+        def take(code: int) -> Any:
+            nonlocal at
+            if at >= len(shape):
+                raise ShapeError(f"{code} in newshape {text(self.newshape)} needs dimension {at} of the input, which has the shape {text(shape)}")
+            at += 1
+            return shape[at - 1]
+
+        while wanted:
+            n = wanted.pop(0)
+            if isinstance(n, PrimExpr) or n > 0 or n == -1 or (n == 0 and self.allowzero):
+                result.append(n)
+                at += 1
+            elif n == 0:
+                result.append(take(0))
+            elif n == -2:
+                result += shape[at:]
+                at = len(shape)
+            elif n == -3:
+                result.append(take(-3) * take(-3))
+            elif n == -4 and len(wanted) >= 2:
+                whole, first, second = take(-4), wanted.pop(0), wanted.pop(0)
+                result += _split(whole, first, second)
+            else:
+                raise ShapeError(f"{n} in newshape {text(self.newshape)} means nothing; sizes, 0, -1, -2, -3, and -4 before two sizes do")
+        return tuple(result)
+
+
+def _split(whole: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    if first == -1 and second != -1:
+        first = whole // second
+    elif second == -1 and first != -1:
+        second = whole // first
+    if -1 in (first, second) or differ(first * second, whole):
+        raise ShapeError(f"-4 cannot split a dimension of {whole} into {first} and {second}")
+    return first, second
+
+
+def _left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
+    """`result` with its -1 replaced by what the other dimensions leave."""
+    unknown = [d for d, n in enumerate(result) if isinstance(n, int) and n == -1]
+    if not unknown:
+        return result
+    if len(unknown) > 1:
+        raise ShapeError(f"newshape {text(newshape)} has -1 more than once; only one dimension can be worked out")
+    kept = [n for d, n in enumerate(result) if d != unknown[0]]
+    rest = list(shape)
+    for n in list(kept):  # symbolic sizes on both sides cancel
+        match = next((k for k, m in enumerate(rest) if m is n or (isinstance(n, PrimExpr) and same(m, n))), None)
+        if isinstance(n, PrimExpr) and match is not None:
+            kept.remove(n)
+            del rest[match]
+    have, others = product(rest), product(kept)
+    if isinstance(have, int) and isinstance(others, int):
+        if others == 0 or have % others:
+            raise ShapeError(f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}")
+    return tuple(have // others if d == unknown[0] else n for d, n in enumerate(result))
+
+
+@op("reshape_like", kind=Fusion.INJECTIVE)
+class ReshapeLike(Op):
+    """The elements in row-major order under the shape of the second tensor, which is not read."""
+
+    view: ClassVar[bool] = True
+
+    def infer(self, data: Type, shape_like: Type) -> TensorType:
+        t, like = tensors(data, shape_like)
+        return TensorType(Reshape(like.shape, allowzero=True).shape_of(t.shape), t.dtype)
+
+    def reference(self, data: Array, shape_like: Array) -> Array:
+        return data.reshape(shape_like.shape)
+
+    def compute(self, data: te.Tensor, shape_like: te.Tensor) -> te.Tensor:
+        return topi.reshape(data, topi.dims(shape_like))
+
+    def simplify(self, call: Call) -> Expr | None:
+        result = call.tensor_type
+        return Reshape(result.shape, allowzero=True)(call.args[0], span=call.span) if result.is_static else None
+
+
+@op("squeeze", kind=Fusion.INJECTIVE)
+class Squeeze(View):
+    """Without the dimensions of size one: those named by `axis`, or all."""
+
+    axis: int | tuple[int, ...] | None = None
+
+    def shape_of(self, shape: Shape) -> Shape:
+        if self.axis is None:
+            return tuple(n for n in shape if not same(n, 1))
+        gone = axes_of(self.axis, len(shape))
+        for d in gone:
+            if not same(shape[d], 1):
+                raise ShapeError(f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can")
+        return tuple(n for d, n in enumerate(shape) if d not in gone)
+
+
+@op("expand_dims", kind=Fusion.INJECTIVE)
+class ExpandDims(View):
+    """With `num_newaxis` new dimensions of size one before dimension `axis`."""
+
+    axis: int
+    num_newaxis: int = 1
+
+    def shape_of(self, shape: Shape) -> Shape:
+        at = axis_of(self.axis, len(shape) + 1)
+        return (*shape[:at], *(1,) * self.num_newaxis, *shape[at:])
+
+
+@op("nn.batch_flatten", kind=Fusion.INJECTIVE)
+class BatchFlatten(View):
+    """(n, d1 * d2 * …): everything but the first dimension in one."""
+
+    def shape_of(self, shape: Shape) -> Shape:
+        if not shape:
+            raise ShapeError("a scalar has no batch to keep; expand_dims first")
+        return (shape[0], product(shape[1:]))
+
+
+def rows_and_columns(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """The number of elements before, along and after an axis."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

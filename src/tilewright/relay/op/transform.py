@@ -1,0 +1,425 @@
+"""Operators that move elements without changing them: transpose, concatenate, slice, pad, repeat."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.layouts import axes_between
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_rank, require_same_dtype, text
+from tilewright.topi import transform as topi
+from tilewright.types import TensorType, TupleType, Type
+
+Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
+
+
+def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
+    return tuple(values[p] for p in perm)
+
+
+@op("transpose", kind=Fusion.INJECTIVE)
+class Transpose(Op):
+    """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
+
+    axes: tuple[int, ...] | None = None
+
+    def order(self, ndim: int) -> Perm:
+        """The axes, counted from the front."""
+        if self.axes is None:
+            return tuple(reversed(range(ndim)))
+        order = tuple(axis_of(a, ndim) for a in self.axes)
+        if sorted(order) != list(range(ndim)):
+            raise ShapeError(f"axes {text(self.axes)} must name each of the {ndim} dimensions once")
+        return order
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(_permuted(t.shape, self.order(t.ndim)), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.ascontiguousarray(data.transpose(self.order(data.ndim))).reshape(_permuted(data.shape, self.order(data.ndim)))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.transpose(data, self.order(data.ndim))
+
+    def simplify(self, call: Call) -> Expr | None:
+        """No move -> the input; transpose of transpose -> one; a move of dimensions of size one only -> reshape."""
+        data = call.args[0]
+        source = data.tensor_type
+        order = self.order(source.ndim)
+        if order == tuple(range(source.ndim)):
+            return data
+        if isinstance(data, Call) and isinstance(data.op, Transpose):
+            return Transpose(_permuted(data.op.order(source.ndim), order))(data.args[0], span=call.span)
+        long = [a for a in order if not (isinstance(source.shape[a], int) and source.shape[a] == 1)]
+        if long == sorted(long) and source.is_static:
+            from tilewright.relay.op.shaping import Reshape
+
+            return Reshape(call.tensor_type.shape, allowzero=True)(data, span=call.span)
+        return None
+
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
+        """stored = logical by perm: the result is `stored` by the axes that lead from perm to the order asked for."""
+        perm = perms[0]
+        if perm is None:
+            return self, (None,), None
+        axes = tuple(perm.index(a) for a in self.order(len(perm)))
+        return Transpose(axes), (perm,), None
+
+
+def _fields(data: Any, what: str) -> tuple[TensorType, ...]:
+    if not isinstance(data, TupleType):
+        raise ShapeError(f"{what} takes one tuple of tensors, and was given {data!r}")
+    if not data.fields:
+        raise ShapeError(f"{what} of nothing has no type; give it one tensor or more")
+    fields = tensors(*data.fields)
+    require_same_dtype(fields)
+    return fields
+
+
+@op("concatenate", kind=Fusion.INJECTIVE, variadic=True)
+class Concatenate(Op):
+    """The tensors of a tuple one after another along `axis`; their other dimensions are equal.
+
+    `relayout` takes and gives one order for each tensor of the tuple.
+    """
+
+    axis: int = 0
+
+    def infer(self, data: Type) -> TensorType:
+        parts = _fields(data, self.name)
+        first = parts[0]
+        axis = axis_of(self.axis, first.ndim)
+        for p in parts[1:]:
+            if p.ndim != first.ndim or any(differ(a, b) for d, (a, b) in enumerate(zip(p.shape, first.shape, strict=True)) if d != axis):
+                raise ShapeError(f"{text(first.shape)} and {text(p.shape)} cannot be joined along axis {axis}: they differ elsewhere")
+        total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
+        return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
+
+    def reference(self, data: Sequence[Array]) -> Array:
+        return np.concatenate(list(data), axis=self.axis)
+
+    def compute(self, data: Sequence[te.Tensor]) -> te.Tensor:
+        return topi.concatenate(data, self.axis % data[0].ndim)
+
+    def simplify(self, call: Call) -> Expr | None:
+        parts = getattr(call.args[0], "fields", ())
+        return parts[0] if len(parts) == 1 else None
+
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
+        perm = next((p for p in perms if p is not None), None)
+        if perm is None:
+            return self, tuple(perms), None
+        return Concatenate(axis=perm.index(self.axis % len(perm))), (perm,) * len(perms), perm
+
+
+@op("stack", kind=Fusion.INJECTIVE, variadic=True)
+class Stack(Op):
+    """The tensors of a tuple, all of one shape, side by side along a new dimension `axis`."""
+
+    axis: int = 0
+
+    def infer(self, data: Type) -> TensorType:
+        parts = _fields(data, self.name)
+        first = parts[0]
+        for p in parts[1:]:
+            if p.ndim != first.ndim or any(map(differ, p.shape, first.shape)):
+                raise ShapeError(f"{text(first.shape)} and {text(p.shape)} cannot be stacked: all shapes must be equal")
+        axis = axis_of(self.axis, first.ndim + 1)
+        return TensorType((*first.shape[:axis], len(parts), *first.shape[axis:]), first.dtype)
+
+    def reference(self, data: Sequence[Array]) -> Array:
+        return np.stack(list(data), axis=self.axis)
+
+    def compute(self, data: Sequence[te.Tensor]) -> te.Tensor:
+        return topi.stack(data, self.axis % (data[0].ndim + 1))
+
+
+@op("split", kind=Fusion.INJECTIVE)
+class Split(Op):
+    """A tuple of the parts along `axis`: so many equal ones, or cut at the indices of a tuple."""
+
+    indices_or_sections: int | tuple[int, ...]
+    axis: int = 0
+
+    def _cuts(self, size: Any) -> list[Any]:
+        """Where the parts begin, and the end."""
+        wanted = self.indices_or_sections
+        if isinstance(wanted, int):
+            if wanted < 1 or (isinstance(size, int) and size % wanted):
+                raise ShapeError(f"a dimension of {size} cannot be split into {wanted} equal parts; give the indices to cut at")
+            return [size // wanted * k for k in range(wanted + 1)]
+        cuts = [0, *wanted, size]
+        if any(isinstance(b, int) and a > b for a, b in itertools.pairwise(cuts)):
+            raise ShapeError(f"the indices {text(wanted)} must ascend and stay within the dimension of {size}")
+        return cuts
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        axis = axis_of(self.axis, t.ndim)
+        sizes = [b - a for a, b in itertools.pairwise(self._cuts(t.shape[axis]))]
+        return TupleType(tuple(TensorType((*t.shape[:axis], n, *t.shape[axis + 1 :]), t.dtype) for n in sizes))
+
+    def reference(self, data: Array) -> tuple[Array, ...]:
+        return tuple(np.split(data, self._cuts(data.shape[self.axis])[1:-1], axis=self.axis))
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        axis = self.axis % data.ndim
+        shape = topi.dims(data)
+
+        def part(begin: Any, end: Any) -> te.Tensor:
+            first = [begin if d == axis else 0 for d in range(data.ndim)]
+            return topi.strided_slice(data, first, [1] * data.ndim, [*shape[:axis], end - begin, *shape[axis + 1 :]], "split")
+
+        return tuple(part(a, b) for a, b in itertools.pairwise(self._cuts(shape[axis])))
+
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
+        """The order of the result is that of each part."""
+        perm = perms[0]
+        if perm is None:
+            return self, (None,), None
+        return Split(self.indices_or_sections, axis=perm.index(self.axis % len(perm))), (perm,), perm
+
+
+@op("strided_slice", kind=Fusion.INJECTIVE)
+class StridedSlice(Op):
+    """`data[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
+
+    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains, and the strides are one.
+    """
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    axes: tuple[int, ...] | None = None
+    slice_mode: str = "end"
+
+    def slices(self, shape: Shape) -> list[tuple[Any, Any, int]]:
+        """For each dimension its first index, its number of elements and its step."""
+        named = range(len(self.begin)) if self.axes is None else self.axes
+        steps = self.strides or (1,)
+        steps = steps * len(self.begin) if len(steps) == 1 else steps
+        if not len(self.begin) == len(self.end) == len(steps) == len(named):
+            raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)}, strides {text(steps)} and axes {text(tuple(named))} differ in length")
+        result: list[tuple[Any, Any, int]] = [(0, n, 1) for n in shape]
+        for begin, end, step, axis in zip(self.begin, self.end, steps, named, strict=True):
+            at = axis_of(axis, len(shape))
+            result[at] = self._along(shape[at], begin, end, step)
+        return result
+
+    def _along(self, size: Any, begin: int, end: int, step: int) -> tuple[Any, Any, int]:
+        if self.slice_mode == "size":
+            first = begin + size if begin < 0 else begin
+            return first, size - first if end < 0 else end, 1
+        if step == 0:
+            raise ShapeError("a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward")
+        if not isinstance(size, int):
+            if begin == 0 and step == 1 and end >= 2**31 - 1:
+                return 0, size, 1
+            raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
+        found = range(size)[begin:end:step]
+        return found.start if len(found) else 0, len(found), step
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType([n for _, n, _ in self.slices(t.shape)], t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        for axis, (first, n, step) in enumerate(self.slices(data.shape)):
+            data = np.take(data, first + step * np.arange(n), axis=axis)
+        return data
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        along = self.slices(topi.dims(data))
+        return topi.strided_slice(data, [f for f, _, _ in along], [s for _, _, s in along], [n for _, n, _ in along])
+
+    def simplify(self, call: Call) -> Expr | None:
+        same_type = call.tensor_type == call.args[0].tensor_type
+        whole = same_type and all(step == 1 for _, _, step in self.slices(call.tensor_type.shape))
+        return call.args[0] if whole else None
+
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
+        perm = perms[0]
+        if perm is None:
+            return self, (None,), None
+        named = range(len(self.begin)) if self.axes is None else self.axes
+        return (
+            StridedSlice(self.begin, self.end, self.strides, tuple(perm.index(a % len(perm)) for a in named), self.slice_mode), (perm,), perm
+        )
+
+
+@op("slice_like", kind=Fusion.INJECTIVE)
+class SliceLike(Op):
+    """The leading part of `data` that has the size of the second tensor along `axes` (all without)."""
+
+    axes: tuple[int, ...] | None = None
+
+    def _shape(self, shape: Shape, like: Shape) -> Shape:
+        axes = axes_of(self.axes or None, len(shape))
+        for d in axes:
+            if d >= len(like) or (isinstance(shape[d], int) and isinstance(like[d], int) and like[d] > shape[d]):
+                raise ShapeError(f"{text(shape)} cannot be sliced to {text(like)} along axis {d}")
+        return tuple(like[d] if d in axes else n for d, n in enumerate(shape))
+
+    def infer(self, data: Type, shape_like: Type) -> TensorType:
+        t, like = tensors(data, shape_like)
+        return TensorType(self._shape(t.shape, like.shape), t.dtype)
+
+    def reference(self, data: Array, shape_like: Array) -> Array:
+        return data[tuple(slice(n) for n in self._shape(data.shape, shape_like.shape))].copy()
+
+    def compute(self, data: te.Tensor, shape_like: te.Tensor) -> te.Tensor:
+        return topi.strided_slice(data, [0] * data.ndim, [1] * data.ndim, self._shape(topi.dims(data), topi.dims(shape_like)), "slice_like")
+
+
+@op("nn.pad", kind=Fusion.INJECTIVE)
+class Pad(Op):
+    """`data` with `pad_width[d] = (before, after)` elements more along each dimension.
+
+    `pad_mode` is `constant` (the scalar `pad_value`), `edge` (the nearest element) or `reflect` (mirrored at the edge
+    element, which is not repeated).
+    """
+
+    pad_width: tuple[tuple[int, int], ...]
+    pad_mode: str = "constant"
+
+    def infer(self, data: Type, pad_value: Type) -> TensorType:
+        t, value = tensors(data, pad_value)
+        if len(self.pad_width) != t.ndim or any(len(w) != 2 for w in self.pad_width):
+            raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it is {self.pad_width}")
+        if self.pad_mode not in ("constant", "edge", "reflect"):
+            raise ShapeError(f"pad_mode '{self.pad_mode}' is not known; it is constant, edge or reflect")
+        if product(value.shape) != 1:
+            raise ShapeError(f"pad_value must be a scalar, and it has the shape {text(value.shape)}")
+        for n, w in zip(t.shape, self.pad_width, strict=True):
+            if min(w) < 0:
+                raise ShapeError(f"pad_width {self.pad_width} is negative; use strided_slice to cut elements off")
+            if self.pad_mode == "reflect" and isinstance(n, int) and max(w) >= n:
+                raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, and {max(w)} are asked for")
+        return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)
+
+    def reference(self, data: Array, pad_value: Array) -> Array:
+        if self.pad_mode == "constant":
+            return np.pad(data, self.pad_width, constant_values=pad_value.astype(data.dtype).item())
+        return np.pad(data, self.pad_width, mode="edge" if self.pad_mode == "edge" else "reflect")
+
+    def compute(self, data: te.Tensor, pad_value: te.Tensor) -> te.Tensor:
+        value = topi.reshape(pad_value, ()) if pad_value.ndim else pad_value
+        return topi.pad(data, self.pad_width, self.pad_mode, value)
+
+    def simplify(self, call: Call) -> Expr | None:
+        return None if any(map(any, self.pad_width)) else call.args[0]
+
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
+        perm = perms[0]
+        if perm is None:
+            return self, (None, None), None
+        return Pad(_permuted(self.pad_width, perm), self.pad_mode), (perm, None), perm
+
+
+@op("repeat", kind=Fusion.INJECTIVE)
+class Repeat(Op):
+    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+
+    repeats: int
+    axis: int | None = None
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if self.axis is None:
+            return TensorType((product(t.shape) * self.repeats,), t.dtype)
+        at = axis_of(self.axis, t.ndim)
+        return TensorType([n * self.repeats if d == at else n for d, n in enumerate(t.shape)], t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.repeat(data, self.repeats, self.axis)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        shape = topi.dims(data)
+        if self.axis is None:
+            data, shape = topi.reshape(data, (product(shape),)), (product(shape),)
+        at = (self.axis or 0) % data.ndim
+        return te.compute(  # type: ignore[no-any-return]
+            [n * self.repeats if d == at else n for d, n in enumerate(shape)],
+            lambda *i: data(*(v // self.repeats if d == at else v for d, v in enumerate(i))), name="repeat",
+        )
+
+
+@op("tile", kind=Fusion.INJECTIVE)
+class Tile(Op):
+    """The whole tensor `reps[d]` times along each dimension, numpy's `tile`."""
+
+    reps: tuple[int, ...]
+
+    def _aligned(self, shape: Shape) -> tuple[Shape, tuple[int, ...]]:
+        n = max(len(shape), len(self.reps))
+        return (1,) * (n - len(shape)) + shape, (1,) * (n - len(self.reps)) + self.reps
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType([n * r for n, r in zip(*self._aligned(t.shape), strict=True)], t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.tile(data, self.reps)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        sizes, reps = self._aligned(topi.dims(data))
+        lead = len(sizes) - data.ndim
+        return te.compute(  # type: ignore[no-any-return]
+            [n * r for n, r in zip(sizes, reps, strict=True)],
+            lambda *i: data(*(v % n if r != 1 else v for v, n, r in zip(i[lead:], sizes[lead:], reps[lead:], strict=True))), name="tile",
+        )
+
+
+@op("reverse", kind=Fusion.INJECTIVE)
+class Reverse(Op):
+    """The elements in opposite order along `axis`."""
+
+    axis: int
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        axis_of(self.axis, t.ndim)
+        return t
+
+    def reference(self, data: Array) -> Array:
+        return np.flip(data, self.axis).copy()
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        at = self.axis % data.ndim
+        return te.compute(  # type: ignore[no-any-return]
+            data.shape, lambda *i: data(*(data.shape[d] - 1 - v if d == at else v for d, v in enumerate(i))), name="reverse"
+        )
+
+
+class _Blocks(Op):
+    """Base of the two moves between channels and pixels: split the dimensions, reorder them, join them."""
+
+    layout: str
+
+    def _plan(self, shape: Shape) -> tuple[Shape, Perm, Shape]:
+        raise NotImplementedError
+
+    def _in_layout(self, shape: Shape) -> tuple[Shape, Perm, Shape]:
+        """The plan in the operator's own layout, from the one that `_channels_first` makes."""
+        raise NotImplementedError
+
+    def infer(self, data: Type) -> TensorType:
+        t = require_rank(tensors(data)[0], 4, "data")
+        axes_between(self.layout, "NCHW", "layout")
+        return TensorType(self._plan(t.shape)[2], t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        split, axes, shape = self._plan(data.shape)
+        return data.reshape(split).transpose(axes).reshape(shape)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        split, axes, shape = self._plan(topi.dims(data))
+        return topi.regroup(data, split, axes, shape, self.name)

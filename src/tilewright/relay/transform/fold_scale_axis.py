@@ -1,0 +1,137 @@
+"""Fold scales per channel into the weights of the convolution or product before or behind.
+
+    multiply(nn.conv2d(%x, w), s)         -> nn.conv2d(%x, w * s)
+    multiply(add(nn.conv2d(%x, w), b), s) -> add(nn.conv2d(%x, w * s), b * s)
+    nn.conv2d(multiply(%x, s), w)         -> nn.conv2d(%x, w * s)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.op.broadcast import Add, Multiply
+from tilewright.relay.op.nn import Conv1d, Conv2d, Conv2dTranspose, Conv3d, Dense
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands, post_order, rewrite
+
+
+@dataclass(frozen=True)
+class FoldScaleAxis(FunctionPass):
+    """Only floats, only constants, and only through values that nothing else reads."""
+
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 1
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        uses: dict[Expr, int] = {}
+        for e in post_order(function):
+            for o in operands(e):
+                uses[o] = uses.get(o, 0) + 1
+        rule = _Rule(uses)
+        return rewrite(function, rule.apply, origin=rule.origin)
+
+
+class _Rule:
+    def __init__(self, uses: dict[Expr, int]) -> None:
+        self.uses = uses
+        self.origin: dict[Expr, Expr] = {}
+
+    def apply(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Call):
+            return None
+        if isinstance(e.op, Multiply) and isinstance(e.args[1], Constant) and e.tensor_type.dtype.is_float:
+            return self._backward(e.args[0], e.args[1]) if _same_shape(e.args[0], e) else None
+        return self._forward(e)
+
+    def _once(self, e: Expr) -> bool:
+        return self.uses.get(self.origin.get(e, e), 1) == 1
+
+    def _backward(self, x: Expr, scale: Constant) -> Expr | None:
+        """`x` with its channels scaled, by changing the weights that made it."""
+        if not isinstance(x, Call) or not self._once(x):
+            return None
+        if isinstance(x.op, Add) and isinstance(x.args[1], Constant) and _same_shape(x.args[0], x):
+            inner = self._backward(x.args[0], scale)
+            if inner is None:
+                return None
+            shift = Constant(np.asarray(x.args[1].value * scale.value, scale.value.dtype), x.args[1].span)
+            return Call(x.op, [inner, shift], x.span)
+        axes = result_axes(x.op) if isinstance(x.op, Op) else None
+        if axes is None or not isinstance(x.args[1], Constant):
+            return None
+        weight = x.args[1].value
+        factors = per_channel(scale.value, axes.channel % x.tensor_type.ndim, x.tensor_type.ndim, weight.shape[axes.weight])
+        if factors is None or weight.dtype != scale.value.dtype:
+            return None
+        return Call(x.op, [x.args[0], _scaled(x.args[1], factors, axes.weight), *x.args[2:]], x.span)
+
+    def _forward(self, e: Call) -> Expr | None:
+        """A convolution or product of scaled channels, by changing its weights."""
+        axes = input_axes(e.op) if isinstance(e.op, Op) else None
+        if axes is None or not isinstance(e.args[1], Constant):
+            return None
+        x = e.args[0]
+        if not (isinstance(x, Call) and isinstance(x.op, Multiply) and isinstance(x.args[1], Constant)):
+            return None
+        if not self._once(x) or not _same_shape(x.args[0], x) or not x.tensor_type.dtype.is_float:
+            return None
+        weight, rank = e.args[1].value, x.tensor_type.ndim
+        factors = per_channel(x.args[1].value, axes.channel % rank, rank, x.tensor_type.shape[axes.channel])
+        if factors is None or weight.shape[axes.weight] != len(factors):
+            return None
+        return Call(e.op, [x.args[0], _scaled(e.args[1], factors, axes.weight), *e.args[2:]], e.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The channel axis of a tensor, and the axis of the weight that has one entry for each of these channels."""
+
+    channel: int
+    weight: int
+
+
+def result_axes(op: Op) -> Axes | None:
+    """The channels that an operator makes; None when its weight has no axis for them."""
+    if isinstance(op, (Conv1d, Conv2d, Conv3d)):
+        return _found(op.out_layout or op.data_layout, op.kernel_layout, "O")
+    if isinstance(op, Conv2dTranspose) and op.groups == 1:
+        return _found(op.out_layout or op.data_layout, op.kernel_layout, "O")
+    return Axes(-1, 0) if isinstance(op, Dense) else None
+
+
+def input_axes(op: Op) -> Axes | None:
+    """The channels that an operator reads; None when its weight has no axis for them."""
+    if isinstance(op, (Conv1d, Conv2d, Conv3d)) and op.groups == 1:
+        return _found(op.data_layout, op.kernel_layout, "I")
+    return Axes(-1, 1) if isinstance(op, Dense) else None
+
+
+def _found(data: str, kernel: str, letter: str) -> Axes | None:
+    """By the letters of the layouts; blocked layouts have no one axis."""
+    if not (data.isupper() and kernel.isupper()):
+        return None
+    return Axes(data.index("C"), kernel.index(letter))
+
+
+def per_channel(scale: np.ndarray[Any, Any], channel: int, rank: int, count: int) -> np.ndarray[Any, Any] | None:
+    """The factors of the `count` channels, when `scale` varies along axis `channel` of `rank` only."""
+    shape = (1,) * (rank - scale.ndim) + scale.shape
+    if scale.ndim > rank or any(d != 1 for k, d in enumerate(shape) if k != channel):
+        return None
+    return np.broadcast_to(scale.reshape(-1), (count,)) if shape[channel] in (1, count) else None
+
+
+def _scaled(weight: Constant, factors: np.ndarray[Any, Any], axis: int) -> Constant:
+    shape: Sequence[int] = [-1 if k == axis else 1 for k in range(weight.value.ndim)]
+    return Constant(np.asarray(weight.value * factors.reshape(shape), weight.value.dtype), weight.span)
+
+
+def _same_shape(a: Expr, b: Expr) -> bool:
+    return a.known_type() == b.known_type()

@@ -1,0 +1,49 @@
+"""The passes over the graph, in order: from what a frontend imports to what the kernel builder takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Sequential
+from tilewright.relay.transform.canonicalize import CanonicalizeOps
+from tilewright.relay.transform.convert_layout import ConvertLayout
+from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.simplify_expr import SimplifyExpr
+from tilewright.relay.transform.simplify_inference import SimplifyInference
+from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+
+
+def graph_passes(target: Any = None) -> Sequential:
+    """The passes of `optimize`, as one."""
+    return Sequential((
+        ToGraphNormalForm(),
+        SimplifyInference(),
+        DeadCodeElimination(),
+        FoldConstant(),
+        CanonicalizeOps(),
+        SimplifyExpr(),
+        FoldScaleAxis(),
+        FoldExplicitPadding(),
+        ConvertLayout(),
+        SimplifyExpr(),
+        SinkReshape(),
+        SimplifyExpr(),
+        FoldConstant(),
+        EliminateCommonSubexpr(),
+        FuseOps(),
+    ), label="graph_passes")
+
+
+def optimize(mod: IRModule, target: Any = None) -> IRModule:
+    """Make every function of `mod` calls of primitive functions, under the current `PassContext`.
+
+    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments.
+    """
+    return graph_passes(target)(mod)

@@ -1,0 +1,102 @@
+"""Move reshapes behind the elementwise calls that follow a convolution or product, so that these can be fused with it.
+
+    add(reshape(nn.dense(%x, w), (1, 128, 768)), b)     -> reshape(add(nn.dense(%x, w), b), (1, 128, 768))
+    add(reshape(nn.dense(%x, w), (1, 128, 768)), %y)    -> reshape(add(nn.dense(%x, w), reshape(%y, (128, 768))), …)
+
+A reshape costs nothing by itself; between a product and its bias it costs a pass over memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.transform.movement import groups, reshaped
+from tilewright.relay.visitor import rewrite
+from tilewright.types import TensorType
+
+
+@dataclass(frozen=True)
+class SinkReshape(FunctionPass):
+    """Works on static shapes; leaves reshapes where nothing is gained."""
+
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 1
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, _Rule().apply)
+
+
+class _Rule:
+    def __init__(self) -> None:
+        self.anchored: dict[Expr, bool] = {}
+
+    def apply(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.kind > Fusion.BROADCAST:
+            return None
+        kind = e.known_type()
+        if not isinstance(kind, TensorType) or not kind.is_static:
+            return None
+        at = next((k for k, a in enumerate(e.args) if self._is_sinkable(a, kind)), None)
+        if at is None or any(self._is_anchored(a) for k, a in enumerate(e.args) if k != at):
+            return None
+        source = e.args[at].args[0]  # type: ignore[attr-defined]
+        before = source.tensor_type.shape
+        args = [source if k == at else _seen_before(a, kind.shape, before) for k, a in enumerate(e.args)]
+        if any(a is None for a in args):
+            return None
+        inner = Call(e.op, [a for a in args if a is not None], e.span)
+        self.anchored[inner] = True
+        return reshaped(inner, kind.shape)
+
+    def _is_sinkable(self, a: Expr, result: TensorType) -> bool:
+        """A reshape of an anchor's value, of the same shape as the result."""
+        if not (isinstance(a, Call) and isinstance(a.op, Op) and a.op.view):
+            return False
+        return a.tensor_type.shape == result.shape and self._is_anchored(a.args[0])
+
+    def _is_anchored(self, e: Expr) -> bool:
+        """True for a convolution or product and the elementwise calls behind it."""
+        known = self.anchored.get(e)
+        if known is not None:
+            return known
+        found, chain = False, [e]
+        while isinstance(e, Call) and isinstance(e.op, Op) and not e.op.view:
+            if e.op.kind >= Fusion.REDUCE:
+                found = e.op.kind == Fusion.OUT_FUSABLE
+                break
+            if e.op.kind > Fusion.BROADCAST or not e.args or e.args[0].known_type() != e.known_type():
+                break
+            e = e.args[0]
+            if e in self.anchored:
+                found = self.anchored[e]
+                break
+            chain.append(e)
+        self.anchored.update(dict.fromkeys(chain, found))
+        return found
+
+
+def _seen_before(a: Expr, after: tuple[Any, ...], before: tuple[Any, ...]) -> Expr | None:
+    """The operand of a call of shape `after`, reshaped for the same call on the shape `before`; None when it cannot be."""
+    shape = a.tensor_type.shape
+    if all(d == 1 for d in shape):
+        return reshaped(a, (1,) * min(len(shape), len(before)))
+    if shape == after:
+        return reshaped(a, before)
+    wide = (1,) * (len(after) - len(shape)) + tuple(shape)
+    runs = groups(before, after)
+    if runs is None or not isinstance(a, Constant):
+        return None
+    new = [1] * len(before)
+    for left, right in runs:
+        full = [wide[i] for i in right]
+        if full == [after[i] for i in right]:
+            for i in left:
+                new[i] = before[i]
+        elif any(d != 1 for d in full):
+            return None
+    return reshaped(a, new)

@@ -1,0 +1,281 @@
+"""Flat loop programs -> LLVM text.
+
+    emit(func, target)  ->  define void @name(ptr noalias %ctx, ptr noalias %p0, …)
+
+Serial loops test at their end (behind a guard where the extent is not a constant). Slots of register tiles are carried by
+phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars, reached
+through a closure by `tw_context.parallel_for`; parallel loops inside of it run serially. The text holds every decision that
+matters for speed: LLVM runs instruction selection and register allocation on it, and no optimisation pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tilewright.errors import InternalError
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, prefetch
+from tilewright.target.llvm.facts import Facts, free_names
+from tilewright.target.llvm.function import FunctionText, Value
+from tilewright.target.llvm.memory import prefetch as emit_prefetch
+from tilewright.target.llvm.memory import store
+from tilewright.target.llvm.text import local_name, register_type, symbol
+from tilewright.target.llvm.values import RULES, is_not_negative
+from tilewright.target.target import Target
+from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+
+_MOST_STACK: Final = 256 << 10
+_ALIGNMENT: Final = 64
+
+
+def emit(func: PrimFunc, target: Target) -> str:
+    """The LLVM module of one flat function."""
+    return emit_module((func,), target)
+
+
+def emit_module(funcs: Iterable[PrimFunc], target: Target) -> str:
+    """One LLVM module with several flat functions."""
+    declarations: dict[str, str] = {}
+    bodies = [text for func in funcs for text in _Codegen(func, target, declarations).function()]
+    bits = target.vector_bits
+    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
+    return "\n".join([*declarations.values(), "", *bodies, attributes, ""])
+
+
+class _Codegen:
+    """The functions that one `PrimFunc` becomes: itself and the bodies of its parallel loops."""
+
+    def __init__(self, func: PrimFunc, target: Target, declarations: dict[str, str]) -> None:
+        self.func, self.target, self.declarations = func, target, declarations
+        self.facts = Facts(func)
+        self.outlined: list[str] = []
+        self.parallel = False
+        self.to_free: list[str] = []
+        self.f = self._function_text()
+
+    def _function_text(self) -> FunctionText:
+        return FunctionText(self.target, self.facts, RULES, self.declarations)
+
+    def function(self) -> list[str]:
+        names = [f"%{local_name(p.name)}.p{i}" for i, p in enumerate(self.func.params)]
+        self.f.pointers.update((p, (name, 0)) for p, name in zip(self.func.params, names, strict=True))
+        self._stmt(self.func.body)
+        origin = str(self.func.origin or self.func.name).replace("\n", " ")
+        arguments = ", ".join(f"ptr noalias {name}" for name in ("%ctx", *names))
+        return [*self.outlined, f"; {origin}\n{self._define(f'define void {symbol(self.func.name)}({arguments})')}"]
+
+    def _define(self, head: str) -> str:
+        for name in self.to_free:
+            self.f.do(f"call void {self.f.declare('free', 'void', 'ptr')}(ptr {name})")
+        self.to_free.clear()
+        return "\n".join([f"{head} #0 {{", "entry:", *self.f.lines(), "  ret void", "}"])
+
+    def _stmt(self, s: Stmt) -> None:
+        match s:
+            case Store():
+                store(self.f, s)
+            case Seq():
+                for inner in s.stmts:
+                    self._stmt(inner)
+            case For():
+                self._for(s)
+            case IfThenElse():
+                self._if(s)
+            case _:
+                self._binding(s)
+
+    def _binding(self, s: Stmt) -> None:
+        match s:
+            case Let():
+                self._bind(s.var, self.f.value(s.value), is_not_negative(self.f, s.value))
+                self._stmt(s.body)
+            case Allocate():
+                self._allocate(s)
+            case Evaluate():
+                self._evaluate(s.value)
+            case _:
+                raise InternalError(f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
+
+    def _bind(self, var: Var, value: Value, not_negative: bool) -> None:
+        self.f.variables[var] = value
+        if not_negative:
+            self.f.not_negative.add(var)
+
+    def _evaluate(self, e: PrimExpr) -> None:
+        if isinstance(e, Call) and e.op is prefetch and isinstance(e.args[0], Load):
+            emit_prefetch(self.f, e.args[0])
+        elif isinstance(e, Call) and e.op.effect:
+            raise InternalError(f"the intrinsic '{e.op}' has no LLVM text")
+
+    def _allocate(self, s: Allocate) -> None:
+        buffer = s.buffer
+        if buffer not in self.facts.tiles:
+            self.f.pointers[buffer] = (self._memory(s), 0)
+            self._stmt(s.body)
+            return
+        keys = [(buffer, offset) for offset in self.facts.slots(buffer)]
+        for key in keys:
+            self.f.set_slot(key, ("poison", 0))
+        self._stmt(s.body)
+        for key in keys:
+            del self.f.slots[key]
+            self.f.forget(key)
+
+    def _memory(self, s: Allocate) -> str:
+        """The address of memory for a buffer: on the stack, or from the C library when it is large."""
+        size = s.buffer.dtype.itemsize
+        for extent in s.buffer.shape:
+            if not isinstance(extent, int):
+                raise InternalError(f"buffer '{s.buffer.name}' in '{self.func.name}' has the symbolic size {extent}; plan its memory outside")
+            size *= extent
+        f, name = self.f, f"%{self.f.name(local_name(s.buffer.name))}"
+        rounded = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
+        if rounded <= _MOST_STACK:
+            f.entry.append(f"  {name} = alloca [{rounded} x i8], align {_ALIGNMENT}")
+        else:
+            get = f.declare("aligned_alloc", "ptr", "i64, i64")
+            f.entry.append(f"  {name} = call ptr {get}(i64 {_ALIGNMENT}, i64 {rounded})")
+            self.to_free.append(name)
+        return name
+
+    # Loops.
+    def _for(self, s: For) -> None:
+        if s.kind not in (SERIAL, PARALLEL):
+            raise InternalError(f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
+        if isinstance(s.extent, IntImm) and s.extent.value <= 0:
+            return
+        if s.kind == PARALLEL and not self.parallel:
+            self._parallel(s)
+        elif isinstance(s.extent, IntImm) and s.extent.value == 1:
+            self._bind(s.var, self.f.value(s.min), is_not_negative(self.f, s.min))
+            self._stmt(s.body)
+        elif isinstance(s.extent, IntImm):
+            self._loop(s, self.f.value(s.min)[0], self.f.value(add(s.min, s.extent))[0])
+        else:
+            self._guarded(s)
+
+    def _guarded(self, s: For) -> None:
+        """A loop that may have nothing to do."""
+        f = self.f
+        kind = register_type(s.var.dtype)
+        start, (stop, _) = f.value(s.min)[0], f.value(add(s.min, s.extent))
+        some = f.put(f"icmp slt {kind} {start}, {stop}", f.here)
+        self._branch(some, lambda: self._loop(s, start, stop), None, s)
+
+    def _loop(self, s: For, start: str, stop: str) -> None:
+        f, effects = self.f, self.facts.effects(s)
+        kind, before = register_type(s.var.dtype), f.block
+        for key in effects:
+            f.forget(key)
+        label, end = f.name(local_name(s.var.name)), f.name("end")
+        var, following = f"%{f.name(local_name(s.var.name))}", f"%{f.name('next')}"
+        head = f.start_block(label, f"br label %{label}")
+        f.enter(is_loop=True, stores=effects)
+        carried = [(key, f"%{f.name(local_name(key[0].name))}") for key in f.slots if key in effects]
+        entering = {key: f.slots[key][0] for key, _ in carried}
+        for key, name in carried:
+            f.set_slot(key, (name, f.here))
+        self._bind(s.var, (var, f.here), is_not_negative(f, s.min))
+        self._stmt(s.body)
+        latch = f.block
+        f.do(f"{following} = add nsw {kind} {var}, 1")
+        again = f.put(f"icmp slt {kind} {following}, {stop}", f.here)
+        head.append(f"  {var} = phi {kind} [ {start}, %{before} ], [ {following}, %{latch} ]")
+        for key, name in carried:
+            slot = self._slot_type(key)
+            head.append(f"  {name} = phi {slot} [ {entering[key]}, %{before} ], [ {f.slots[key][0]}, %{latch} ]")
+        f.leave()
+        f.start_block(end, f"br i1 {again}, label %{label}, label %{end}")
+        f.fresh_chunk()
+        for key, _ in carried:
+            f.set_slot(key, (f.slots[key][0], f.here))
+
+    def _slot_type(self, key: tuple[Buffer, int]) -> str:
+        buffer, offset = key
+        return register_type(buffer.dtype.with_lanes(self.facts.slots(buffer)[offset]))
+
+    # Branches.
+    def _if(self, s: IfThenElse) -> None:
+        condition, _ = self.f.value(s.condition)
+        other = s.else_case
+        self._branch(condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s)
+
+    def _branch(self, condition: str, then: Callable[[], None], other: Callable[[], None] | None, s: Stmt) -> None:
+        """Run one of two statements; slots that they change meet in phis."""
+        f = self.f
+        effects = self.facts.effects(s)
+        changed = {key: f.slots[key] for key in f.slots if key in effects}
+        labels = [f.name(hint) for hint in ("then", "else", "join")]
+        ends: list[tuple[str, list[str]]] = []
+        end_of_last = f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}"
+        for label, side in zip(labels, (then, other), strict=False):
+            for key, value in changed.items():
+                f.set_slot(key, value)
+            f.start_block(label, end_of_last)
+            f.enter(is_loop=False, stores=effects)
+            if side is not None:
+                side()
+            ends.append((f.block, [f.slots[key][0] for key in changed]))
+            f.leave()
+            end_of_last = f"br label %{labels[2]}"
+        head = f.start_block(labels[2], end_of_last)
+        f.fresh_chunk()
+        for n, key in enumerate(changed):
+            name = f"%{f.name(local_name(key[0].name))}"
+            incoming = ", ".join(f"[ {values[n]}, %{block} ]" for block, values in ends)
+            head.append(f"  {name} = phi {self._slot_type(key)} {incoming}")
+            f.set_slot(key, (name, f.here))
+
+    # Parallel loops.
+    def _parallel(self, s: For) -> None:
+        """`parallel for i: body` -> a function over the loop's free names, and a call of it through the context."""
+        f = self.f
+        buffers, variables = free_names(s.body)
+        variables = [v for v in variables if v is not s.var]
+        shared = [("ptr", f.pointers[b][0]) for b in buffers] + [(register_type(v.dtype), f.value(v)[0]) for v in variables]
+        start, count = f.value(s.min)[0], f.value(s.extent)[0]
+        shared.append((register_type(s.var.dtype), start))
+        layout = f"{{ {', '.join(kind for kind, _ in shared)} }}"
+        name = symbol(f"{self.func.name}.{local_name(s.var.name)}.{len(self.outlined)}")
+        self.outlined.append(self._outline(s, name, buffers, variables, layout))
+        closure = f"%{f.name('closure')}"
+        f.entry.append(f"  {closure} = alloca {layout}, align 8")
+        for k, (kind, text) in enumerate(shared):
+            field = f.put(f"getelementptr {layout}, ptr {closure}, i32 0, i32 {k}", f.here)
+            f.do(f"store {kind} {text}, ptr {field}")
+        run = f.put("load ptr, ptr %ctx, align 8", f.here)
+        f.do(f"call void {run}(ptr %ctx, ptr {name}, ptr {closure}, i64 {count}, i64 {int(s.annotations.get('grain', 1))})")
+        for key in self.facts.effects(s):
+            f.forget(key)
+
+    def _outline(self, s: For, name: str, buffers: list[Buffer], variables: list[Var], layout: str) -> str:
+        """The function that runs iterations `[begin, end)`, and the one that unpacks the closure for it.
+
+        There are two because only parameters can be declared not to alias.
+        """
+        outer, f, to_free = self.f, self._function_text(), self.to_free
+        self.f, self.parallel, self.to_free = f, True, []
+        parameters = []
+        for k, b in enumerate(buffers):
+            parameters.append(f"ptr noalias %{local_name(b.name)}.p{k}")
+            f.pointers[b] = (parameters[-1].rsplit(" ", 1)[1], 0)
+        for k, v in enumerate(variables):
+            parameters.append(f"{register_type(v.dtype)} %{local_name(v.name)}.v{k}")
+            self._bind(v, (parameters[-1].rsplit(" ", 1)[1], 0), v in outer.not_negative)
+        kind = register_type(s.var.dtype)
+        parameters.append(f"{kind} %start")
+        ends = []
+        for end in ("%begin", "%end"):
+            cut = end if kind == "i64" else f.put(f"trunc i64 {end} to {kind}", 0)
+            ends.append(f.put(f"add nsw {kind} {cut}, %start", 0))
+        self._loop(s, *ends)
+        inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
+        body = self._define(f"define internal void {inner}({', '.join([*parameters, 'i64 %begin', 'i64 %end'])})")
+        unpack, arguments = [], []
+        for k, parameter in enumerate(parameters):
+            kind = parameter.split()[0]
+            unpack.append(f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}")
+            arguments.append(f"{kind} %x{k}")
+        call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
+        self.f, self.parallel, self.to_free = outer, False, to_free
+        return "\n".join([body, f"define internal void {name}(ptr %closure, i64 %begin, i64 %end) #0 {{", *unpack, call])

@@ -1,0 +1,149 @@
+"""Conversions between types, and the 16-bit floats that most processors compute in 32 bits.
+
+`float16` and `bfloat16` live as bits; `widen` and `narrow` (round to nearest, ties to even) go through one instruction
+where the target has it and through integer arithmetic where it does not. Doubles become 16-bit floats by way of `float`.
+A float outside the range of an integer type converts to an unspecified value, as in C.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tilewright.target.llvm.text import float_constant, register_type, vector
+from tilewright.types import BOOL, FLOAT32, DataType
+
+if TYPE_CHECKING:
+    from tilewright.expr import Cast
+    from tilewright.target.llvm.function import FunctionText, Value
+
+INT16: Final = DataType("int16")
+INT32: Final = DataType("int32")
+
+
+def is_half(dtype: DataType) -> bool:
+    """Whether values of the type are kept as 16 bits and computed in `float32`."""
+    return dtype.is_float and dtype.bits == 16
+
+
+def cast(f: FunctionText, e: Cast) -> Value:
+    text, need = f.value(e.value)
+    level = f.place(need)
+    return convert(f, text, level, e.value.dtype, e.dtype), level
+
+
+def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
+    """A conversion by value between any two types with the same number of lanes."""
+    if source is to:
+        return text
+    if is_half(source):
+        return convert(f, widen(f, text, level, source), level, FLOAT32.with_lanes(source.lanes), to)
+    if is_half(to):
+        wide = FLOAT32.with_lanes(to.lanes)
+        return narrow(f, convert(f, text, level, source, wide), level, to)
+    before, after = register_type(source), register_type(to)
+    if to.code == "bool":
+        zero = "zeroinitializer" if to.lanes > 1 else float_constant(0.0, source) if source.is_float else "0"
+        return f.put(f"{'fcmp une' if source.is_float else 'icmp ne'} {before} {text}, {zero}", level)
+    if source.is_float and to.is_float:
+        return f.put(f"{'fpext' if to.bits > source.bits else 'fptrunc'} {before} {text} to {after}", level)
+    if source.is_float:
+        return f.put(f"{'fptosi' if to.code == 'int' else 'fptoui'} {before} {text} to {after}", level)
+    if to.is_float:
+        return f.put(f"{'sitofp' if source.code == 'int' else 'uitofp'} {before} {text} to {after}", level)
+    if to.bits == source.bits:
+        return text
+    operation = "trunc" if to.bits < source.bits else "sext" if source.code == "int" else "zext"
+    return f.put(f"{operation} {before} {text} to {after}", level)
+
+
+def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
+    """The bits of a 16-bit float as a `float`."""
+    n = dtype.lanes
+    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    if dtype.code == "float" and has_half_conversion(f):
+        bits = f.put(f"bitcast {half} {text} to {vector('half', n)}", level)
+        return f.put(f"fpext {vector('half', n)} {bits} to {real}", level)
+    extended = f.put(f"zext {half} {text} to {wide}", level)
+    if dtype.code == "bfloat":
+        high = f.put(f"shl {wide} {extended}, {_splat(16, n)}", level)
+        return f.put(f"bitcast {wide} {high} to {real}", level)
+    return _widen_by_arithmetic(f, extended, level, n)
+
+
+def _widen_by_arithmetic(f: FunctionText, bits: str, level: int, n: int) -> str:
+    """float16 bits in an i32 -> float: move exponent and mantissa, rescale by 2^112, restore infinities and NaN."""
+    wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFF, n)}", level)
+    moved = f.put(f"shl {wide} {magnitude}, {_splat(13, n)}", level)
+    small = f.put(f"bitcast {wide} {moved} to {real}", level)
+    scaled = f.put(f"fmul {real} {small}, {_splat_float(2.0**112, n)}", level)
+    rescaled = f.put(f"bitcast {real} {scaled} to {wide}", level)
+    special = f.put(f"icmp uge {wide} {magnitude}, {_splat(0x7C00, n)}", level)
+    infinite = f.put(f"or {wide} {rescaled}, {_splat(0x7F800000, n)}", level)
+    chosen = _select(f, special, infinite, rescaled, level, wide, n)
+    sign = f.put(f"and {wide} {bits}, {_splat(0x8000, n)}", level)
+    high = f.put(f"shl {wide} {sign}, {_splat(16, n)}", level)
+    return f.put(f"bitcast {wide} {f.put(f'or {wide} {chosen}, {high}', level)} to {real}", level)
+
+
+def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
+    """A `float` as the bits of a 16-bit float."""
+    n = dtype.lanes
+    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    if dtype.code == "float" and has_half_conversion(f):
+        rounded = f.put(f"fptrunc {real} {text} to {vector('half', n)}", level)
+        return f.put(f"bitcast {vector('half', n)} {rounded} to {half}", level)
+    bits = f.put(f"bitcast {real} {text} to {wide}", level)
+    result = _brain_bits(f, text, bits, level, n) if dtype.code == "bfloat" else _half_bits(f, bits, level, n)
+    return f.put(f"trunc {wide} {result} to {half}", level)
+
+
+def _brain_bits(f: FunctionText, text: str, bits: str, level: int, n: int) -> str:
+    wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    high = f.put(f"lshr {wide} {bits}, {_splat(16, n)}", level)
+    odd = f.put(f"and {wide} {high}, {_splat(1, n)}", level)
+    raised = f.put(f"add {wide} {f.put(f'add {wide} {bits}, {odd}', level)}, {_splat(0x7FFF, n)}", level)
+    rounded = f.put(f"lshr {wide} {raised}, {_splat(16, n)}", level)
+    nan = f.put(f"fcmp uno {real} {text}, {text}", level)
+    quiet = f.put(f"or {wide} {high}, {_splat(0x40, n)}", level)
+    return _select(f, nan, quiet, rounded, level, wide, n)
+
+
+def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
+    """float bits -> float16 bits, both in an i32: too large, subnormal and normal magnitudes are computed side by side."""
+    wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFFFFFF, n)}", level)
+    nan = f.put(f"icmp ugt {wide} {magnitude}, {_splat(0x7F800000, n)}", level)
+    large = _select(f, nan, _splat(0x7E00, n), _splat(0x7C00, n), level, wide, n)
+    # Adding 0.5 makes the float unit round a subnormal at the right bit.
+    as_real = f.put(f"bitcast {wide} {magnitude} to {real}", level)
+    shifted = f.put(f"fadd {real} {as_real}, {_splat_float(0.5, n)}", level)
+    small = f.put(f"sub {wide} {f.put(f'bitcast {real} {shifted} to {wide}', level)}, {_splat(0x3F000000, n)}", level)
+    odd = f.put(f"and {wide} {f.put(f'lshr {wide} {magnitude}, {_splat(13, n)}', level)}, {_splat(1, n)}", level)
+    rebased = f.put(f"add {wide} {magnitude}, {_splat(((15 - 127) << 23) + 0xFFF, n)}", level)
+    normal = f.put(f"lshr {wide} {f.put(f'add {wide} {rebased}, {odd}', level)}, {_splat(13, n)}", level)
+    is_small = f.put(f"icmp ult {wide} {magnitude}, {_splat(113 << 23, n)}", level)
+    is_large = f.put(f"icmp uge {wide} {magnitude}, {_splat(143 << 23, n)}", level)
+    finite = _select(f, is_small, small, normal, level, wide, n)
+    chosen = _select(f, is_large, large, finite, level, wide, n)
+    sign = f.put(f"and {wide} {f.put(f'lshr {wide} {bits}, {_splat(16, n)}', level)}, {_splat(0x8000, n)}", level)
+    return f.put(f"or {wide} {chosen}, {sign}", level)
+
+
+def has_half_conversion(f: FunctionText) -> bool:
+    """Whether the target converts between float16 and float32 in hardware."""
+    features = f.target.features
+    return f.target.family == "aarch64" or "f16c" in features or "avx512f" in features
+
+
+def _select(f: FunctionText, condition: str, yes: str, no: str, level: int, kind: str, n: int) -> str:
+    return f.put(f"select {register_type(BOOL.with_lanes(n))} {condition}, {kind} {yes}, {kind} {no}", level)
+
+
+def _splat(value: int, lanes: int) -> str:
+    return str(value) if lanes == 1 else f"splat (i32 {value})"
+
+
+def _splat_float(value: float, lanes: int) -> str:
+    text = float_constant(value, FLOAT32)
+    return text if lanes == 1 else f"splat (float {text})"

@@ -1,0 +1,146 @@
+"""Intrinsics as LLVM text: an instruction, an LLVM intrinsic, or a call of the C mathematics library lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tilewright import expr as E
+from tilewright.errors import InternalError
+from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
+from tilewright.target.llvm.text import float_constant, register_type, suffix
+from tilewright.types import BOOL, FLOAT32, DataType
+
+if TYPE_CHECKING:
+    from tilewright.target.llvm.function import FunctionText, Value
+
+Rule = Callable[["FunctionText", DataType, list[str], int], str]
+"""`(function, float type, operands, level) -> result` of a function of floats."""
+
+
+def call(f: FunctionText, e: E.Call) -> Value:
+    operands = [f.value(a) for a in e.args]
+    level = f.place(max((at for _, at in operands), default=0))
+    texts, dtype = [text for text, _ in operands], e.args[0].dtype
+    if e.op in _BITS:
+        return _bits(f, e, texts, level), level
+    if e.op is E.reinterpret:
+        return _reinterpret(f, texts[0], dtype, e.dtype, level), level
+    if e.op in E.PREDICATES:
+        truth = BOOL.with_lanes(e.dtype.lanes)
+        return convert(f, _predicate(f, e, texts[0], level), level, truth, e.dtype), level
+    if not dtype.is_float:
+        return _of_integers(f, e, texts, level), level
+    rule = _FLOATS.get(e.op)
+    if rule is None:
+        raise InternalError(f"the intrinsic '{e.op}' has no LLVM text; lower it before generating code")
+    if is_half(dtype):
+        wide = FLOAT32.with_lanes(dtype.lanes)
+        return narrow(f, rule(f, wide, [widen(f, t, level, dtype) for t in texts], level), level, dtype), level
+    return rule(f, dtype, texts, level), level
+
+
+def _bits(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
+    kind, dtype = register_type(e.dtype), e.dtype
+    if e.op is E.bitwise_not:
+        ones = "-1" if dtype.code != "bool" else "true"
+        return f.put(f"xor {kind} {texts[0]}, {ones if dtype.lanes == 1 else f'splat ({register_type(dtype.element)} {ones})'}", level)
+    operation = ("ashr" if dtype.code == "int" else "lshr") if e.op is E.shift_right else _BITS[e.op]
+    return f.put(f"{operation} {kind} {texts[0]}, {texts[1]}", level)
+
+
+def _reinterpret(f: FunctionText, text: str, source: DataType, to: DataType, level: int) -> str:
+    before, after = register_type(source), register_type(to)
+    return text if before == after else f.put(f"bitcast {before} {text} to {after}", level)
+
+
+def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
+    dtype = e.args[0].dtype
+    if not dtype.is_float:
+        return "false" if dtype.lanes == 1 else "zeroinitializer"
+    if is_half(dtype):
+        text, dtype = widen(f, text, level, dtype), FLOAT32.with_lanes(dtype.lanes)
+    kind = register_type(dtype)
+    if e.op is E.isnan:
+        return f.put(f"fcmp uno {kind} {text}, {text}", level)
+    return f.put(f"fcmp oeq {kind} {_native('fabs')(f, dtype, [text], level)}, {_splat(float('inf'), dtype)}", level)
+
+
+def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
+    """The few functions that integers have; the rest are computed as float64."""
+    dtype, kind = e.args[0].dtype, register_type(e.args[0].dtype)
+    if e.op is E.fma:
+        return f.put(f"add {kind} {f.put(f'mul {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
+    if e.op in (E.floor, E.ceil, E.trunc, E.nearbyint) or (e.op is E.fabs and dtype.code != "int"):
+        return texts[0]
+    if e.op is E.fabs:
+        name = f.declare(f"llvm.abs.{suffix(dtype)}", kind, f"{kind}, i1 immarg")
+        return f.put(f"call {kind} {name}({kind} {texts[0]}, i1 false)", level)
+    rule = _FLOATS.get(e.op)
+    if rule is None:
+        raise InternalError(f"the intrinsic '{e.op}' has no LLVM text; lower it before generating code")
+    wide = DataType("float64").with_lanes(dtype.lanes)
+    return convert(f, rule(f, wide, [convert(f, t, level, dtype, wide) for t in texts], level), level, wide, e.dtype)
+
+
+def _native(name: str) -> Rule:
+    """An LLVM intrinsic over whole vectors."""
+
+    def rule(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
+        kind = register_type(dtype)
+        target = f.declare(f"llvm.{name}.{suffix(dtype)}", kind, ", ".join([kind] * len(texts)))
+        return f.put(f"call {kind} {target}({', '.join(f'{kind} {t}' for t in texts)})", level)
+
+    return rule
+
+
+def _library(name: str) -> Rule:
+    """A function of the C library, called for each lane."""
+
+    def rule(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
+        element, kind = register_type(dtype.element), register_type(dtype)
+        target = f.declare(name if element == "double" else f"{name}f", element, ", ".join([element] * len(texts)))
+        if dtype.lanes == 1:
+            return f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in texts)})", level)
+        whole = "poison"
+        for lane in range(dtype.lanes):
+            ones = [f.put(f"extractelement {kind} {t}, i32 {lane}", level) for t in texts]
+            one = f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in ones)})", level)
+            whole = f.put(f"insertelement {kind} {whole}, {element} {one}, i32 {lane}", level)
+        return whole
+
+    return rule
+
+
+def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
+    """One rounding where the target has the instruction; a multiply and an add where it would be a library call."""
+    if f.target.has_fma:
+        return _native("fma")(f, dtype, texts, level)
+    kind = register_type(dtype)
+    return f.put(f"fadd {kind} {f.put(f'fmul {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
+
+
+def _rsqrt(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
+    return f.put(f"fdiv {register_type(dtype)} {_splat(1.0, dtype)}, {_native('sqrt')(f, dtype, texts, level)}", level)
+
+
+def _sigmoid(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
+    kind = register_type(dtype)
+    grown = _library("exp")(f, dtype, [f.put(f"fneg {kind} {texts[0]}", level)], level)
+    return f.put(f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level)
+
+
+def _splat(value: float, dtype: DataType) -> str:
+    text = float_constant(value, dtype)
+    return text if dtype.lanes == 1 else f"splat ({register_type(dtype.element)} {text})"
+
+
+_BITS: Final = {E.bitwise_and: "and", E.bitwise_or: "or", E.bitwise_xor: "xor", E.bitwise_not: "xor", E.shift_left: "shl",
+                E.shift_right: "ashr"}
+_FLOATS: Final[dict[E.Intrinsic, Rule]] = {
+    E.sqrt: _native("sqrt"), E.floor: _native("floor"), E.ceil: _native("ceil"), E.trunc: _native("trunc"),
+    E.nearbyint: _native("nearbyint"), E.fabs: _native("fabs"), E.fma: _fma, E.rsqrt: _rsqrt, E.sigmoid: _sigmoid,
+    **{op: _library(op.name) for op in (
+        E.exp, E.log, E.log2, E.exp2, E.tanh, E.erf, E.sin, E.cos, E.tan, E.asin, E.acos, E.atan, E.sinh, E.cosh, E.asinh,
+        E.acosh, E.atanh, E.pow)},
+}

@@ -1,0 +1,285 @@
+"""Loads, stores and addresses.
+
+An index is taken apart into `sum(coefficient * atom) + constant`. Each term becomes one address computation at the level
+where its atom is known, outermost first, so that inner loops add only what varies in them; the constant comes last, as an
+immediate that instruction selection folds into the access.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tilewright import expr as E
+from tilewright.errors import InternalError
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Ramp, number_of
+from tilewright.target.llvm.facts import Key
+from tilewright.target.llvm.function import FunctionText, Value
+from tilewright.target.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix
+from tilewright.tir.stmt import Store
+from tilewright.types import BOOL, INT64, DataType
+
+_MOST_PIECES: Final = 4
+
+
+def linear(e: PrimExpr) -> tuple[dict[PrimExpr, int], int]:
+    """`e` as coefficients of atoms and a constant."""
+    terms: dict[PrimExpr, int] = {}
+    rest = 0
+    stack = [(e, 1)]
+    while stack:
+        x, scale = stack.pop()
+        kind = type(x)
+        if kind is E.Add:
+            stack += ((x.b, scale), (x.a, scale))  # type: ignore[attr-defined]
+        elif kind is E.Sub:
+            stack += ((x.b, -scale), (x.a, scale))  # type: ignore[attr-defined]
+        elif kind is IntImm:
+            rest += scale * x.value  # type: ignore[attr-defined]
+        elif kind is E.Mul and type(x.b) is IntImm:  # type: ignore[attr-defined]
+            stack.append((x.a, scale * x.b.value))  # type: ignore[attr-defined]
+        else:
+            terms[x] = terms.get(x, 0) + scale
+    return terms, rest
+
+
+def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
+    """An index vector as the first lane's index and the constant step between lanes; None where it is irregular."""
+    match index:
+        case Ramp():
+            return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
+        case E.Broadcast():
+            return index.value, 0
+        case E.Add() | E.Sub():
+            a, b = as_ramp(index.a), as_ramp(index.b)
+            if a is None or b is None:
+                return None
+            return (E.add(a[0], b[0]), a[1] + b[1]) if isinstance(index, E.Add) else (E.sub(a[0], b[0]), a[1] - b[1])
+        case E.Mul():
+            a, factor = as_ramp(index.a), number_of(index.b)
+            return (E.mul(a[0], int(factor)), a[1] * int(factor)) if a is not None and factor is not None else None
+        case _:
+            return None
+
+
+def pointer(f: FunctionText, buffer: Buffer, index: PrimExpr) -> tuple[str, int, int]:
+    """The address of the varying part of `index`, the level where it is known, and the constant left to add."""
+    key = (buffer, index)
+    terms, rest = linear(index if index.dtype is INT64 else E.cast(INT64, index))
+    base = f.pointers.get(buffer)
+    if base is None:
+        raise InternalError(f"buffer '{buffer.name}' is used outside of the allocation that defines it")
+    known = f.values.get(key)
+    if known is not None:
+        return *known, rest
+    placed = []
+    for atom, factor in terms.items():
+        if factor:
+            name, need = f.value(atom)
+            placed.append((f.place(need), name, factor, atom))
+    placed.sort(key=lambda term: term[0])
+    text, level = base
+    element = memory_type(buffer.dtype)
+    prefix: tuple[Any, ...] = (buffer,)
+    reads: frozenset[Key] = frozenset()
+    for need, name, factor, atom in placed:
+        prefix, reads = (*prefix, atom, factor), reads | f.facts.reads(atom)
+        known = f.values.get(prefix)
+        if known is None:
+            level = f.place(max(need, level))
+            step = element if factor == 1 else f"[{factor} x {element}]"
+            if factor < 0:
+                name, step = f.put(f"mul i64 {name}, {factor}", level), element
+            text = f.put(f"getelementptr {step}, ptr {text}, i64 {name}", level, local_name(buffer.name))
+            f.remember(prefix, (text, level), reads)
+        else:
+            text, level = known
+    if placed:
+        f.remember(key, (text, level), reads)
+    return text, level, rest
+
+
+def offset(f: FunctionText, text: str, elements: int, element: str, level: int) -> str:
+    return text if elements == 0 else f.put(f"getelementptr {element}, ptr {text}, i64 {elements}", level)
+
+
+def load(f: FunctionText, e: Load, mask: Value | None = None, otherwise: PrimExpr | None = None) -> Value:
+    """The value of a load; with a mask, lanes that it excludes are not read and have the value `otherwise`."""
+    index, buffer = e.indices[0], e.buffer
+    mask = mask or f.mask
+    if e.dtype.lanes == 1:
+        text, level, rest = pointer(f, buffer, index)
+        return _plain(f, e, (text, level, rest))
+    shape = as_ramp(index)
+    if shape is not None and shape[1] == 0:
+        return _broadcast_load(f, e, shape[0], mask, otherwise)
+    if shape is not None and abs(shape[1]) == 1 and (shape[1] == 1 or mask is None):
+        base, lanes = shape[0], e.dtype.lanes
+        at = pointer(f, buffer, base)
+        if shape[1] == 1:
+            return _plain(f, e, at) if mask is None else _masked(f, e, at, mask, otherwise)
+        value, level = _plain(f, e, (at[0], at[1], at[2] - lanes + 1))
+        kind = register_type(e.dtype)
+        order = shuffle_mask(list(range(lanes - 1, -1, -1)))
+        return f.put(f"shufflevector {kind} {value}, {kind} poison, {order}", level), level
+    if shape is not None and mask is None and 1 < shape[1] <= _MOST_PIECES and e.dtype.lanes >= shape[1]:
+        return _strided(f, e, shape[0], shape[1])
+    return _gather(f, e, index, mask, otherwise)
+
+
+def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
+    text, need, rest = at
+    level = f.place_load(need, e.buffer)
+    dtype = e.dtype
+    address = offset(f, text, rest, memory_type(e.buffer.dtype), level)
+    raw = f.put(f"load {memory_type(dtype)}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
+    return from_memory(f, raw, dtype, level), level
+
+
+def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Value, otherwise: PrimExpr | None) -> Value:
+    text, need, rest = at
+    other, other_at = _passed_through(f, e.dtype, otherwise)
+    level = f.place_load(max(need, mask[1], other_at), e.buffer)
+    kind, align = memory_type(e.dtype), e.buffer.dtype.itemsize
+    address = offset(f, text, rest, memory_type(e.buffer.dtype), level)
+    truth = register_type(BOOL.with_lanes(e.dtype.lanes))
+    name = f.declare(f"llvm.masked.load.{_memory_suffix(e.dtype)}.p0", kind, f"ptr, {truth}, {kind}")
+    stored = to_memory(f, other, e.dtype, level)
+    raw = f.put(f"call {kind} {name}(ptr align {align} {address}, {truth} {mask[0]}, {kind} {stored})", level, local_name(e.buffer.name))
+    return from_memory(f, raw, e.dtype, level), level
+
+
+def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
+    """Every `stride`-th element, from contiguous loads that stay between the first and the last of them."""
+    n = e.dtype.lanes
+    text, need, rest = pointer(f, e.buffer, base)
+    level = f.place_load(need, e.buffer)
+    span = stride * (n - 1) + 1
+    starts = [*range(0, span - n, n), span - n]
+    kind, element = memory_type(e.dtype), memory_type(e.buffer.dtype)
+    whole = ""
+    for number, start in enumerate(starts):
+        address = offset(f, text, rest + start, element, level)
+        piece = f.put(f"load {kind}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
+        inside = [(lane, lane * stride - start) for lane in range(n)]
+        order = [n + at if 0 <= at < n and whole else at if 0 <= at < n else lane if whole else 0 for lane, at in inside]
+        last = starts[number - 1] + n if number else 0  # lanes before it are there already
+        order = [lane if whole and lane * stride < last else o for lane, o in enumerate(order)]
+        first, second = (whole, piece) if whole else (piece, "poison")
+        whole = f.put(f"shufflevector {kind} {first}, {kind} {second}, {shuffle_mask(order)}", level)
+    return from_memory(f, whole, e.dtype, level), level
+
+
+def _broadcast_load(f: FunctionText, e: Load, index: PrimExpr, mask: Value | None, otherwise: PrimExpr | None) -> Value:
+    scalar = E.Broadcast(Load(e.buffer, (index,)), e.dtype.lanes)
+    if mask is None:
+        return f.value(scalar)
+    outer, f.mask = f.mask, mask
+    value, at = f.value(scalar)
+    f.mask = outer
+    if otherwise is None:
+        return value, at
+    other, other_at = f.value(otherwise)
+    level = f.place(max(at, other_at, mask[1]))
+    kind = register_type(e.dtype)
+    return f.put(f"select {register_type(BOOL.with_lanes(e.dtype.lanes))} {mask[0]}, {kind} {value}, {kind} {other}", level), level
+
+
+def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Value | None, otherwise: PrimExpr | None) -> Value:
+    addresses, need = _addresses(f, e.buffer, index)
+    other, other_at = _passed_through(f, e.dtype, otherwise)
+    lanes, lanes_at = mask or ("splat (i1 true)", 0)
+    level = f.place_load(max(need, other_at, lanes_at), e.buffer)
+    kind, n = memory_type(e.dtype), e.dtype.lanes
+    name = f.declare(f"llvm.masked.gather.{_memory_suffix(e.dtype)}.v{n}p0", kind, f"<{n} x ptr>, <{n} x i1>, {kind}")
+    stored = to_memory(f, other, e.dtype, level)
+    raw = f.put(f"call {kind} {name}(<{n} x ptr> align {e.buffer.dtype.itemsize} {addresses}, <{n} x i1> {lanes}, {kind} {stored})", level)
+    return from_memory(f, raw, e.dtype, level), level
+
+
+def _addresses(f: FunctionText, buffer: Buffer, index: PrimExpr) -> Value:
+    """One address per lane."""
+    wide = index if index.dtype.element is INT64 else E.cast(INT64.with_lanes(index.dtype.lanes), index)
+    lanes, need = f.value(wide)
+    base, at = f.pointers[buffer]
+    level = f.place(max(need, at))
+    return f.put(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {register_type(wide.dtype)} {lanes}", level), level
+
+
+def _passed_through(f: FunctionText, dtype: DataType, otherwise: PrimExpr | None) -> Value:
+    return ("zeroinitializer", 0) if otherwise is None else f.value(otherwise)
+
+
+def from_memory(f: FunctionText, raw: str, dtype: DataType, level: int) -> str:
+    """What was loaded as a register holds it."""
+    if dtype.bits >= 8:
+        return raw
+    if dtype.code == "bool":
+        return f.put(f"icmp ne {memory_type(dtype)} {raw}, {'0' if dtype.lanes == 1 else 'zeroinitializer'}", level)
+    return f.put(f"trunc {memory_type(dtype)} {raw} to {register_type(dtype)}", level)
+
+
+def to_memory(f: FunctionText, value: str, dtype: DataType, level: int) -> str:
+    """A register's value as memory holds it."""
+    if dtype.bits >= 8 or value == "zeroinitializer":
+        return value
+    return f.put(f"{'sext' if dtype.code == 'int' else 'zext'} {register_type(dtype)} {value} to {memory_type(dtype)}", level)
+
+
+def store(f: FunctionText, s: Store) -> None:
+    """A store, to memory or to a slot of a register tile."""
+    index, buffer, dtype = s.indices[0], s.buffer, s.value.dtype
+    if buffer in f.facts.tiles:
+        _store_slot(f, s)
+        return
+    value, _ = f.value(s.value)
+    mask = None if s.mask is None else f.value(s.mask)
+    kind, element = memory_type(dtype), memory_type(buffer.dtype)
+    shape = as_ramp(index) if index.dtype.lanes > 1 else None
+    if index.dtype.lanes > 1 and (shape is None or shape[1] != 1):
+        addresses, _ = _addresses(f, buffer, index)
+        n = dtype.lanes
+        name = f.declare(f"llvm.masked.scatter.{_memory_suffix(dtype)}.v{n}p0", "void", f"{kind}, <{n} x ptr>, <{n} x i1>")
+        lanes = mask[0] if mask else "splat (i1 true)"
+        stored = to_memory(f, value, dtype, f.here)
+        f.do(f"call void {name}({kind} {stored}, <{n} x ptr> align {buffer.dtype.itemsize} {addresses}, <{n} x i1> {lanes})")
+        f.forget(buffer)
+        return
+    text, _, rest = pointer(f, buffer, shape[0] if shape else index)
+    address, stored = offset(f, text, rest, element, f.here), to_memory(f, value, dtype, f.here)
+    if mask is None:
+        f.do(f"store {kind} {stored}, ptr {address}, align {buffer.dtype.itemsize}")
+    else:
+        truth = register_type(BOOL.with_lanes(dtype.lanes))
+        name = f.declare(f"llvm.masked.store.{_memory_suffix(dtype)}.p0", "void", f"{kind}, ptr, {truth}")
+        f.do(f"call void {name}({kind} {stored}, ptr align {buffer.dtype.itemsize} {address}, {truth} {mask[0]})")
+    f.forget(buffer)
+    if mask is None and buffer not in f.facts.reads(index):
+        again = Load(buffer, s.indices)
+        f.remember(again, (value, f.here), f.facts.reads(again))
+
+
+def _store_slot(f: FunctionText, s: Store) -> None:
+    key = (s.buffer, f.facts.slot(s))
+    value, at = f.value(s.value)
+    if s.mask is not None:
+        mask, mask_at = f.value(s.mask)
+        old, old_at = f.slots.get(key, ("poison", 0))
+        at = f.place(max(at, mask_at, old_at))
+        kind = register_type(s.value.dtype)
+        value = f.put(f"select {register_type(s.mask.dtype)} {mask}, {kind} {value}, {kind} {old}", at)
+    f.set_slot(key, (value, at))
+
+
+def prefetch(f: FunctionText, e: Load) -> None:
+    """Ask for the cache line of an element."""
+    index = e.indices[0]
+    shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 0)
+    if shape is None:
+        raise InternalError(f"a prefetch of '{e.buffer.name}' needs one address, not a vector of them")
+    text, _, rest = pointer(f, e.buffer, shape[0])
+    name = f.declare("llvm.prefetch.p0", "void", "ptr, i32 immarg, i32 immarg, i32 immarg")
+    f.do(f"call void {name}(ptr {offset(f, text, rest, memory_type(e.buffer.dtype), f.here)}, i32 0, i32 3, i32 1)")
+
+
+def _memory_suffix(dtype: DataType) -> str:
+    return f"v{dtype.lanes}i8" if dtype.bits < 8 else suffix(dtype)

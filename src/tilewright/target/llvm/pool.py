@@ -1,0 +1,305 @@
+"""The thread pool, as LLVM text: who runs the parallel loops of generated code.
+
+    ptr  @tw_pool_create(i64 threads)     a tw_context* with threads - 1 workers, or null without memory
+    void @tw_pool_destroy(ptr context)    stops the workers and frees it
+
+A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd value
+joins (`active` + 1), looks again whether the job is still there, and takes chunks from the atomic counter `next` until
+none is left. The caller takes chunks too, withdraws the job, and waits only for workers that have joined: one that still
+sleeps delays nobody. Joining and withdrawing are sequentially consistent, so one of the two sides sees the other.
+Workers spin for some 30 us, then sleep on a futex at `job`. A call while a job runs, from another thread or from inside a
+loop body, runs serially. On systems without futexes every call does.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from tilewright.target.llvm.compile import compile_text
+from tilewright.target.target import Target
+
+_FUTEX: Final = {"x86": 202, "aarch64": 98, "riscv": 98}
+_SPINS: Final = {"x86": 2_000, "aarch64": 20_000, "riscv": 20_000}
+_PAUSE: Final = {"x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)", "riscv": "fence seq_cst"}
+_DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""}
+
+# parallel_for, num_threads, pool | job, asleep | active | next | body, closure, n, grain | busy, stop, started | threads
+_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "active": (128, "i32"), "next": (192, "i64"), "body": (256, "ptr"),
+                  "closure": (264, "ptr"), "n": (272, "i64"), "grain": (280, "i64"), "busy": (320, "i32"), "stop": (324, "i32"),
+                  "started": (328, "i64"), "handles": (384, "i64")}
+"""Field -> its byte in the context and its type; what different threads write lies on different cache lines."""
+
+
+@functools.lru_cache(maxsize=8)
+def pool_object(target: Target) -> bytes:
+    """The pool as an object file."""
+    return compile_text(pool_text(target), target)
+
+
+def pool_text(target: Target) -> str:
+    """The pool as an LLVM module."""
+    threaded = "linux" in target.mtriple and target.family in _FUTEX
+    parts = [_SERIAL, _THREADED if threaded else "", _CREATE if threaded else _CREATE_SERIAL]
+    text = "\n".join(parts)
+    for field, (offset, _) in _FIELDS.items():
+        text = text.replace(f"FIELD({field})", f"getelementptr i8, ptr %ctx, i64 {offset}")
+    if not threaded:
+        return text
+    family = target.family
+    text = text.replace("PAUSE", _PAUSE[family]).replace("SPINS", str(_SPINS[family])).replace("FUTEX", str(_FUTEX[family]))
+    return f"{_DECLARE_PAUSE[family]}\n{text}"
+
+
+_SERIAL: Final = """
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+
+define internal void @tw_serial_for(ptr %ctx, ptr %body, ptr %closure, i64 %n, i64 %grain) nounwind {
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %run, label %done
+run:
+  call void %body(ptr %closure, i64 0, i64 %n)
+  br label %done
+done:
+  ret void
+}
+"""
+
+_CREATE_SERIAL: Final = """
+define ptr @tw_pool_create(i64 %threads) nounwind {
+  %ctx = call ptr @aligned_alloc(i64 64, i64 64)
+  %none = icmp eq ptr %ctx, null
+  br i1 %none, label %done, label %fill
+fill:
+  store ptr @tw_serial_for, ptr %ctx
+  %count = getelementptr i8, ptr %ctx, i64 8
+  store i64 1, ptr %count
+  %pool = getelementptr i8, ptr %ctx, i64 16
+  store ptr null, ptr %pool
+  br label %done
+done:
+  ret ptr %ctx
+}
+
+define void @tw_pool_destroy(ptr %ctx) nounwind {
+  call void @free(ptr %ctx)
+  ret void
+}
+"""
+
+_THREADED: Final = """
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+declare ptr @memset(ptr, i32, i64)
+
+; takes chunks of the published job until none is left
+define internal void @tw_take_chunks(ptr %ctx) nounwind {
+entry:
+  %next = FIELD(next)
+  %body.at = FIELD(body)
+  %closure.at = FIELD(closure)
+  %n.at = FIELD(n)
+  %grain.at = FIELD(grain)
+  %body = load ptr, ptr %body.at
+  %closure = load ptr, ptr %closure.at
+  %n = load i64, ptr %n.at
+  %grain = load i64, ptr %grain.at
+  br label %take
+take:
+  %begin = atomicrmw add ptr %next, i64 %grain monotonic
+  %left = icmp slt i64 %begin, %n
+  br i1 %left, label %run, label %done
+run:
+  %reach = add i64 %begin, %grain
+  %whole = icmp slt i64 %reach, %n
+  %end = select i1 %whole, i64 %reach, i64 %n
+  call void %body(ptr %closure, i64 %begin, i64 %end)
+  br label %take
+done:
+  ret void
+}
+
+define internal ptr @tw_worker(ptr %ctx) nounwind {
+entry:
+  %job = FIELD(job)
+  %asleep = FIELD(asleep)
+  %active = FIELD(active)
+  %stop = FIELD(stop)
+  br label %idle
+idle:
+  %last = phi i32 [ 0, %entry ], [ %seen, %leave ], [ %last, %idle.again ]
+  br label %look
+look:
+  %spun = phi i32 [ 0, %idle ], [ %spun.next, %spin ]
+  %seen = load atomic i32, ptr %job seq_cst, align 4
+  %odd = and i32 %seen, 1
+  %is.open = icmp ne i32 %odd, 0
+  %is.new = icmp ne i32 %seen, %last
+  %go = and i1 %is.open, %is.new
+  br i1 %go, label %join, label %check
+check:
+  %stopping = load atomic i32, ptr %stop seq_cst, align 4
+  %is.stopping = icmp ne i32 %stopping, 0
+  br i1 %is.stopping, label %exit, label %wait
+wait:
+  %spun.next = add i32 %spun, 1
+  %more = icmp ult i32 %spun.next, SPINS
+  br i1 %more, label %spin, label %sleep
+spin:
+  PAUSE
+  br label %look
+sleep:
+  %a0 = atomicrmw add ptr %asleep, i32 1 seq_cst
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %job, i32 128, i32 %seen, ptr null, ptr null, i32 0)
+  %a1 = atomicrmw sub ptr %asleep, i32 1 seq_cst
+  br label %idle.again
+idle.again:
+  br label %idle
+join:
+  %j0 = atomicrmw add ptr %active, i32 1 seq_cst
+  %still = load atomic i32, ptr %job seq_cst, align 4
+  %same = icmp eq i32 %still, %seen
+  br i1 %same, label %work, label %leave
+work:
+  call void @tw_take_chunks(ptr %ctx)
+  br label %leave
+leave:
+  %j1 = atomicrmw sub ptr %active, i32 1 seq_cst
+  br label %idle
+exit:
+  ret ptr null
+}
+
+define internal void @tw_parallel_for(ptr %ctx, ptr %body, ptr %closure, i64 %n, i64 %grain) nounwind {
+entry:
+  %several = icmp sgt i64 %n, %grain
+  br i1 %several, label %try, label %serially
+try:
+  %busy = FIELD(busy)
+  %swap = cmpxchg ptr %busy, i32 0, i32 1 seq_cst seq_cst
+  %ours = extractvalue { i32, i1 } %swap, 1
+  br i1 %ours, label %publish, label %serially
+serially:
+  call void @tw_serial_for(ptr %ctx, ptr %body, ptr %closure, i64 %n, i64 %grain)
+  ret void
+publish:
+  %body.at = FIELD(body)
+  %closure.at = FIELD(closure)
+  %n.at = FIELD(n)
+  %grain.at = FIELD(grain)
+  %next = FIELD(next)
+  %job = FIELD(job)
+  %asleep = FIELD(asleep)
+  %active = FIELD(active)
+  store ptr %body, ptr %body.at
+  store ptr %closure, ptr %closure.at
+  store i64 %n, ptr %n.at
+  %positive = icmp sgt i64 %grain, 1
+  %chunk = select i1 %positive, i64 %grain, i64 1
+  store i64 %chunk, ptr %grain.at
+  store atomic i64 0, ptr %next seq_cst, align 8
+  %opened = atomicrmw add ptr %job, i32 1 seq_cst
+  %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
+  %wake = icmp ne i32 %sleepers, 0
+  br i1 %wake, label %rouse, label %work
+rouse:
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %job, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  br label %work
+work:
+  call void @tw_take_chunks(ptr %ctx)
+  %closed = atomicrmw add ptr %job, i32 1 seq_cst
+  br label %wait
+wait:
+  %spun = phi i32 [ 0, %work ], [ %spun.next, %spin ], [ 0, %yield ]
+  %left = load atomic i32, ptr %active seq_cst, align 4
+  %done = icmp eq i32 %left, 0
+  br i1 %done, label %finish, label %hold
+hold:
+  %spun.next = add i32 %spun, 1
+  %more = icmp ult i32 %spun.next, SPINS
+  br i1 %more, label %spin, label %yield
+spin:
+  PAUSE
+  br label %wait
+yield:
+  %y = call i32 @sched_yield()
+  br label %wait
+finish:
+  store atomic i32 0, ptr %busy seq_cst, align 4
+  ret void
+}
+"""
+
+_CREATE: Final = """
+define ptr @tw_pool_create(i64 %threads) nounwind {
+entry:
+  %least = icmp sgt i64 %threads, 1
+  %wanted = select i1 %least, i64 %threads, i64 1
+  %workers = sub i64 %wanted, 1
+  %list = mul i64 %workers, 8
+  %need = add i64 %list, 447
+  %size = and i64 %need, -64
+  %ctx = call ptr @aligned_alloc(i64 64, i64 %size)
+  %none = icmp eq ptr %ctx, null
+  br i1 %none, label %failed, label %fill
+failed:
+  ret ptr null
+fill:
+  %m = call ptr @memset(ptr %ctx, i32 0, i64 %size)
+  %pool = getelementptr i8, ptr %ctx, i64 16
+  store ptr %ctx, ptr %pool
+  %handles = FIELD(handles)
+  br label %next
+next:
+  %k = phi i64 [ 0, %fill ], [ %k.next, %start ]
+  %enough = icmp sge i64 %k, %workers
+  br i1 %enough, label %ready, label %try
+try:
+  %slot = getelementptr i64, ptr %handles, i64 %k
+  %error = call i32 @pthread_create(ptr %slot, ptr null, ptr @tw_worker, ptr %ctx)
+  %ok = icmp eq i32 %error, 0
+  br i1 %ok, label %start, label %ready
+start:
+  %k.next = add i64 %k, 1
+  br label %next
+ready:
+  %started.at = FIELD(started)
+  store i64 %k, ptr %started.at
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %count = add i64 %k, 1
+  store i64 %count, ptr %count.at
+  %alone = icmp eq i64 %k, 0
+  %run = select i1 %alone, ptr @tw_serial_for, ptr @tw_parallel_for
+  store ptr %run, ptr %ctx
+  ret ptr %ctx
+}
+
+define void @tw_pool_destroy(ptr %ctx) nounwind {
+entry:
+  %stop = FIELD(stop)
+  %job = FIELD(job)
+  %started.at = FIELD(started)
+  %handles = FIELD(handles)
+  store atomic i32 1, ptr %stop seq_cst, align 4
+  %even = atomicrmw add ptr %job, i32 2 seq_cst
+  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %job, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
+  %started = load i64, ptr %started.at
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %join ]
+  %more = icmp slt i64 %k, %started
+  br i1 %more, label %join, label %done
+join:
+  %slot = getelementptr i64, ptr %handles, i64 %k
+  %handle = load i64, ptr %slot
+  %e = call i32 @pthread_join(i64 %handle, ptr null)
+  %k.next = add i64 %k, 1
+  br label %next
+done:
+  call void @free(ptr %ctx)
+  ret void
+}
+"""

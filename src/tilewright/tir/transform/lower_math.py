@@ -1,0 +1,4 @@
+"""x"""
+from tilewright.tir.stmt import PrimFunc
+def lower_math(func: PrimFunc) -> PrimFunc:
+    return func

@@ -1,0 +1,138 @@
+"""Cut loops where the conditions inside change.
+
+    for o in T.serial(8):                              for o in T.serial(0, 1): …
+        for m in T.unrolled(7):                ->      for o in T.serial(1, 8): …
+            if 1 <= o * 7 + m: …
+
+A condition counts when it is linear in the variable of the loop and otherwise uses variables of the loops inside: for
+each value of the unrolled ones, and for all values together of the others (lanes, serial loops), it is true, false or
+open, and the loop is cut where that changes. The conditions stay: simplifying each segment with its own range removes
+them, and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches.
+Segments share their body, so that a cut costs nothing until the segments are specialised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Final
+
+from tilewright.arith.bounds import bounds_of_form
+from tilewright.arith.linear import LinearForm
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.simplify import difference, is_index
+from tilewright.expr import EQ, LT, NE, Comparison, IntImm, PrimExpr, Select, Var, const, free_vars, walk
+from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, For, IfThenElse, PrimFunc, Stmt, Store, bodies, expressions, map_bodies, seq
+from tilewright.tir.transform.scope import inside, runs_once, trips
+
+MOST_SEGMENTS: Final = 8
+MOST_BRANCHES: Final = 4
+"""Of a parallel loop."""
+MOST_STORES: Final = 4096
+"""In all segments of a loop together, after unrolling."""
+MOST_COMBINATIONS: Final = 512
+
+
+def partition_loops(func: PrimFunc) -> PrimFunc:
+    """`func` with its serial loops cut, and the bodies of its parallel loops branching, where conditions change."""
+    return func.with_body(_stmt(func.body, Ranges()))
+
+
+def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
+    if not isinstance(s, For):
+        return map_bodies(s, lambda x: _stmt(x, ranges)) or s
+    loop = replace(s, body=_stmt(s.body, inside(s, ranges)))
+    return _cut(loop, ranges) if loop.kind in (SERIAL, PARALLEL) and not runs_once(loop) else loop
+
+
+def _cut(loop: For, ranges: Ranges) -> Stmt:
+    span = trips(loop)
+    if span is None or len(span) < 2:
+        return loop
+    search = _Search(loop.var, set())
+    search.visit(loop.body, inside(loop, ranges), {}, frozenset())
+    cuts = sorted(c for c in search.cuts if span.start < c < span.stop)
+    if not cuts:
+        return loop
+    most = MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES
+    room = min(most, MOST_STORES // max(1, _stores(loop.body)))
+    if len(cuts) >= room:
+        low, high = max(pairwise([span.start, *cuts, span.stop]), key=lambda segment: segment[1] - segment[0])
+        cuts = [c for c in (low, high) if span.start < c < span.stop]
+        if len(cuts) >= room:
+            return loop
+    if loop.kind == PARALLEL:
+        return replace(loop, body=_branches(loop, cuts))
+    index = loop.var.dtype
+    segments = pairwise([span.start, *cuts, span.stop])
+    return seq(*(replace(loop, min=const(a, index), extent=const(b - a, index)) for a, b in segments))
+
+
+def _branches(loop: For, cuts: list[int]) -> Stmt:
+    body = loop.body
+    for c in reversed(cuts):
+        body = IfThenElse(LT(loop.var, const(c, loop.var.dtype)), loop.body, body)
+    return body
+
+
+def _stores(s: Stmt) -> int:
+    """How many stores `s` becomes by unrolling."""
+    inner = sum(_stores(x) for x in bodies(s)) + isinstance(s, Store)
+    span = trips(s) if isinstance(s, For) and s.kind == UNROLLED else None
+    return inner if span is None else inner * len(span)
+
+
+@dataclass
+class _Search:
+    """Collects the values of `var` from which on a condition inside is different."""
+
+    var: Var
+    cuts: set[int]
+
+    def visit(self, s: Stmt, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
+        """`unrolled`: the variables inside that take each value by itself; `inner`: all variables of loops inside."""
+        for e in expressions(s):
+            for c in _conditions(s, e):
+                self.visit_condition(c, ranges, unrolled, inner)
+        if isinstance(s, For):
+            span = trips(s)
+            if span is not None and s.kind == UNROLLED:
+                unrolled = {**unrolled, s.var: span}
+            self.visit(s.body, inside(s, ranges), unrolled, inner | {s.var})
+            return
+        for x in bodies(s):
+            self.visit(x, ranges, unrolled, inner)
+
+    def visit_condition(self, c: Comparison, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
+        kind, d = difference(c, ranges)
+        k, rest = d.without(self.var)
+        if k == 0 or any(v not in inner for a in rest.coefs for v in free_vars(a)):
+            return
+        each = {a: unrolled[a] for a in rest.coefs if a in unrolled}
+        least, most = bounds_of_form(LinearForm({a: n for a, n in rest.coefs.items() if a not in each}, rest.const), ranges)
+        size = 1
+        for r in each.values():
+            size *= len(r)
+        if least is None or most is None or size > MOST_COMBINATIONS:
+            return
+        factors = [rest.coefs[a] for a in each]
+        for values in {sum(f * x for f, x in zip(factors, xs, strict=True)) for xs in product(*each.values())}:
+            for total in (least + values, most + values):
+                self.cuts.add(_turn(k, total))
+                if kind is EQ or kind is NE:
+                    self.cuts.add(_turn(k, total - 1))
+
+
+def _turn(k: int, rest: int) -> int:
+    """The value of v at which `k*v + rest < 0` changes."""
+    return -(rest // k) if k > 0 else rest // -k + 1
+
+
+def _conditions(s: Stmt, e: PrimExpr) -> list[Comparison]:
+    """The comparisons in `e` that decide something: in an `if`, a mask or a select."""
+    if (isinstance(s, IfThenElse) and e is s.condition) or (isinstance(s, Store) and e is s.mask):
+        tops = [e]
+    else:
+        tops = [x.condition for x in walk(e) if isinstance(x, Select)]
+    found = [x for top in tops for x in walk(top) if isinstance(x, Comparison)]
+    return [x for x in found if is_index(x.a.dtype) and not isinstance(x.a, IntImm)]

@@ -1,0 +1,33 @@
+"""The way of a lowered program to a flat one, read top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.flatten_buffers import flatten_buffers
+from tilewright.tir.transform.lower_math import lower_math
+from tilewright.tir.transform.partition_loops import partition_loops
+from tilewright.tir.transform.simplify import simplify
+from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
+from tilewright.tir.transform.unroll_loops import unroll_loops
+from tilewright.tir.transform.vectorize_loops import vectorize_loops
+
+LOOP_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
+    simplify,
+    tighten_loop_bounds,
+    partition_loops,
+    flatten_buffers,
+    vectorize_loops,
+    lower_math,
+    unroll_loops,
+)
+"""In this order. Whatever costs time per statement runs before statements are written out by unrolling."""
+
+
+def lower_loops(func: PrimFunc) -> PrimFunc:
+    """A lowered program (no blocks) as a flat one (`verify_flat`), ready for code generation."""
+    for loop_pass in LOOP_PASSES:
+        func = loop_pass(func)
+    return func

@@ -1,0 +1,98 @@
+"""Simplify a loop program under the ranges of its loops.
+
+    for i in T.serial(8):                      for i in T.serial(8):
+        for j in T.parallel(1):        ->          A[i] = B[i]
+            if i * 4 + j < 32:
+                A[(i * 4 + j) // 4] = B[i]
+
+Expressions become canonical; conditions that are decided go, and what they exclude; loops that never run go, loops that
+run once become their body; nested conditions become one; constant lets go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.simplify import simplify as simplify_expr
+from tilewright.arith.solve import assume
+from tilewright.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
+from tilewright.tir.stmt import Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store, map_bodies, substitute_stmt
+from tilewright.tir.transform.scope import inside, runs_once
+
+
+def simplify(func: PrimFunc) -> PrimFunc:
+    """`func` with everything simplified that ranges of loop variables decide."""
+    return func.with_body(simplify_stmt(func.body, Ranges()))
+
+
+def simplify_stmt(s: Stmt, ranges: Ranges) -> Stmt:
+    """`s` simplified; an empty sequence when nothing is left of it."""
+    return _stmt(s, ranges) or Seq(())
+
+
+def _stmt(s: Stmt, ranges: Ranges) -> Stmt | None:
+    match s:
+        case Store():
+            return _store(s, ranges)
+        case For():
+            return _loop(s, ranges)
+        case IfThenElse():
+            return _if(s, ranges)
+        case Seq():
+            return map_bodies(s, lambda x: _stmt(x, ranges)) if s.stmts else None
+        case Let():
+            return _let(s, ranges)
+        case _:
+            return _other(s, ranges)
+
+
+def _store(s: Store, ranges: Ranges) -> Stmt | None:
+    mask = None if s.mask is None else simplify_expr(s.mask, ranges)
+    known = None if mask is None else number_of(mask)
+    if known == 0:
+        return None
+    indices = tuple(simplify_expr(i, ranges) for i in s.indices)
+    return Store(s.buffer, simplify_expr(s.value, ranges), indices, None if known == 1 else mask)
+
+
+def _loop(s: For, ranges: Ranges) -> Stmt | None:
+    low, extent = simplify_expr(s.min, ranges), simplify_expr(s.extent, ranges)
+    if isinstance(extent, IntImm) and extent.value <= 0:
+        return None
+    loop = replace(s, min=low, extent=extent)
+    if runs_once(loop):
+        if isinstance(low, IntImm):
+            return _stmt(s.body, ranges.bind(s.var, low.value, low.value))
+        return _stmt(substitute_stmt(s.body, {s.var: low}), ranges)
+    body = _stmt(s.body, inside(loop, ranges))
+    return None if body is None else replace(loop, body=body)
+
+
+def _if(s: IfThenElse, ranges: Ranges) -> Stmt | None:
+    condition = simplify_expr(s.condition, ranges)
+    known = number_of(condition)
+    if known is not None:
+        return _stmt(s.then_case, ranges) if known else None if s.else_case is None else _stmt(s.else_case, ranges)
+    opposite = logical_not(condition)
+    then = _stmt(s.then_case, assume(condition, ranges))
+    other = None if s.else_case is None else _stmt(s.else_case, assume(opposite, ranges))
+    if then is None:
+        return None if other is None else IfThenElse(simplify_expr(opposite, ranges), other)
+    if other is None and isinstance(then, IfThenElse) and then.else_case is None:
+        return IfThenElse(logical_and(condition, then.condition), then.then_case)
+    return IfThenElse(condition, then, other)
+
+
+def _let(s: Let, ranges: Ranges) -> Stmt | None:
+    value = simplify_expr(s.value, ranges)
+    if isinstance(value, (IntImm, FloatImm, Var)):
+        return _stmt(substitute_stmt(s.body, {s.var: value}), ranges)
+    body = _stmt(s.body, ranges)
+    return None if body is None else Let(s.var, value, body)
+
+
+def _other(s: Stmt, ranges: Ranges) -> Stmt | None:
+    if isinstance(s, Evaluate):
+        return Evaluate(simplify_expr(s.value, ranges))
+    return map_bodies(s, lambda x: _stmt(x, ranges))

@@ -1,0 +1,268 @@
+"""Turn vectorized loops into vector expressions.
+
+    for j in T.vectorized(8):          ->      B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(1.0, 8)
+        B[i * 8 + j] = A[i * 8 + j] + 1.0
+
+A lane-dependent `if` becomes the mask of the stores inside; loads that could leave their buffer where it fails are guarded
+by it. Needs flat buffers. What has no vector form (a nested vectorized loop, bounds that differ by lane, an effect)
+becomes a serial loop over the lanes around that statement alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.arith.bounds import bounds
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.simplify import as_ramp, form_of, is_index, prove, simplify
+from tilewright.errors import ScheduleError
+from tilewright.expr import (
+    Broadcast,
+    Buffer,
+    Call,
+    Load,
+    PrimExpr,
+    Ramp,
+    Select,
+    add,
+    as_expr,
+    broadcast,
+    const,
+    if_then_else,
+    logical_and,
+    logical_not,
+    mul,
+    number_of,
+    rewrite,
+    walk,
+)
+from tilewright.tir.stmt import (
+    SERIAL,
+    VECTORIZED,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    map_bodies,
+    map_expressions,
+    seq,
+    substitute_stmt,
+    walk_stmt,
+)
+from tilewright.tir.transform.scope import inside, trips
+
+
+def vectorize_loops(func: PrimFunc) -> PrimFunc:
+    """`func` without vectorized loops; raises `ScheduleError` for a reduction across lanes."""
+    return func.with_body(_stmt(func.body, Ranges()))
+
+
+def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
+    if isinstance(s, For):
+        within = inside(s, ranges)
+        body = _stmt(s.body, within)
+        return replace(s, body=body) if s.kind != VECTORIZED else _vectorized(replace(s, body=body), ranges)
+    return map_bodies(s, lambda x: _stmt(x, ranges)) or s
+
+
+def _vectorized(loop: For, ranges: Ranges) -> Stmt:
+    span = trips(loop)
+    if span is None:
+        raise ScheduleError(f"the vectorized loop '{loop.var.name}' runs {loop.extent} times; split it by a constant first", loop.origin)
+    if span.start:
+        loop = replace(loop, min=const(0, loop.var.dtype), body=substitute_stmt(loop.body, {loop.var: add(loop.var, span.start)}))
+    if len(span) < 2:
+        return substitute_stmt(loop.body, {loop.var: loop.min}) if span else Seq(())
+    return _Vectorizer(loop, ranges).stmt(_privatize(loop), None)
+
+
+def _privatize(loop: For) -> Stmt:
+    """The body of `loop` with a copy for every lane of the buffers allocated inside."""
+    lanes = loop.extent
+    private: dict[Buffer, Buffer] = {}
+    for s in walk_stmt(loop.body):
+        if isinstance(s, Allocate):
+            shape = (mul(as_expr(s.buffer.shape[0]), lanes),)
+            private[s.buffer] = Buffer(s.buffer.name, shape, s.buffer.dtype, s.buffer.scope)
+    if not private:
+        return loop.body
+    memo: dict[PrimExpr, PrimExpr] = {}
+
+    def place(i: PrimExpr) -> PrimExpr:
+        return add(mul(i, lanes), loop.var)
+
+    def rule(e: PrimExpr) -> PrimExpr | None:
+        return Load(private[e.buffer], (place(e.indices[0]),)) if isinstance(e, Load) and e.buffer in private else None
+
+    def move(s: Stmt) -> Stmt:
+        if isinstance(s, Store) and s.buffer in private:
+            return replace(s, buffer=private[s.buffer], indices=(place(s.indices[0]),))
+        inner = map_bodies(s, move) or s
+        return replace(inner, buffer=private[inner.buffer]) if isinstance(inner, Allocate) else inner
+
+    return move(map_expressions(loop.body, lambda e: rewrite(e, rule, memo)))
+
+
+class _NoVector(Exception):
+    """A statement has no vector form; caught where it is turned into a serial loop."""
+
+
+class _Vectorizer:
+    """The vector form of the body of one loop."""
+
+    def __init__(self, loop: For, ranges: Ranges) -> None:
+        self.loop, self.lane, self.lanes = loop, loop.var, len(trips(loop) or ())
+        self.ranges = ranges.bind(loop.var, 0, self.lanes - 1)
+        self.varies: dict[PrimExpr, bool] = {}
+        self.memo: dict[tuple[PrimExpr, PrimExpr | None], PrimExpr] = {}
+
+    # Statements. `mask` is the scalar condition on the lane under which `s` runs.
+    def stmt(self, s: Stmt, mask: PrimExpr | None) -> Stmt:
+        try:
+            return self.vector_stmt(s, mask)
+        except _NoVector:
+            return replace(self.loop, kind=SERIAL, body=s if mask is None else IfThenElse(mask, s))
+
+    def vector_stmt(self, s: Stmt, mask: PrimExpr | None) -> Stmt:
+        match s:
+            case Store():
+                return self.store(s, mask)
+            case Seq():
+                return seq(*(self.stmt(x, mask) for x in s.stmts))
+            case IfThenElse():
+                return self.branch(s, mask)
+            case For() if s.kind != VECTORIZED and not self.depends(s.min) and not self.depends(s.extent):
+                inner, self.ranges = self.ranges, inside(s, self.ranges)
+                body = self.stmt(s.body, mask)
+                self.ranges = inner
+                return replace(s, body=body)
+            case Allocate():
+                return replace(s, body=self.stmt(s.body, mask))
+            case Let() if not self.depends(s.value):
+                return replace(s, body=self.stmt(s.body, mask))
+            case Evaluate() if mask is None and not self.depends(s.value) and not _has_effect(s.value):
+                return s
+            case _:
+                raise _NoVector
+
+    def branch(self, s: IfThenElse, mask: PrimExpr | None) -> Stmt:
+        condition = simplify(s.condition, self.ranges)
+        known = number_of(condition)
+        if known is not None:
+            chosen = s.then_case if known else s.else_case
+            return Seq(()) if chosen is None else self.stmt(chosen, mask)
+        if not self.depends(condition):
+            return IfThenElse(condition, self.stmt(s.then_case, mask), None if s.else_case is None else self.stmt(s.else_case, mask))
+        if s.else_case is not None and _stores_to(s.then_case) & _reads(condition):
+            raise _NoVector
+        then = self.stmt(s.then_case, condition if mask is None else logical_and(mask, condition))
+        if s.else_case is None:
+            return then
+        opposite = logical_not(condition)
+        return seq(then, self.stmt(s.else_case, opposite if mask is None else logical_and(mask, opposite)))
+
+    def store(self, s: Store, mask: PrimExpr | None) -> Stmt:
+        if s.mask is not None or s.value.dtype.lanes > 1 or any(i.dtype.lanes > 1 for i in s.indices):
+            raise _NoVector
+        (index,) = s.indices
+        index = simplify(index, self.ranges)
+        if not self.depends(index):
+            return self.invariant_store(s, mask)
+        for x in _loads(s.value):
+            if x.buffer is s.buffer and simplify(x.indices[0], self.ranges) is not index:
+                raise _NoVector
+        if mask is not None and s.buffer.scope == "local" and self.within(s.buffer, index):
+            place = Load(s.buffer, (index,))
+            return Store(s.buffer, broadcast(self.vector(if_then_else(mask, s.value, place), None), self.lanes), (self.vector(index, None),))
+        value = broadcast(self.vector(s.value, mask), self.lanes)
+        lanes = None if mask is None else broadcast(self.vector(mask, None), self.lanes)
+        return Store(s.buffer, value, (self.vector(index, None),), lanes)
+
+    def invariant_store(self, s: Store, mask: PrimExpr | None) -> Stmt:
+        """A store to one element from all lanes."""
+        own = any(x.buffer is s.buffer for x in _loads(s.value))
+        if mask is not None or (own and not self.depends(s.value)):
+            raise _NoVector
+        if self.depends(s.value):
+            raise ScheduleError(
+                f"the vectorized loop '{self.lane.name}' writes one element of '{s.buffer.name}' from all of its {self.lanes} lanes; "
+                f"vectorize a loop that '{s.buffer.name}' is indexed by, or split the reduction with rfactor", self.loop.origin)
+        return s
+
+    # Expressions.
+    def depends(self, e: PrimExpr) -> bool:
+        """Whether `e` differs from lane to lane."""
+        known = self.varies.get(e)
+        if known is None:
+            known = self.varies[e] = e is self.lane or any(self.depends(x) for x in e.operands())
+        return known
+
+    def within(self, buffer: Buffer, index: PrimExpr) -> bool:
+        """Whether the index stays inside of the buffer in all lanes."""
+        lo, hi = bounds(simplify(index, self.ranges), self.ranges)
+        size = buffer.shape[0]
+        return isinstance(size, int) and lo is not None and hi is not None and lo >= 0 and hi < size
+
+    def vector(self, e: PrimExpr, mask: PrimExpr | None) -> PrimExpr:
+        """`e` in all lanes (still a scalar where they agree); loads that need it are guarded by `mask`."""
+        if not self.depends(e):
+            return e
+        known = self.memo.get((e, mask))
+        if known is None:
+            known = self.memo[e, mask] = self.vector_of(e, mask)
+        return known
+
+    def vector_of(self, e: PrimExpr, mask: PrimExpr | None) -> PrimExpr:
+        if isinstance(e, (Ramp, Broadcast)) or e.dtype.lanes > 1 or _has_effect(e):
+            raise _NoVector
+        if is_index(e.dtype) and not isinstance(e, (Load, Call)):
+            ramp = as_ramp(form_of(e, self.ranges), self.lanes, e.dtype, self.lane)
+            if ramp is not None and not (isinstance(ramp, Broadcast) and self.depends(ramp.value)):
+                return ramp
+        if isinstance(e, Select):
+            return self.select(e, mask)
+        if isinstance(e, Load):
+            return self.load(e, mask)
+        return e.with_operands([self.vector(x, mask) for x in e.operands()])
+
+    def load(self, e: Load, mask: PrimExpr | None) -> PrimExpr:
+        (index,) = e.indices
+        loaded = Load(e.buffer, (broadcast(self.vector(simplify(index, self.ranges), mask), self.lanes),))
+        if mask is None or self.within(e.buffer, index):
+            return loaded
+        return if_then_else(broadcast(self.vector(mask, None), self.lanes), loaded, const(0, loaded.dtype))
+
+    def select(self, e: Select, mask: PrimExpr | None) -> PrimExpr:
+        condition = simplify(e.condition, self.ranges)
+        decided = prove(condition, self.ranges)
+        if decided is not None:
+            return self.vector(e.true_value if decided else e.false_value, mask)
+        opposite = logical_not(condition)
+        yes = self.vector(e.true_value, condition if mask is None else logical_and(mask, condition))
+        no = self.vector(e.false_value, opposite if mask is None else logical_and(mask, opposite))
+        test = broadcast(self.vector(condition, mask), self.lanes)
+        if isinstance(yes, Select) and yes.condition is test and number_of(no) is not None and number_of(no) == number_of(yes.false_value):
+            return yes
+        return if_then_else(test, yes, no)
+
+
+def _loads(e: PrimExpr) -> list[Load]:
+    return [x for x in walk(e) if isinstance(x, Load)]
+
+
+def _reads(e: PrimExpr) -> set[Buffer]:
+    return {x.buffer for x in _loads(e)}
+
+
+def _stores_to(s: Stmt) -> set[Buffer]:
+    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
+
+
+def _has_effect(e: PrimExpr) -> bool:
+    return isinstance(e, Call) and e.op.effect
+

@@ -1,0 +1,75 @@
+"""Tensor expressions of the operators that make each element from the elements at the same place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr
+from tilewright.types import DataType
+
+
+def elementwise(x: te.Tensor, f: Callable[[PrimExpr], Any], name: str) -> te.Tensor:
+    """`f` of every element."""
+    return te.compute(x.shape, lambda *i: f(x(*i)), name=name)  # type: ignore[no-any-return]
+
+
+def broadcast(shape: tuple[Any, ...], f: Callable[..., Any], *inputs: te.Tensor, name: str) -> te.Tensor:
+    """`f` of the elements of `inputs`, which broadcast to `shape`."""
+    return te.compute(shape, lambda *i: f(*(at(x, i) for x in inputs)), name=name)  # type: ignore[no-any-return]
+
+
+def at(x: te.Tensor, indices: tuple[Any, ...]) -> PrimExpr:
+    """The element of `x` that broadcasting puts at `indices`."""
+    aligned = indices[len(indices) - x.ndim :]
+    return x(*(0 if E.number_of(n) == 1 else i for n, i in zip(x.shape, aligned, strict=True)))
+
+
+def absolute(x: PrimExpr) -> PrimExpr:
+    if x.dtype.is_float:
+        return E.fabs(x)
+    return x if x.dtype.code in ("uint", "bool") else E.maximum(x, E.sub(E.const(0, x.dtype), x))
+
+
+def sign(x: PrimExpr) -> PrimExpr:
+    """1 above zero, -1 below it, else `x` itself: zero or not a number."""
+    zero = E.const(0, x.dtype)
+    below = x if x.dtype.code in ("uint", "bool") else E.if_then_else(x < zero, E.const(-1, x.dtype), x)
+    return E.if_then_else(x > zero, E.const(1, x.dtype), below)
+
+
+def clamp(x: PrimExpr, low: float, high: float) -> PrimExpr:
+    """`x` held in `[low, high]`; bounds that the type cannot hold do nothing."""
+    if x.dtype.is_integer:
+        least, most = integer_range(x.dtype)
+        low, high = max(low, least), min(high, most)
+    return E.minimum(E.maximum(x, E.const(low, x.dtype)), E.const(high, x.dtype))
+
+
+def integer_range(dtype: DataType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
+    if dtype.code == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """`x` to the `y`; small whole constants are products."""
+    n = E.number_of(y)
+    if n in (1, 2, 3):
+        result = x
+        for _ in range(int(n) - 1):
+            result = E.mul(result, x)
+        return result
+    if n == 0.5 and x.dtype.is_float:
+        return E.sqrt(x)
+    if x.dtype.is_float:
+        return E.pow(x, y)
+    return E.cast(x.dtype, E.nearbyint(E.pow(E.cast("float64", x), E.cast("float64", y))))
+
+
+def truncated_remainder(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """The remainder with the sign of `x`, as in C."""
+    return E.sub(x, E.mul(E.trunc(E.div(x, y)), y)) if x.dtype.is_float else E.truncmod(x, y)

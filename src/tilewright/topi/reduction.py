@@ -1,0 +1,65 @@
+"""Tensor expressions of reductions along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr, Var
+from tilewright.tir.stmt import IterVar
+
+
+def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[list[Any], list[IterVar], Callable[[Sequence[Var]], list[Any]]]:
+    """The shape that is left, the reduction axes, and the place in `x` of an output index."""
+    over = {d: te.reduce_axis((0, x.shape[d]), f"r{d}") for d in axes}
+    shape = [1 if d in over else n for d, n in enumerate(x.shape) if keepdims or d not in over]
+
+    def place(i: Sequence[Var]) -> list[Any]:
+        left = iter(i)
+        where: list[Any] = []
+        for d in range(x.ndim):
+            if d in over:
+                where.append(over[d].var)
+                if keepdims:
+                    next(left)
+            else:
+                where.append(next(left))
+        return where
+
+    return shape, list(over.values()), place
+
+
+def reduce(
+    x: te.Tensor, axes: Sequence[int], keepdims: bool, combine: Callable[..., PrimExpr], name: str, term: Callable[[PrimExpr], PrimExpr] | None = None
+) -> te.Tensor:
+    """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
+    shape, over, place = _window(x, axes, keepdims)
+    each = term or (lambda e: e)
+    return te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name)  # type: ignore[no-any-return]
+
+
+def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str) -> te.Tensor:
+    """The row-major position, along `axes`, of the greatest (or least) element; the first such one, or the last."""
+    shape, over, place = _window(x, axes, keepdims)
+
+    def combine(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
+        better = a[1] > b[1] if greatest else a[1] < b[1]
+        earlier = a[0] > b[0] if last else a[0] < b[0]
+        keep = E.logical_or(better, E.logical_and(E.compare(E.EQ, a[1], b[1]), E.logical_and(a[0] >= 0, E.logical_or(earlier, b[0] < 0))))
+        return E.if_then_else(keep, a[0], b[0]), E.if_then_else(keep, a[1], b[1])
+
+    def identity(index: Any, value: Any) -> tuple[PrimExpr, PrimExpr]:
+        return E.const(-1, index), te.min_value(value) if greatest else te.max_value(value)
+
+    best = te.comm_reducer(combine, identity, name=name)
+
+    def body(*i: Var) -> Any:
+        position: PrimExpr = E.const(0, dtype)
+        for d, axis in zip(axes, over, strict=True):
+            position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
+        return best((position, x(*place(i))), axis=over)
+
+    found = te.compute(shape, body, name=f"{name}_pair")
+    return te.compute(shape, found[0], name=name, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]

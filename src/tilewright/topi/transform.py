@@ -1,0 +1,160 @@
+"""Tensor expressions of the operators that move elements without changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr, Value, Var
+from tilewright.types import TensorType
+
+Dims = Sequence[Any]
+
+
+def dims(x: te.Tensor) -> tuple[Any, ...]:
+    """The shape, with known sizes as ints."""
+    return TensorType(x.shape).shape
+
+
+def reshape(x: te.Tensor, shape: Dims, name: str = "reshape") -> te.Tensor:
+    """The elements of `x` in row-major order under another shape."""
+    source = dims(x)
+
+    def element(*i: Var) -> PrimExpr:
+        return x(*_regroup(i, shape, source))
+
+    return te.compute(shape, element, name=name)  # type: ignore[no-any-return]
+
+
+def _regroup(i: Sequence[Value], shape: Dims, source: Dims) -> list[Value]:
+    """The indices along `source` of the element at `i` along `shape`; runs of dimensions that match stay apart."""
+    where: list[Value] = []
+    a = b = 0
+    while a < len(source) or b < len(shape):
+        if a < len(source) and b < len(shape) and (source[a] is shape[b] or source[a] == shape[b]):
+            where.append(i[b])
+            a, b = a + 1, b + 1
+            continue
+        a_end, b_end = _run(source, shape, a, b)
+        position: Value = E.const(0, "int64")
+        for v, n in zip(i[b:b_end], shape[b:b_end], strict=True):
+            position = E.add(E.mul(position, n), v)
+        inner: list[Value] = []
+        for n in reversed(source[a + 1 : a_end]):
+            inner.append(E.floormod(position, n))
+            position = E.floordiv(position, n)
+        where += [*([position] if a < a_end else []), *reversed(inner)]
+        a, b = a_end, b_end
+    return where
+
+
+def _run(source: Dims, shape: Dims, a: int, b: int) -> tuple[int, int]:
+    """Where the shortest runs from `a` and `b` with equally many elements end; the ends when a size is symbolic."""
+    left: Any = 1
+    right: Any = 1
+    a_end, b_end = a, b
+    while a_end < len(source) or b_end < len(shape):
+        if a_end < len(source) and (b_end >= len(shape) or (isinstance(left, int) and isinstance(right, int) and left <= right)):
+            left, a_end = left * source[a_end], a_end + 1
+        else:
+            right, b_end = right * shape[b_end], b_end + 1
+        known = isinstance(left, int) and isinstance(right, int)
+        if known and left == right and a_end > a and b_end > b:
+            return a_end, b_end
+        if not known:
+            break
+    return len(source), len(shape)
+
+
+def transpose(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
+    """`out[i…]`, whose dimension k is dimension `axes[k]` of `x`."""
+    place = {a: k for k, a in enumerate(axes)}
+    return te.compute(  # type: ignore[no-any-return]
+        [x.shape[a] for a in axes], lambda *i: x(*(i[place[d]] for d in range(x.ndim))), name="transpose"
+    )
+
+
+def concatenate(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
+    """The parts one after another along `axis`."""
+    starts: list[Any] = [0]
+    for p in parts:
+        starts.append(starts[-1] + dims(p)[axis])
+
+    def element(*i: Var) -> PrimExpr:
+        def within(part: te.Tensor, start: Any) -> PrimExpr:
+            return part(*(v - start if d == axis else v for d, v in enumerate(i)))
+
+        value = within(parts[-1], starts[-2])
+        for part, start, end in reversed(list(zip(parts[:-1], starts, starts[1:], strict=False))):
+            value = E.if_then_else(i[axis] < end, within(part, start), value)
+        return value
+
+    shape = [starts[-1] if d == axis else n for d, n in enumerate(dims(parts[0]))]
+    return te.compute(shape, element, name="concatenate")  # type: ignore[no-any-return]
+
+
+def stack(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
+    """The parts side by side along a new dimension."""
+
+    def element(*i: Var) -> PrimExpr:
+        rest = (*i[:axis], *i[axis + 1 :])
+        value = parts[-1](*rest)
+        for k in range(len(parts) - 2, -1, -1):
+            value = E.if_then_else(E.compare(E.EQ, i[axis], k), parts[k](*rest), value)
+        return value
+
+    shape = dims(parts[0])
+    return te.compute([*shape[:axis], len(parts), *shape[axis:]], element, name="stack")  # type: ignore[no-any-return]
+
+
+def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], shape: Dims, name: str = "strided_slice") -> te.Tensor:
+    """`x[begin + i * strides]` for every point of `shape`; one begin and stride for each dimension."""
+    return te.compute(  # type: ignore[no-any-return]
+        shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), name=name
+    )
+
+
+def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
+    """`x` with `(before, after)` elements more along each dimension: `value`, or the edge, or the mirror image."""
+    sizes = dims(x)
+    shape = [n + before + after for n, (before, after) in zip(sizes, widths, strict=True)]
+
+    def constant(*i: Var) -> PrimExpr:
+        inside = E.all_of()
+        where: list[PrimExpr] = []
+        for v, n, (before, after) in zip(i, sizes, widths, strict=True):
+            if before:
+                inside = E.all_of(inside, v >= before)
+            if after:
+                inside = E.all_of(inside, v < before + n)
+            where.append(v - before)
+        return E.if_then_else(inside, x(*where), value())
+
+    def outside(v: PrimExpr, n: Any, before: int, after: int) -> PrimExpr:
+        p = v - before
+        if mode == "edge":
+            return E.maximum(E.minimum(p, n - 1), 0) if before or after else p
+        back = E.if_then_else(p >= n, 2 * (n - 1) - p, p) if after else p
+        return E.if_then_else(p < 0, 0 - p, back) if before else back
+
+    def replicated(*i: Var) -> PrimExpr:
+        return x(*(outside(v, n, *w) for v, n, w in zip(i, sizes, widths, strict=True)))
+
+    return te.compute(shape, constant if mode == "constant" else replicated, name="pad")  # type: ignore[no-any-return]
+
+
+def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: str) -> te.Tensor:
+    """`x` seen under the shape `split`, its dimensions then ordered by `axes`, then seen under `shape`."""
+    ordered = [split[a] for a in axes]
+    source = dims(x)
+
+    def element(*i: Var) -> PrimExpr:
+        middle = _regroup(i, shape, ordered)
+        where: list[Value] = [0] * len(split)
+        for a, v in zip(axes, middle, strict=True):
+            where[a] = v
+        return x(*_regroup(where, split, source))
+
+    return te.compute(shape, element, name=name)  # type: ignore[no-any-return]

@@ -1,0 +1,48 @@
+"""Compile a flat function for a target, load it, and call it on numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.runtime.host import host_arch, host_features
+from tilewright.target import Target
+from tilewright.target.llvm.codegen import emit
+from tilewright.target.llvm.compile import compile_text
+from tilewright.target.llvm.jit import LoadedCode
+from tilewright.target.llvm.pool import pool_object
+from tilewright.tir.stmt import PrimFunc
+
+NATIVE = Target("llvm")
+LEVELS = ("x86-64-v2", "x86-64-v3") if host_arch() == "x86_64" else ()
+TARGETS = [NATIVE, *(Target(f"llvm -mcpu={level}") for level in LEVELS if Target(f"llvm -mcpu={level}").features <= host_features())]
+
+on_every_target = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
+
+
+class Native:
+    """A compiled function; `threads` workers run its parallel loops."""
+
+    def __init__(self, func: PrimFunc, target: Target = NATIVE, threads: int = 1) -> None:
+        self.text = emit(func, target)
+        self._code = LoadedCode([compile_text(self.text, target), pool_object(target)], [func.name, "tw_pool_create", "tw_pool_destroy"])
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(func.params) + 1))(self._code.address(func.name))
+        self._destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._code.address("tw_pool_destroy"))
+        self.context = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(self._code.address("tw_pool_create"))(threads)
+
+    def __call__(self, *arrays: np.ndarray[Any, Any]) -> None:
+        self._run(self.context, *(a.ctypes.data for a in arrays))
+
+    def close(self) -> None:
+        self._destroy(self.context)
+
+
+def run(func: PrimFunc, *arrays: np.ndarray[Any, Any], target: Target = NATIVE, threads: int = 1) -> str:
+    """Call `func` once; returns its LLVM text."""
+    native = Native(func, target, threads)
+    native(*arrays)
+    native.close()
+    return native.text

@@ -1,0 +1,11 @@
+"""What holds for every test: nodes are frozen for real, and nothing is read from or written to the user's cache."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+# Before anything of the package is imported: node classes are made at import.
+os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
+_CACHE = tempfile.TemporaryDirectory(prefix="tilewright-test-cache-")
+os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE.name

@@ -1,0 +1,183 @@
+"""The cache on disk: what goes in comes out, damage counts as absent, several processes, eviction."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import small_programs as programs
+from tilewright.build.cache import VARIABLE, Cache
+from tilewright.errors import InternalError
+from tilewright.runtime.files import hash_file
+
+X = np.arange(8, dtype="float32").reshape(2, 4) - 3
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "cache")
+
+
+def test_blobs(cache):
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"one")
+    cache.put(KEY, b"two")
+    assert cache.get(KEY) == b"two" and Cache(cache.folder).get(KEY) == b"two"
+    cache.put("empty-blob", b"")
+    assert cache.get("empty-blob") == b""
+
+
+def test_artifacts(cache):
+    assert cache.get_artifact(KEY) is None
+    cache.put_artifact(KEY, programs.affine())
+    cache.put_artifact(KEY, programs.affine())
+    stored = cache.get_artifact(KEY)
+    assert stored is not None and isinstance(stored.constants, np.memmap)
+    np.testing.assert_array_equal(stored.executable()(X), programs.affine_value(X))
+    assert len(list((cache.folder / "artifacts").iterdir())) == 1
+
+
+def test_constants_are_mapped_and_aligned(cache):
+    small = programs.affine()
+    data = np.zeros(32 << 20, np.uint8)
+    data[: small.constants.nbytes] = small.constants
+    cache.put_artifact(KEY, replace(small, constants=data, manifest=replace(small.manifest, constants_bytes=data.nbytes)))
+    stored = cache.get_artifact(KEY)
+    executable = stored.executable()
+    assert executable._constants is stored.constants and stored.constants.ctypes.data % 4096 == 0
+    np.testing.assert_array_equal(executable(X), programs.affine_value(X))
+
+
+def test_a_saved_model_from_the_cache(cache, tmp_path):
+    cache.put_artifact(KEY, programs.affine())
+    direct, cached = programs.affine().save(tmp_path / "a.so"), cache.get_artifact(KEY).save(tmp_path / "b.so")
+    assert direct.read_bytes() == cached.read_bytes()
+
+
+def test_host_steps_are_not_stored(cache):
+    cache.put_artifact(KEY, programs.with_host_step())
+    assert cache.get_artifact(KEY) is None
+
+
+def test_keys_tell_parts_apart():
+    keys = {Cache.key(*parts) for parts in (("a", "bc"), ("ab", "c"), ("abc",), ("a", "bc", ""), ("größe", "bc"))}
+    assert len(keys) == 5 and Cache.key("a", "bc") in keys
+
+
+def test_off(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "off")
+    cache = Cache.default()
+    cache.put(KEY, b"x")
+    cache.put_artifact(KEY, programs.affine())
+    assert cache.folder is None and cache.get(KEY) is None and cache.get_artifact(KEY) is None and cache.size() == 0
+    cache.clear()
+
+
+def test_default_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert Cache.default().folder == tmp_path
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Cache.default().folder == tmp_path / "tilewright"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert Cache.default().folder == Path.home() / ".cache" / "tilewright"
+
+
+def test_damaged_blob_is_removed(cache):
+    cache.put(KEY, b"contents")
+    path = next(cache.folder.glob("blobs/*/*"))
+    path.write_bytes(path.read_bytes()[:-1])
+    assert cache.get(KEY) is None and not path.exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "code.0.o", "constants.bin"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "remove", "empty"])
+def test_damaged_artifact_is_removed(cache, name, damage):
+    cache.put_artifact(KEY, programs.affine())
+    entry = cache.folder / "artifacts" / KEY
+    data = bytearray((entry / name).read_bytes())
+    if damage == "remove":
+        (entry / name).unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        (entry / name).write_bytes(data if damage == "flip" else data[:-1] if damage == "cut" else b"")
+    assert cache.get_artifact(KEY) is None and not entry.exists()
+    cache.put_artifact(KEY, programs.affine())
+    assert cache.get_artifact(KEY) is not None
+
+
+def test_least_recently_used_go_first(tmp_path):
+    cache = Cache(tmp_path, limit=10_000)
+    for i in range(9):
+        cache.put(f"blob-number-{i}", bytes(1000))
+        os.utime(cache._blob(f"blob-number-{i}"), (i, i))
+    cache.get("blob-number-0")
+    cache.put("one-too-many", bytes(1000))
+    assert cache.size() <= 8_000
+    assert cache.get("blob-number-0") is not None and cache.get("one-too-many") is not None
+    assert cache.get("blob-number-1") is None and cache.get("blob-number-8") is not None
+
+
+def test_artifacts_are_evicted_whole(tmp_path):
+    cache = Cache(tmp_path, limit=1)
+    cache.put_artifact(KEY, programs.affine())
+    assert cache.get_artifact(KEY) is None and not list((tmp_path / "artifacts").iterdir())
+
+
+def test_clear(cache):
+    cache.put(KEY, b"x")
+    cache.put_artifact(KEY, programs.affine())
+    assert cache.size() > 0
+    cache.clear()
+    assert cache.size() == 0 and cache.get(KEY) is None
+
+
+def test_unwritable_folder_warns_once(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    cache = Cache(blocked / "cache")
+    with pytest.warns(UserWarning, match="cannot be used .*; models are compiled each time. Set TILEWRIGHT_CACHE_DIR"):
+        cache.put(KEY, b"x")
+    cache.put(KEY, b"x")
+    cache.put_artifact(KEY, programs.affine())
+    assert cache.get(KEY) is None and cache.get_artifact(KEY) is None
+
+
+@pytest.mark.parametrize("key", ["../../etc/passwd", "short", "a/b-long-enough", ""])
+def test_keys_are_checked(cache, key):
+    with pytest.raises(InternalError, match="is not a key of the cache"):
+        cache.put(key, b"x")
+
+
+def _work(folder: str, number: int) -> None:
+    cache = Cache(Path(folder), limit=60_000)
+    for round_ in range(60):
+        key = f"shared-{(number + round_) % 7}"
+        cache.put(key, key.encode() * 1000)
+        found = cache.get(key)
+        if found is not None and found != key.encode() * 1000:
+            raise SystemExit(1)
+
+
+def test_several_processes(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_work, args=(str(tmp_path), i)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+
+
+def test_hash_of_files(tmp_path):
+    for data in (b"", b"abc", os.urandom(100_000)):
+        path = tmp_path / "file"
+        path.write_bytes(data)
+        assert hash_file(path) == hashlib.sha256(data).hexdigest()

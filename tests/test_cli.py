@@ -1,0 +1,281 @@
+"""The command line: what it writes, what it prints, and how it says no."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tilewright
+from models import cnn, mlp, onnxruntime_answers
+from tilewright.driver import files, options, tensors
+from tilewright.driver.main import main
+from tilewright.errors import ArtifactError, InputError, InternalError, OptionError
+from tilewright.settings import SETTINGS
+
+pytestmark = pytest.mark.core
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small classifier: x (2, 16) -> y (2, 10)."""
+    path = tmp_path / "mlp.onnx"
+    path.write_bytes(mlp().SerializeToString())
+    return path
+
+
+@pytest.fixture
+def fed(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """Inputs for `model`, as a file and as arrays."""
+    arrays = {"x": np.random.default_rng(1).standard_normal((2, 16), np.float32)}
+    np.savez(tmp_path / "in.npz", **arrays)
+    return tmp_path / "in.npz", arrays
+
+
+# --- options ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("", {}),
+        ("x:[1,3,224,224]", {"x": (1, 3, 224, 224)}),
+        ("x: [1, 3] y:[10]", {"x": (1, 3), "y": (10,)}),
+        ("x:[1],y:[2]", {"x": (1,), "y": (2,)}),
+        ("serving/input:0:[1,3] scalar:[]", {"serving/input:0": (1, 3), "scalar": ()}),
+    ],
+)
+def test_input_shapes(text: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    assert options.input_shapes(text) == shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "--input-shapes: cannot read 'x'; write for example \"x:[1,3,224,224] y:[1,10]\""),
+        ("x:[1] y=3", "--input-shapes: cannot read 'y=3'"),
+        ("x:[1,-3]", "--input-shapes: '-3' in the shape of 'x' is not a size; sizes are whole numbers, none negative"),
+        ("x:[1,?]", "--input-shapes: '?' in the shape of 'x' is not a size"),
+        ("x:[1] x:[2]", "--input-shapes: 'x' is given twice"),
+    ],
+)
+def test_bad_input_shapes(text: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        options.input_shapes(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_pass_config_takes_the_type_that_the_switch_declares() -> None:
+    number = next(s.name for s in SETTINGS.values() if s.type is int)
+    switch = next(s.name for s in SETTINGS.values() if s.type is bool)
+    assert options.pass_config([f"{number}=8", f"{switch}=off"]) == {number: 8, switch: False}
+    with pytest.raises(OptionError, match=f"--pass-config: {number} is int, and 'many' is not one"):
+        options.pass_config([f"{number}=many"])
+    with pytest.raises(OptionError, match=f"--pass-config: {switch} is bool, and 'perhaps' is not one"):
+        options.pass_config([f"{switch}=perhaps"])
+    with pytest.raises(OptionError, match=f"--pass-config: '{switch}' has no value; write {switch}=VALUE"):
+        options.pass_config([switch])
+    with pytest.raises(OptionError, match="no configuration option 'nosuchswitch'"):
+        options.pass_config(["nosuchswitch=1"])
+
+
+def test_names_are_checked() -> None:
+    assert options.names("--dump-code", " relay, asm ,", options.STAGES) == ["relay", "asm"]
+    with pytest.raises(OptionError, match="--dump-code: there is no 'cuda'; choose from relay, tir, ll, asm"):
+        options.names("--dump-code", "cuda", options.STAGES)
+
+
+# --- arrays -------------------------------------------------------------------------------------------------------------
+
+
+def info(name: str, shape: tuple[object, ...], dtype: str) -> SimpleNamespace:
+    """An input as the compiler describes it."""
+    return SimpleNamespace(name=name, shape=shape, dtype=np.dtype(dtype))
+
+
+def test_inputs_are_filled_as_asked() -> None:
+    infos = [info("x", (2, 3), "float32"), info("ids", (4,), "int64"), info("flag", (), "bool")]
+    zeros, ones, random = (tensors.feed(infos, {}, fill) for fill in tensors.Fill)
+    for made in (zeros, ones, random):
+        assert {name: (a.shape, a.dtype) for name, a in made.items()} == {i.name: (i.shape, i.dtype) for i in infos}
+    assert not any(a.any() for a in zeros.values())
+    assert all(a.all() for a in ones.values())
+    assert random["x"].min() >= 0
+    assert random["x"].max() < 1
+    assert set(random["ids"].tolist()) <= {0, 1}
+    given = np.full((2, 3), 7, np.float32)
+    assert tensors.feed(infos, {"x": given}, tensors.Fill.ZEROS)["x"] is given
+
+
+def test_an_array_that_belongs_to_no_input_is_named() -> None:
+    with pytest.raises(InputError, match="the model has no input 'z'; it has x, y"):
+        tensors.feed([info("x", (1,), "float32"), info("y", (1,), "float32")], {"z": np.zeros(1)}, tensors.Fill.ONES)
+
+
+def test_an_input_of_open_size_cannot_be_filled() -> None:
+    with pytest.raises(OptionError, match=r"input 'x' has the open shape \[batch, 3\]; say which with --input-shapes \"x:"):
+        tensors.feed([info("x", ("batch", 3), "float32")], {}, tensors.Fill.RANDOM)
+
+
+def test_the_largest_elements_come_with_their_indices() -> None:
+    lines = list(tensors.largest({"y": np.array([[[0.5, 3.0], [9.25, -1.0]]], np.float32)}, 2))
+    assert lines == ["y float32[1, 2, 2], its 2 largest:", "  [1, 0]  9.25", "  [0, 1]  3"]
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    files.write_text(path, "one")
+    with pytest.raises(RuntimeError, match="half-way"), files.replacing(path) as scratch:
+        scratch.write_text("tw")
+        raise RuntimeError("half-way")
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(ArtifactError, match=r"cannot write '.*': No such file or directory; choose another place with -o"):
+        files.write_text(tmp_path / "no folder" / "x", "")
+
+
+def test_only_archives_of_arrays_are_read(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("not an archive")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    np.savez(tmp_path / "object.npz", x=np.array([{}], dtype=object))
+    with pytest.raises(InputError, match=r"cannot read arrays from '.*text\.npz': .*; it must be written with np\.savez"):
+        files.read_arrays(tmp_path / "text.npz")
+    with pytest.raises(InputError, match=r"holds one array without a name; write a \.npz with"):
+        files.read_arrays(tmp_path / "one.npy")
+    with pytest.raises(InputError, match=r"cannot read arrays from '.*object\.npz': Object arrays cannot be loaded"):
+        files.read_arrays(tmp_path / "object.npz")
+
+
+# --- commands -----------------------------------------------------------------------------------------------------------
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tilewright {version('tilewright')}\n"
+    assert main(["run", "--help"]) == 0
+    assert "--print-top" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["compile", "no-such-file.onnx"], "no-such-file.onnx"),
+        (["compile", "{model}", "--bogus"], "--bogus"),
+        (["compile", "{model}", "-o", "out.exe"], "--output: 'out.exe' ends in neither .so nor .tar"),
+        (["compile", "{model}", "--dump-code", "cuda"], "--dump-code: there is no 'cuda'"),
+        (["compile", "{model}", "--input-shapes", "x=3"], "--input-shapes: cannot read 'x=3'"),
+        (["compile", "{model}", "--pass-config", "a.b=1"], "there is no configuration option 'a.b'"),
+        (["compile", "{model}", "--threads", "0"], "--threads"),
+        (["compile", "{model}", "--target", "bnns,", "llvm"], "llvm"),
+        (["run", "{model}", "-o", "out.txt"], "--outputs: 'out.txt' does not end in .npz"),
+        (["run", "{model}", "--fill-mode", "nines"], "nines"),
+        (["walk"], "walk"),
+    ],
+)
+def test_a_command_that_is_not_written_right(
+    arguments: list[str], message: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([a.format(model=model) for a in arguments]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("Error: ")
+    assert message in said.err
+    assert said.out == ""
+
+
+def test_compile_then_run(model: Path, fed: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = onnxruntime_answers(model, fed[1])[0]
+    for suffix in (".tar", ".so"):
+        artifact, answers = tmp_path / f"out{suffix}", tmp_path / f"y{suffix}.npz"
+        assert main(["compile", str(model), "-o", str(artifact), "--threads", "1"]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out.startswith(f"Wrote {artifact} (")
+        assert main(["run", str(artifact), "-i", str(fed[0]), "-o", str(answers), "--threads", "2"]) == 0, capsys.readouterr().err
+        with np.load(answers) as archive:
+            assert archive.files == ["y"]
+            np.testing.assert_allclose(archive["y"], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_compile_writes_the_stages_beside_the_output(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "out.tar"
+    assert main(["compile", str(model), "-o", str(path), "--dump-code", "relay,tir,ll,asm", "-v"]) == 0, capsys.readouterr().err
+    texts = {stage: (tmp_path / f"out.tar.{stage}").read_text() for stage in options.STAGES}
+    assert "nn.dense" in texts["relay"] or "nn.matmul" in texts["relay"]
+    assert "define" in texts["ll"]
+    assert "ret" in texts["asm"]
+    assert texts["tir"].strip()
+    assert "input   x: float32[2, 16]" in capsys.readouterr().out
+
+
+def test_run_a_model_file_prints(model: Path, fed: tuple[Path, dict[str, np.ndarray]], capsys: pytest.CaptureFixture[str]) -> None:
+    expected = onnxruntime_answers(model, fed[1])[0]
+    command = ["run", str(model), "-i", str(fed[0]), "--print-top", "3", "--print-time", "--repeat", "2", "--number", "1"]
+    assert main(command) == 0, capsys.readouterr().err
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "y float32[2, 10], its 3 largest:"
+    best = np.unravel_index(expected.argmax(), expected.shape)
+    assert lines[1].startswith(f"  [{best[0]}, {best[1]}]  {expected.max():.4g}"[:12])
+    assert "mean (ms)" in "\n".join(lines[4:])
+    assert main(["run", str(model)]) == 0
+    assert capsys.readouterr().out == "y: float32[2, 10]\n"
+
+
+def test_open_sizes_come_from_the_shapes_or_from_the_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cnn.onnx"
+    path.write_bytes(cnn("batch").SerializeToString())
+    assert main(["run", str(path)]) == 2
+    assert '--input-shapes "NAME:[1,3,224,224]"' in capsys.readouterr().err
+    assert main(["run", str(path), "--input-shapes", "x:[3,3,16,16]"]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out == "y: float32[3, 10]\n"
+    np.savez(tmp_path / "in.npz", x=np.zeros((2, 3, 16, 16), np.float32))
+    assert main(["run", str(path), "-i", str(tmp_path / "in.npz")]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out == "y: float32[2, 10]\n"
+
+
+def test_a_model_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("text.onnx", "text.so", "text.tar"):
+        (tmp_path / name).write_text("this is no model")
+        assert main(["run", str(tmp_path / name)]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("Error: ")
+        assert name in said
+        assert "Traceback" not in said
+
+
+def test_an_output_that_cannot_be_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(model), "-o", str(tmp_path / "none" / "out.tar")]) == 1
+    assert "none" in capsys.readouterr().err
+    assert main(["run", str(model), "-o", str(tmp_path / "none" / "y.npz")]) == 1
+    assert capsys.readouterr().err.startswith(f"Error: cannot write '{tmp_path}/none/y.npz'")
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (InternalError("the pass X failed"), "Error: this is a fault of the compiler, not of the model: the pass X failed; -v shows where\n"),
+        (ZeroDivisionError("by 0"), "Error: this is a fault of the compiler, not of the model: ZeroDivisionError: by 0; -v shows where\n"),
+        (KeyboardInterrupt(), "Error: interrupted\n"),
+    ],
+)
+def test_faults_of_ours_are_said_to_be_ours(
+    raised: BaseException, said: str, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(tilewright, "compile", fail)
+    assert main(["run", str(model)]) == (130 if isinstance(raised, KeyboardInterrupt) else 1)
+    assert capsys.readouterr().err == said
+    main(["-v", "run", str(model)])
+    assert "Traceback" in capsys.readouterr().err
+    main(["run", "-v", str(model)])
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "tilewright", "compile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: Missing argument")

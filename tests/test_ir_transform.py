@@ -1,0 +1,237 @@
+"""The pass runner: levels, options, instruments, errors."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.errors import CompileError, InternalError, OptionError
+from tilewright.ir import IRModule
+from tilewright.ir.transform import (
+    DumpInstrument,
+    FunctionPass,
+    Pass,
+    PassContext,
+    PassInfo,
+    PassTimingInstrument,
+    Sequential,
+    VerifyInstrument,
+    module_pass,
+    named_pass,
+    pass_instrument,
+)
+from tilewright.relay.analysis import check_well_formed, well_formed
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, var
+from tilewright.relay.op.elementwise import Relu
+from tilewright.relay.transform import function_pass
+
+
+def module() -> IRModule:
+    x = var("x", shape=(2, 3))
+    return IRModule.from_expr(Function((x,), Relu()(x)))
+
+
+@dataclass(frozen=True)
+class AppendRelu(FunctionPass):
+    """One more relu at the end."""
+
+    opt_level = 2
+    kind = Function
+    times: int = 1
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        body: Expr = function.body
+        for _ in range(self.times):
+            body = Relu()(body)
+        return Function(function.params, body, function.attrs)
+
+
+def depth(mod: IRModule) -> int:
+    e, n = mod["main"].body, 0
+    while isinstance(e, Call):
+        e, n = e.args[0], n + 1
+    return n
+
+
+def test_a_pass_returns_a_new_module_and_leaves_the_old() -> None:
+    old = module()
+    new = AppendRelu(times=3)(old)
+    assert (depth(old), depth(new)) == (1, 4)
+    assert AppendRelu(times=3).info == PassInfo(2, "AppendRelu", ())
+
+
+def test_levels_and_switches_decide_in_a_sequence() -> None:
+    passes = Sequential((AppendRelu(),))
+    with PassContext(opt_level=1):
+        assert depth(passes(module())) == 1
+        assert depth(AppendRelu()(module())) == 2
+    with PassContext(opt_level=1, required_pass=["AppendRelu"]):
+        assert depth(passes(module())) == 2
+    with PassContext(opt_level=3, disabled_pass=["AppendRelu"]):
+        assert depth(passes(module())) == 1
+    assert depth(Sequential((passes, passes))(module())) == 3
+
+
+def test_required_passes_run_first() -> None:
+    @module_pass(opt_level=0, required=["AppendRelu"])
+    def nothing(mod: IRModule, context: PassContext) -> IRModule:
+        return mod
+
+    assert depth(Sequential((nothing,))(module())) == 2
+
+
+def test_decorated_functions_and_classes_are_passes() -> None:
+    @function_pass(opt_level=1, name="Named")
+    def again(func: Function, mod: IRModule, context: PassContext) -> Function:
+        return Function(func.params, Relu()(func.body))
+
+    @function_pass(opt_level=1)
+    class Several:
+        def __init__(self, times: int) -> None:
+            self.times = times
+
+        def transform_function(self, func: Function, mod: IRModule, context: PassContext) -> Any:
+            return AppendRelu(self.times).transform_function(func, mod, context)
+
+    assert isinstance(again, Pass) and again.info == PassInfo(1, "Named", ())
+    assert depth(again(module())) == 2
+    assert Several(2).info.name == "Several"
+    assert depth(Several(2)(module())) == 3
+
+
+def test_contexts_nest_and_threads_do_not_meet() -> None:
+    assert PassContext.current().opt_level == 2
+    seen: list[int] = []
+    with PassContext(opt_level=3) as outer:
+        with PassContext(opt_level=0):
+            assert PassContext.current().opt_level == 0
+        assert PassContext.current() is outer
+        with outer:
+            assert PassContext.current() is outer
+        thread = threading.Thread(target=lambda: seen.append(PassContext.current().opt_level))
+        thread.start()
+        thread.join()
+    assert seen == [2]
+    assert PassContext.current().opt_level == 2
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(OptionError, match=r"there is no configuration option 'relay\.FuseOps\.max_dept'; did you mean 'relay\.FuseOps\.max_depth'\?"):
+        PassContext(config={"relay.FuseOps.max_dept": 3})
+    with pytest.raises(OptionError, match=r"there is no configuration option 'zzz'; the options are: .*relay\.FuseOps\.max_depth"):
+        PassContext(config={"zzz": 3})
+
+
+def test_an_option_of_the_wrong_type() -> None:
+    with pytest.raises(OptionError, match=r"configuration option 'relay\.FuseOps\.max_depth' is int, and was given 'many' \(str\)"):
+        PassContext(config={"relay.FuseOps.max_depth": "many"})
+    with pytest.raises(OptionError, match="is int, and was given True"):
+        PassContext(config={"relay.FuseOps.max_depth": True})
+    assert PassContext(config={"relay.FuseOps.max_depth": 5}).get("relay.FuseOps.max_depth") == 5
+    assert PassContext().get("relay.FuseOps.max_depth") == 64
+
+
+def test_an_unknown_pass_names_the_nearest() -> None:
+    with pytest.raises(OptionError, match="there is no pass 'FoldConstants'; did you mean 'FoldConstant'"):
+        named_pass("FoldConstants")
+
+
+def test_the_timing_instrument_shows_nested_passes() -> None:
+    timing = PassTimingInstrument()
+    with PassContext(instruments=[timing]):
+        Sequential((AppendRelu(), AppendRelu()), label="both")(module())
+        lines = timing.render().splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["both", "  AppendRelu", "  AppendRelu"]
+    assert all(" ms (" in line for line in lines)
+
+
+def test_an_instrument_of_the_field_sees_and_skips_passes() -> None:
+    @pass_instrument
+    class Watch:
+        def __init__(self) -> None:
+            self.events: list[str] = []
+
+        def enter_pass_ctx(self) -> None:
+            self.events.append("enter")
+
+        def exit_pass_ctx(self) -> None:
+            self.events.append("exit")
+
+        def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+            return info.name != "AppendRelu"
+
+        def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+            self.events.append(f"before {info.name}")
+
+        def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+            self.events.append(f"after {info.name}")
+
+    watch = Watch()
+    with PassContext(instruments=[watch]):  # type: ignore[list-item]
+        assert depth(Sequential((AppendRelu(),), label="all")(module())) == 1
+    assert watch.events == ["enter", "before all", "after all", "exit"]
+
+
+def test_the_dump_instrument_writes_a_file_a_pass(tmp_path: Path) -> None:
+    with PassContext(instruments=[DumpInstrument(tmp_path / "dump")]):
+        Sequential((AppendRelu(), AppendRelu()), label="all")(module())
+    files = sorted((tmp_path / "dump").iterdir())
+    assert [f.name for f in files] == ["00_AppendRelu.relay", "01_AppendRelu.relay", "02_all.relay"]
+    assert files[0].read_text().count("nn.relu") == 2
+
+
+def test_an_error_of_the_user_keeps_its_kind_and_names_the_pass() -> None:
+    @module_pass(opt_level=0, name="Refuse")
+    def refuse(mod: IRModule, context: PassContext) -> IRModule:
+        raise CompileError("no")
+
+    with pytest.raises(CompileError, match="^no$") as caught:
+        refuse(module())
+    assert caught.value.__notes__ == ["in the pass Refuse"]
+
+
+def test_a_fault_of_a_pass_is_an_internal_error() -> None:
+    @module_pass(opt_level=0, name="Broken")
+    def broken(mod: IRModule, context: PassContext) -> IRModule:
+        raise KeyError("x")
+
+    @module_pass(opt_level=0, name="Nothing")
+    def nothing(mod: IRModule, context: PassContext) -> Any:
+        return None
+
+    with pytest.raises(InternalError, match="the pass Broken failed with KeyError: 'x'"):
+        broken(module())
+    with pytest.raises(InternalError, match="the pass Nothing returned a NoneType, not an IRModule"):
+        nothing(module())
+
+
+def test_the_verifier_names_the_pass() -> None:
+    @function_pass(opt_level=0, name="Unbind")
+    def unbind(func: Function, mod: IRModule, context: PassContext) -> Function:
+        return Function((), func.body)
+
+    with PassContext(instruments=[VerifyInstrument(check_well_formed)]):
+        AppendRelu()(module())
+        with pytest.raises(InternalError, match="not well formed after the pass Unbind: 'main' uses the variable 'x', which nothing binds"):
+            unbind(module())
+
+
+def test_well_formed_refuses() -> None:
+    x, y = var("x", shape=(2,)), var("y")
+    assert well_formed(Function((x,), Relu()(x)))
+    faults = {
+        "the type of a Var is not known": Function((y,), y),
+        "the variable 'x' is bound twice": Function((x,), Let(x, Relu()(x), x)),
+        "a function of 1 parameters is called with 2": Function((x,), Call(Function((var("z", shape=(2,)),), x), (x, x))),
+    }
+    for message, function in faults.items():
+        with pytest.raises(CompileError, match=message):
+            check_well_formed(function)
+    called = IRModule.from_expr(Function((x,), Call(GlobalVar("gone"), (x,))))
+    with pytest.raises(CompileError, match="'main' calls @gone, which is not in the module"):
+        check_well_formed(called)
+    assert not well_formed(called)

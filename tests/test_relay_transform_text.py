@@ -1,0 +1,81 @@
+"""Cases of the graph passes, before -> after, in `tests/text/relay_*.md`.
+
+A case is a heading, the pass in back quotes, a Python block that binds `before`, and the relay text that must come out.
+Every case is also run: the values before and after agree, and running the pass again changes nothing. With
+TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared; read the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import relay
+from tilewright.ir import IRModule, assert_structural_equal
+from tilewright.relay import transform
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.printer import text_of
+from tilewright.types import TensorType
+
+FILES = sorted((Path(__file__).parent / "text").glob("relay_*.md"))
+CASE = re.compile(r"^## (?P<name>.+)\n+`(?P<pass>[^`]+)`\n+```python\n(?P<code>.*?)```\n+```text\n(?P<text>.*?)```\n", re.M | re.S)
+
+
+def cases() -> list[Any]:
+    return [pytest.param(f, m, id=f"{f.stem}:{m['name']}") for f in FILES for m in CASE.finditer(f.read_text())]
+
+
+def random_input(kind: TensorType, seed: int) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(seed)
+    if kind.dtype.is_float:
+        return rng.standard_normal(kind.shape).astype(kind.dtype.numpy())
+    return rng.integers(0, 2 if kind.dtype == "bool" else 5, kind.shape).astype(kind.dtype.numpy())
+
+
+def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
+    """A constant that is the same in every run."""
+    return relay.const(np.random.default_rng(7).standard_normal(shape).astype(dtype))
+
+
+def run_case(case: re.Match[str]) -> str:
+    names: dict[str, Any] = {"relay": relay, "nn": relay.nn, "np": np, "weights": weights, "var": relay.var, "const": relay.const}
+    exec(case["code"], names)
+    before = IRModule.from_expr(names["before"])
+    graph_pass = eval(case["pass"], {**vars(transform), "relay": relay})
+    after = graph_pass(before)
+    inputs = [random_input(p.type_annotation, k) for k, p in enumerate(before["main"].params)]
+    compare(evaluate(before, *inputs), evaluate(after, *inputs))
+    assert_structural_equal(graph_pass(after), after)
+    return text_of(after["main"])
+
+
+def compare(left: Any, right: Any) -> None:
+    if isinstance(left, tuple):
+        assert len(left) == len(right)
+        for a, b in zip(left, right, strict=True):
+            compare(a, b)
+        return
+    assert left.dtype == right.dtype
+    np.testing.assert_allclose(left.astype(np.float64), right.astype(np.float64), rtol=1e-4, atol=1e-4)
+
+
+def test_the_files_hold_cases_only() -> None:
+    for f in FILES:
+        headings = f.read_text().count("\n## ")
+        assert headings == len(CASE.findall(f.read_text())), f"a case in {f.name} is not of the form that this file describes"
+    assert FILES
+
+
+@pytest.mark.parametrize(("file", "case"), cases())
+def test_before_and_after(file: Path, case: re.Match[str]) -> None:
+    text = run_case(case)
+    if os.environ.get("TILEWRIGHT_UPDATE_TEXT"):
+        updated = case[0].replace(f"```text\n{case['text']}```", f"```text\n{text.rstrip()}\n```")
+        file.write_text(file.read_text().replace(case[0], updated))
+        return
+    assert text.rstrip() == case["text"].rstrip()

@@ -1,0 +1,113 @@
+"""`GraphModule` and the module that `relay.build` returns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import small_programs as programs
+from tilewright import nd, runtime
+from tilewright.contrib import graph_executor
+from tilewright.errors import InputError
+from tilewright.runtime.module import FactoryModule
+
+X = np.arange(8, dtype="float32").reshape(2, 4) - 3
+
+
+@pytest.fixture
+def module():
+    return graph_executor.GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
+
+
+def test_set_run_get(module):
+    module.set_input("x", X)
+    module.set_input(1, nd.array(X + 1))
+    module.run()
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 2 * X + 1)
+    np.testing.assert_array_equal(module.get_output(1).numpy(), X)
+    assert module.get_num_inputs() == module.get_num_outputs() == 2
+
+
+def test_all_ways_to_set(module):
+    module.set_input({"x": X})
+    module.set_input(b=X, not_there=X)
+    module.load_params({"b": X, "weight": X})
+    module.run(x=X + 2)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 2 * X + 2)
+    out = nd.empty((2, 4))
+    assert module.get_output(0, out) is out and (out.numpy() == 2 * X + 2).all()
+    assert (module.get_input("x").numpy() == X + 2).all()
+
+
+def test_get_output_is_overwritten_by_the_next_run(module):
+    module.run(x=X, b=X)
+    kept, copied = module.get_output(0), module.get_output(0).numpy()
+    module.run(x=X + 1)
+    assert (kept.numpy() == 2 * X + 1).all() and (copied == 2 * X).all()
+
+
+def test_inputs_start_as_zeros_and_are_copies(module):
+    assert not module.get_input(0).numpy().any()
+    x = X.copy()
+    module.set_input("x", x)
+    x[:] = 0
+    assert (module.get_input("x").numpy() == X).all()
+
+
+def test_names_and_shapes(module):
+    assert module.get_input_index("b") == 1 and module.get_input_index("z") == -1
+    shapes, dtypes = module.get_input_info()
+    assert shapes == {"x": (2, 4), "b": (2, 4)} and dtypes["x"] == "float32"
+    assert module.get_output_info()[0] == {"y": (2, 4), "same": (2, 4)}
+
+
+def test_shared_inputs(module):
+    other = graph_executor.GraphModule(FactoryModule(programs.two_outputs())["default"](nd.cpu(0)))
+    other.set_input("b", X)
+    module.share_params(other, {"b": None, "w": None})
+    module.run(x=X)
+    assert (module.get_output(0).numpy() == 2 * X).all()
+
+
+def test_errors(module):
+    with pytest.raises(InputError, match="the model has no input 'z'; it has x, b"):
+        module.set_input("z", X)
+    with pytest.raises(InputError, match="the model has no input 2; it has 2: x, b"):
+        module.get_input(2)
+    with pytest.raises(InputError, match="the model has no output 2; it has 2"):
+        module.get_output(2)
+    with pytest.raises(InputError, match=r"shape \(8,\) cannot be copied"):
+        module.set_input("x", X.reshape(8))
+    with pytest.raises(InputError, match=r"set_input\('x'\) was given no value"):
+        module.set_input("x")
+    with pytest.raises(InputError, match="no entry 'main'; it has 'default'"):
+        FactoryModule(programs.two_outputs())["main"]
+    with pytest.raises(InputError, match="only 'run' can be timed"):
+        module.benchmark(nd.cpu(), func_name="set_input")
+
+
+def test_benchmark(module):
+    assert module.benchmark(nd.cpu(), repeat=2, number=3, x=X).median > 0
+    assert module.benchmark(nd.cpu(), repeat=2, number=1, min_repeat_ms=1, end_to_end=True).min > 0
+
+
+@pytest.mark.parametrize("suffix", ["so", "tar"])
+def test_export_and_load(tmp_path, suffix):
+    path = tmp_path / f"model.{suffix}"
+    FactoryModule(programs.affine()).export_library(path)
+    loaded = graph_executor.GraphModule(runtime.load_module(path)["default"](nd.cpu(0)))
+    loaded.run(x=X)
+    np.testing.assert_array_equal(loaded.get_output(0).numpy(), programs.affine_value(X))
+
+
+def test_the_older_triple():
+    graph, lib, params = FactoryModule(programs.affine())
+    module = graph_executor.create(graph, lib, nd.cpu(0))
+    module.set_input(**params)
+    module.run(x=X)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), programs.affine_value(X))
+
+
+def test_save_with_a_format(tmp_path):
+    FactoryModule(programs.affine()).save(tmp_path / "model", "tar")
+    assert (tmp_path / "model.tar").exists()

@@ -1,0 +1,128 @@
+"""Schedule steps: each changes the loops and not the result; illegal ones say which loop is at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.errors import ScheduleError
+from tilewright.te.create import create_prim_func
+from tilewright.tir.interpreter import run
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.stmt import Block, PrimFunc, walk_stmt
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.pipeline import lower_loops
+
+pytestmark = pytest.mark.core
+M, N, K = 10, 13, 7
+
+
+def product() -> Schedule:
+    a, b = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
+    k = te.reduce_axis((0, K), "k")
+    c = te.compute((M, N), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    d = te.compute((M, N), lambda i, j: c[i, j] + 1.0, name="D")
+    return Schedule(create_prim_func([a, b], [d]))
+
+
+def check(func: PrimFunc) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((M, K)).astype("float32"), rng.standard_normal((K, N)).astype("float32")
+    lowered = lower_blocks(func)
+    for program in (lowered, lower_loops(lowered)):
+        out = np.full((M, N), np.nan, "float32")
+        run(program, [x if program is lowered else x.ravel() for x in (a, b)] + [out if program is lowered else out.reshape(-1)])
+        np.testing.assert_allclose(out, a @ b + 1, rtol=1e-5, atol=1e-5)
+
+
+def tiled(s: Schedule) -> None:
+    i, j = s.loops("D")
+    _, jo, _, ji = s.tile(i, j, 4, 8)
+    s.set_scope("C", "local")
+    s.compute_at("C", jo)
+    s.vectorize(ji)
+
+
+def in_registers(s: Schedule) -> None:
+    tiled(s)
+    spatial, reduce = s.axes("C")
+    s.reorder(*reduce, *spatial[2:])
+    s.vectorize(spatial[-1])
+    s.unroll(spatial[-2])
+
+
+STEPS: dict[str, Callable[[Schedule], object]] = {
+    "none": lambda s: None,
+    "split": lambda s: s.split(s.loops("C")[0], [None, 3]),
+    "split in three": lambda s: s.split(s.loops("C")[1], [2, None, 4]),
+    "fuse": lambda s: s.fuse(*s.loops("C")[:2]),
+    "reorder": lambda s: s.reorder(s.loops("C")[2], s.loops("C")[0]),
+    "tile": lambda s: s.tile(*s.loops("C")[:2], 4, 4),
+    "parallel": lambda s: s.parallel(s.loops("C")[0], grain=2),
+    "unroll": lambda s: s.unroll(s.loops("C")[2]),
+    "vectorize": lambda s: s.vectorize(s.loops("C")[1]),
+    "vectorize with a rest": lambda s: s.vectorize(s.split(s.loops("C")[1], [None, 4])[1]),
+    "vectorize a reduction": lambda s: s.vectorize(s.split(s.loops("C")[2], [None, 4])[1]),
+    "compute_at": lambda s: s.compute_at("C", s.loops("D")[0]),
+    "compute_at, tiled": tiled,
+    "accumulators in registers": in_registers,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_keeps_the_result(name: str) -> None:
+    s = product()
+    STEPS[name](s)
+    check(s.func)
+
+
+def test_inlining_removes_the_block() -> None:
+    a = te.placeholder((5,), name="A")
+    b = te.compute((5,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((5,), lambda i: b[4 - i] + b[i], name="C")
+    s = Schedule(create_prim_func([a], [c]))
+    s.compute_inline("B")
+    assert [x.name for x in walk_stmt(s.func.body) if isinstance(x, Block)] == ["C"]
+    out = np.zeros(5, "float32")
+    run(lower_blocks(s.func), [np.arange(5, dtype="float32"), out])
+    np.testing.assert_array_equal(out, [8, 8, 8, 8, 8])
+
+
+def test_the_steps_are_the_schedule() -> None:
+    s = product()
+    tiled(s)
+    assert [step for step, _ in s.steps] == ["split", "split", "reorder", "set_scope", "compute_at", "vectorized"]
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda s: s.block("E"), "there is no block 'E'; the blocks are C, D"),
+        (lambda s: s.split(s.loops("C")[0], [2, 3]), "loop 'i' has 10 trips, and the factors .2, 3. cover only 6"),
+        (lambda s: s.split(s.loops("C")[0], [None, None]), "only one factor may be left open"),
+        (lambda s: s.split(s.loops("C")[0], [0, None]), "factors are 1 or more"),
+        (lambda s: s.fuse(s.loops("C")[0], s.loops("C")[2]), "'k' is not directly inside 'i'"),
+        (lambda s: s.reorder(s.loops("C")[0], s.loops("D")[0]), "other statements between the loops"),
+        (lambda s: (s.vectorize(s.loops("C")[1]), s.unroll(s.loops("C")[1])), "loop 'j' is vectorized already"),
+        (lambda s: s.compute_inline("C"), "block 'C' is a reduction"),
+        (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
+        (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
+    ],
+)
+def test_an_illegal_step_says_what_is_at_fault(step: Callable[[Schedule], object], message: str) -> None:
+    s = product()
+    before = s.func
+    with pytest.raises(ScheduleError, match=message):
+        step(s)
+    assert before is s.func or "vectorized" in message
+
+
+def test_a_loop_that_is_gone_is_named() -> None:
+    s = product()
+    i = s.loops("C")[0]
+    s.split(i, [2, 5])
+    with pytest.raises(ScheduleError, match="there is no loop 'i'"):
+        s.unroll(i)

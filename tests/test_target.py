@@ -1,0 +1,95 @@
+"""Targets: what is understood, what is refused and how, and what is derived."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tilewright.errors import TargetError
+from tilewright.runtime.host import host_arch, host_features, host_triple
+from tilewright.target import Target
+
+
+def test_native_target_is_this_machine() -> None:
+    target = Target("llvm")
+    assert target.is_native and target.mcpu == "native" and target.mtriple == host_triple()
+    assert target.features == host_features()
+    assert target.kind == "llvm" and target.kind.name == "llvm" and target.keys == ("cpu",)
+    assert target.cores >= 1 and target.l1_bytes >= 16 << 10 and target.l2_bytes >= 128 << 10
+
+
+def test_options_of_the_field() -> None:
+    target = Target("llvm -mcpu=znver4 -mtriple=x86_64-linux-gnu -mattr=+avx2,-avx512f -num-cores=2 -device=arm_cpu")
+    assert (target.mcpu, target.mtriple, target.mattr, target.cores) == ("znver4", "x86_64-linux-gnu", ("+avx2", "-avx512f"), 2)
+    assert target.keys == ("arm_cpu", "cpu")
+    assert target.vector_bits == 256 and target.vector_registers == 16 and not any(f.startswith("avx512") for f in target.features)
+    assert target.attrs["num-cores"] == 2
+
+
+@pytest.mark.parametrize("text", ["llvm", "llvm -mcpu=x86-64-v3 -mtriple=x86_64-linux-gnu", "llvm -mattr=+avx2,-avx512f", "llvm -num-cores=3 -keys=a,b"])
+def test_text_dictionary_and_json_round_trip(text: str) -> None:
+    target = Target(text)
+    assert str(target) == text
+    assert Target(str(target)) == target == Target(target.export()) == Target(json.dumps(target.export())) == Target(target)
+    assert hash(Target(text)) == hash(target)
+    assert target != Target("llvm -mtriple=aarch64-linux-gnu")
+
+
+@pytest.mark.parametrize(("cpu", "bits", "registers", "fma", "lanes"), [
+    ("x86-64", 128, 16, False, 4), ("x86-64-v2", 128, 16, False, 4), ("x86-64-v3", 256, 16, True, 8), ("x86-64-v4", 512, 32, True, 16),
+    ("znver5", 512, 32, True, 16), ("haswell", 256, 16, True, 8), ("sandybridge", 256, 16, False, 8)])
+def test_x86_levels(cpu: str, bits: int, registers: int, fma: bool, lanes: int) -> None:
+    target = Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    assert (target.vector_bits, target.vector_registers, target.has_fma, target.lanes("float32")) == (bits, registers, fma, lanes)
+    assert target.lanes("int8") == 4 * lanes and target.lanes("float64") == lanes // 2
+
+
+def test_aarch64() -> None:
+    target = Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+    assert (target.vector_bits, target.vector_registers, target.has_fma, target.cores) == (128, 32, True, 4)
+    assert "dotprod" in target.features
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("lvm", "'lvm' is not a kind of target: did you mean 'llvm'?"),
+    ("cuda", "'cuda' is not a kind of target: the known kinds are llvm"),
+    ("", "the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'"),
+    ("llvm -mcp=znver4", "'-mcp' is not an option of a target: did you mean 'mcpu'?"),
+    ("llvm -mcpu=znver44 -mtriple=x86_64-linux-gnu", "CPU 'znver44' is not known for x86_64: did you mean 'znver4'?"),
+    ("llvm -mcpu=cortex-a72 -mtriple=x86_64-linux-gnu", "CPU 'cortex-a72' is not known for x86_64: the known CPUs are"),
+    ("llvm -mtriple=x86-linux", "'x86-linux' is not a triple that code can be made for: did you mean 'x86_64'?"),
+    ("llvm -mattr=avx2", "'avx2' in -mattr is not a change of features; write +avx2 or -avx2"),
+    ("llvm -num-cores=many", "the target's option '-num-cores' is 'many'; it must be a number"),
+    ("llvm -mcpu", "the target's option '-mcpu' has no value"),
+    ("llvm znver4", "'znver4' in the target 'llvm znver4' is not an option; options start with a dash"),
+    ("llvm -mcpu='x", "cannot be read"),
+    ("{broken", "the target is not valid JSON"),
+])
+def test_refusals(text: str, message: str) -> None:
+    with pytest.raises(TargetError) as error:
+        Target(text)
+    assert message in str(error.value)
+
+
+def test_native_cpu_of_another_architecture_is_refused() -> None:
+    other = "aarch64" if host_arch() == "x86_64" else "x86_64"
+    with pytest.raises(TargetError, match="-mcpu=native is this machine"):
+        Target(f"llvm -mcpu=native -mtriple={other}-linux-gnu")
+
+
+def test_a_target_is_not_a_number() -> None:
+    with pytest.raises(TargetError, match="a target is text, a dictionary or a Target, not int"):
+        Target(3)  # type: ignore[arg-type]
+
+
+def test_current_target() -> None:
+    assert Target.current() is None
+    with Target("llvm") as outer:
+        assert Target.current() is outer
+        with Target("llvm -num-cores=1") as inner:
+            assert Target.current() is inner
+        assert Target.current() is outer
+    with pytest.raises(TargetError, match="no target is set here"):
+        Target.current(allow_none=False)
+    assert Target.list_kinds() == ["llvm"]
