@@ -154,19 +154,30 @@ SOURCES: tuple[Source, ...] = (
 # --- export -------------------------------------------------------------------------------------------------------------
 
 
-def _move_statistics(network: Any) -> None:
-    """Give every normalisation layer mild random statistics, and every layer a bias that is not zero."""
+def _move_statistics(network: Any, inputs: dict[str, Any]) -> None:
+    """Give layers biases that are not zero, and batch norms the statistics of random inputs, moved a little.
+
+    Without the latter, the signal dies on its way through a deep network with random weights: the answer would be the same
+    for every input, and comparing answers would find nothing.
+    """
     import torch
 
+    norms = [layer for layer in network.modules() if getattr(layer, "running_var", None) is not None]
     with torch.no_grad():
         for layer in network.modules():
-            if getattr(layer, "running_var", None) is not None:
-                layer.running_mean.normal_(0.0, 0.1)
-                layer.running_var.uniform_(0.7, 1.3)
-                layer.weight.uniform_(0.8, 1.2)
             bias = getattr(layer, "bias", None)
             if isinstance(bias, torch.nn.Parameter):
                 bias.normal_(0.0, 0.05)
+        for norm in norms:
+            norm.weight.uniform_(0.8, 1.2)
+            norm.momentum = 1.0
+            norm.train()
+        if norms:
+            network(*(torch.randn(4, *value.shape[1:]) for value in inputs.values()))
+        for norm in norms:
+            norm.eval()
+            norm.running_mean += torch.randn_like(norm.running_mean) * norm.running_var.sqrt() * 0.1
+            norm.running_var *= torch.empty_like(norm.running_var).uniform_(0.8, 1.2)
 
 
 @contextlib.contextmanager
@@ -187,8 +198,8 @@ def export(source: Source, path: Path, dynamic: bool) -> None:
 
     torch.manual_seed(SEED)
     network = source.build().eval()
-    _move_statistics(network)
     inputs = source.inputs()
+    _move_statistics(network, inputs)
     axes = {name: dict(source.open_axes) for name in inputs}
     axes |= {name: {0: "batch"} if "input_ids" not in inputs else dict(source.open_axes) for name in source.outputs}
     with whole_file(path) as partial, torch.no_grad(), warnings.catch_warnings():

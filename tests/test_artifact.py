@@ -70,6 +70,7 @@ def test_library_by_each_linker(affine, tmp_path, linker):
     inputs, outputs = (ctypes.c_void_p * 1)(X.ctypes.data), (ctypes.c_void_p * 1)(out.ctypes.data)
     assert plain.affine_run(inputs, outputs) == 0
     np.testing.assert_array_equal(out, programs.affine_value(X))
+    plain.affine_close()
 
 
 def test_both_forms_answer(library, archive):
@@ -96,7 +97,7 @@ def test_only_the_interface_is_visible(library):
     if not shown:
         pytest.skip("needs nm")
     names = {line.split()[-1] for line in shown.splitlines()}
-    assert names == {"tw_run", "tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest", "affine_run"}
+    assert names == {"tw_run", "tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest", "affine_run", "affine_close"}
 
 
 def test_constants_are_aligned(library, archive):
@@ -295,6 +296,8 @@ def test_c_names(affine, name, start):
 C_PROGRAM = """
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "model.h"
 static void* work(void* unused) {
   for (int round = 0; round < 2000; ++round) {
@@ -312,6 +315,17 @@ int main(void) {
   void* wrong = NULL;
   for (int i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, work, NULL);
   for (int i = 0; i < 4; ++i) { void* r; pthread_join(threads[i], &r); if (r) wrong = r; }
+  my_model_close();
+  pid_t child = fork();
+  if (child == 0) { void* r = work(NULL); my_model_close(); _exit(r != NULL); }
+  int status = 1;
+  waitpid(child, &status, 0);
+  if (status || work(NULL)) wrong = (void*)"after close";
+  child = fork();
+  if (child == 0) _exit(work(NULL) != NULL);
+  waitpid(child, &status, 0);
+  if (status) wrong = (void*)"after fork";
+  my_model_close();
   puts(wrong ? (char*)wrong : "right");
   return wrong != NULL;
 }

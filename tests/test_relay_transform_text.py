@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tilewright.relay.printer import text_of
 
 from tilewright import relay
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.printer import text_of
 from tilewright.types import TensorType
 
 FILES = sorted((Path(__file__).parent / "text").glob("relay_*.md"))

@@ -17,7 +17,9 @@ from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import KernelCall, Place, entry_symbols
+from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
+from tilewright.target.target import Target
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 
@@ -257,3 +259,10 @@ def test_example_inputs_fit(two):
     examples = two.example_inputs()
     assert set(examples) == {"x", "b"} and examples["x"].dtype == np.float32
     assert len(two(examples)) == 2
+
+
+def test_any_name_is_a_symbol():
+    step = KernelCall('conv 1/"add"\\ö', (Place("output", 0),))
+    text = emit_entry(Manifest("odd", (), (programs.Y,), (step,)))
+    assert 'call void @"conv\\201\\2F\\22add\\22\\5C\\C3\\B6"(ptr %ctx, ptr %arg0)' in text
+    assert len(compile_text(text, Target("llvm"))) > 0

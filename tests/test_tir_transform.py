@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from loop_programs import PROGRAMS, same
 
+from loop_programs import PROGRAMS, same
 from tilewright.tir.transform.pipeline import LOOP_PASSES
 from tilewright.tir.transform.verify import verify_flat
 

@@ -273,7 +273,7 @@ def _retag(capsule: Any, old: int, new: int) -> tuple[Any, bool]:
     if name is None:
         return capsule, False
     tensor = _Tensor.from_address(_capsule_pointer(capsule, name) + _TENSOR_OFFSET[name])
-    if tensor.code != old or tensor.bits != 16 or (old, new) == (_DL_UINT, _DL_UINT):
+    if tensor.code != old or tensor.bits != 16:
         return capsule, False
     tensor.code = new
     return capsule, True

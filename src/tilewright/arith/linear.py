@@ -66,11 +66,16 @@ def linear(e: PrimExpr) -> LinearForm:
 
 
 def expression(form: LinearForm, dtype: DataType = INT64) -> PrimExpr:
-    """The sum as an expression: positive terms before negative ones, great coefficients before small, the constant last."""
+    """The sum as an expression: positive terms before negative ones, great coefficients before small, the constant last,
+    except that `1 - i` starts with it.
+    """
     total: PrimExpr | None = None
     items = list(form.coefs.items())
     if len(items) > 1:
         items.sort(key=lambda item: (item[1] < 0, -abs(item[1])))
+    const = form.const
+    if items and const > 0 and items[0][1] < 0:
+        total, const = IntImm(dtype, const), 0
     for atom, k in items:
         if k < 0 and total is not None:
             total = Sub(total, atom if k == -1 else Mul(atom, IntImm(dtype, -k)))
@@ -79,4 +84,4 @@ def expression(form: LinearForm, dtype: DataType = INT64) -> PrimExpr:
             total = term if total is None else Add(total, term)
     if total is None:
         return IntImm(dtype, form.const)
-    return Add(total, IntImm(dtype, form.const)) if form.const else total
+    return Add(total, IntImm(dtype, const)) if const else total

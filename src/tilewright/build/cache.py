@@ -1,11 +1,11 @@
 """The cache on disk: named blobs and whole artifacts, under keys that the caller makes from content.
 
-    <folder>/blobs/<its last two>/<key>         sha256 of the contents, then the contents
-    <folder>/artifacts/<key>/               manifest.json (with the hashes), code.N.o, constants.bin
+    <folder>/blobs/<last two of key>/<key>    sha256 of the contents, then the contents
+    <folder>/artifacts/<key>/                 manifest.json (with the hashes), code.N.o, constants.bin
 
 Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
 whole entry or none. A damaged entry counts as absent and is removed. Above the size limit, the entries that were not used
-for the longest time go. Constants are mapped, not read: an entry of gigabytes opens at once, and processes share its memory.
+for the longest time go. Constants are mapped, not copied, so processes share their memory; checking their hash takes half a second a gigabyte.
 """
 
 from __future__ import annotations

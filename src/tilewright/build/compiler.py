@@ -6,6 +6,7 @@ specialisations are kept in the model and in the cache on disk.
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
 import json
@@ -284,6 +285,7 @@ def _with_external_data(path: Path) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()
 
 
+@functools.cache
 def _compiler_fingerprint() -> str:
     """Changes whenever the compiler's own files do."""
     root = Path(__file__).parent.parent

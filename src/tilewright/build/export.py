@@ -73,7 +73,7 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
             _write_constants(constants, artifact, manifest)
         objects = [folder / file_name for file_name in (*images, "constants.o")]
         library = folder / "linked.so"
-        link_shared(objects, library, (*_SYMBOLS, f"{manifest.c_name}_run"), manifest.triple.split("-")[0], linker)
+        link_shared(objects, library, (*_SYMBOLS, f"{manifest.c_name}_run", f"{manifest.c_name}_close"), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 

@@ -20,6 +20,7 @@ from tilewright.build.kernel import Argument, Kernel, lower
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
+from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
@@ -200,9 +201,7 @@ class _Constants:
 
     def blob(self) -> Array:
         """All constants in one array, which starts at a multiple of 64 bytes."""
-        room = np.empty(self.size + _ALIGNMENT, np.uint8)
-        start = -room.ctypes.data % _ALIGNMENT
-        blob = room[start : start + self.size]
+        blob = aligned_empty((self.size,), np.uint8)
         for offset, array in self.arrays:
             blob[offset : offset + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).reshape(-1) if array.ndim else array.reshape(1).view(np.uint8)
         self.arrays.clear()

@@ -66,6 +66,8 @@ class Manifest:
             "#endif",
             "/* 0: done; 1: out of memory. May be called from several threads at once. */",
             f"int32_t {name}_run(const void* const* inputs, void* const* outputs);",
+            "/* Ends the threads and frees the memory of finished calls; needed before dlclose. A later call starts again. */",
+            f"void {name}_close(void);",
             "#ifdef __cplusplus",
             "}",
             "#endif",

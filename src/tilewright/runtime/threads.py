@@ -44,7 +44,7 @@ class Pools:
             return known[0]
 
     def close(self) -> None:
-        """End all threads; an executable called afterwards starts them again."""
+        """End all threads, while no call runs; an executable called afterwards starts them again."""
         with self._lock:
             contexts, self._contexts = self._contexts, {}
             self.generation += 1

@@ -65,7 +65,9 @@ class Target:
         if arch not in cpu.FAMILIES:
             raise TargetError(f"'{self.mtriple}' is not a triple that code can be made for: {_nearest(arch, cpu.FAMILIES, 'architecture')}")
         if self.mcpu != "native" and self.mcpu not in cpu.CPUS[self.family]:
-            raise TargetError(f"CPU '{self.mcpu}' is not known for {arch}: {_nearest(self.mcpu, cpu.CPUS[self.family], 'CPU')}")
+            others = [family for family, names in cpu.CPUS.items() if self.mcpu in names]
+            hint = f"it is one of {others[0]}; give its -mtriple" if others else _nearest(self.mcpu, cpu.CPUS[self.family], "CPU")
+            raise TargetError(f"CPU '{self.mcpu}' is not known for {arch}: {hint}")
         if self.mcpu == "native" and cpu.FAMILIES[arch] != cpu.FAMILIES.get(host_arch()):
             raise TargetError(f"-mcpu=native is this machine ({host_arch()}), but the triple says '{self.mtriple}'; name a CPU of {arch}")
         for change in self.mattr:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.arith.linear import expression, linear
 from tilewright.expr import (
+    Add,
     And,
     Binary,
     Broadcast,
@@ -30,6 +32,7 @@ from tilewright.expr import (
     PrimExpr,
     Ramp,
     Select,
+    Sub,
     Var,
     add,
     text_of,
@@ -84,7 +87,7 @@ class _Printer:
     def stmt(self, s: Stmt, depth: int) -> None:
         match s:
             case For():
-                low, end = self.expr(s.min), self.expr(add(s.min, s.extent))
+                low, end = self.expr(s.min), self.expr(expression(linear(add(s.min, s.extent)), s.var.dtype))
                 notes = "".join(f", {k}={v!r}" for k, v in s.annotations.items())
                 self.put(depth, f"for {self.name(s.var)} in T.{s.kind}({'' if low == '0' else f'{low}, '}{end}{notes}):")
                 self.stmt(s.body, depth + 1)
@@ -161,6 +164,8 @@ class _Printer:
 
     def binary(self, e: Binary) -> tuple[str, int]:
         strength = _STRENGTH[e.symbol]
+        if isinstance(e, Add) and isinstance(e.b, IntImm) and e.b.value < 0:
+            return self.binary(Sub(e.a, IntImm(e.dtype, -e.b.value)))
         (a, left), (b, right) = self.strong(e.a), self.strong(e.b)
         associative = isinstance(e, (And, Or))
         if left < strength or (left == strength == 4):

@@ -11,9 +11,8 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.layouts import axes_between
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_rank, require_same_dtype, text
+from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_same_dtype, text
 from tilewright.topi import transform as topi
 from tilewright.types import TensorType, TupleType, Type
 
@@ -397,29 +396,3 @@ class Reverse(Op):
         return te.compute(  # type: ignore[no-any-return]
             data.shape, lambda *i: data(*(data.shape[d] - 1 - v if d == at else v for d, v in enumerate(i))), name="reverse"
         )
-
-
-class _Blocks(Op):
-    """Base of the two moves between channels and pixels: split the dimensions, reorder them, join them."""
-
-    layout: str
-
-    def _plan(self, shape: Shape) -> tuple[Shape, Perm, Shape]:
-        raise NotImplementedError
-
-    def _in_layout(self, shape: Shape) -> tuple[Shape, Perm, Shape]:
-        """The plan in the operator's own layout, from the one that `_channels_first` makes."""
-        raise NotImplementedError
-
-    def infer(self, data: Type) -> TensorType:
-        t = require_rank(tensors(data)[0], 4, "data")
-        axes_between(self.layout, "NCHW", "layout")
-        return TensorType(self._plan(t.shape)[2], t.dtype)
-
-    def reference(self, data: Array) -> Array:
-        split, axes, shape = self._plan(data.shape)
-        return data.reshape(split).transpose(axes).reshape(shape)
-
-    def compute(self, data: te.Tensor) -> te.Tensor:
-        split, axes, shape = self._plan(topi.dims(data))
-        return topi.regroup(data, split, axes, shape, self.name)

@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.nn import BiasAdd
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.transform import Reshape
+from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.types import TensorType

@@ -115,6 +115,8 @@ class _Sweep:
         if how is None:
             return self._plain(e)
         new_op, wanted, result = how
+        if any(w is not None and a.tensor_type.ndim > len(w) for a, w in zip(args, wanted, strict=True)):
+            return self._plain(e)  # the order of a tensor of lower rank says nothing about this one
         now = [self.in_order(a, w) for a, w in zip(args, wanted, strict=True)]
         if new_op is op and all(a is b for a, b in zip(args, now, strict=True)):
             return _Stored(e, result)

@@ -37,6 +37,15 @@ class FuseOps(FunctionPass):
         return function if body is function.body else with_operands(function, [body])
 
 
+@dataclass(eq=False, slots=True)
+class _Group:
+    """Calls that become one kernel: `last` makes its result, `kind` is that of the call that is hardest to fuse."""
+
+    members: list[Call]
+    last: Call
+    kind: Fusion
+
+
 class _Graph:
     """A function body as the fuser sees it: who uses what, and where the uses of a value meet again."""
 
@@ -53,7 +62,7 @@ class _Graph:
         self.depth: dict[Expr, int] = {}
         for e in reversed(self.order):
             self._place(e)
-        self.group: dict[Expr, list[Call]] = {}
+        self.group: dict[Expr, _Group] = {}
 
     def _look_through_tuples(self) -> None:
         """A tuple that only one call reads is not a use of its own: the call uses the fields."""
@@ -86,63 +95,54 @@ class _Graph:
         """The calls of operators, partitioned."""
         mine = [e for e in self.order if isinstance(e, Call) and isinstance(e.op, Op)]
         for e in mine:
-            self.group[e] = [e]
+            self.group[e] = _Group([e], e, kind_of(e))
         for e in mine:
             if kind_of(e) in (Fusion.OUT_FUSABLE, Fusion.REDUCE):
                 self._grow_anchor(e)
         for e in mine:
-            if kind_of(e) <= Fusion.INJECTIVE:
+            if kind_of(e) <= Fusion.INJECTIVE and self.group[e].last is e:
                 self._grow_injective(e)
         position = {e: k for k, e in enumerate(self.order)}
         unique = {id(g): g for g in self.group.values()}
-        return [sorted(g, key=position.__getitem__) for g in unique.values()]
+        return [sorted(g.members, key=position.__getitem__) for g in unique.values()]
 
     def _grow_anchor(self, anchor: Call) -> None:
         """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
-        shape = shape_of(anchor)
-        at = anchor
+        shape, mine = shape_of(anchor), self.group[anchor]
         while shape is not None:
-            found = self._path(at)
-            if found is None or len(self.group[anchor]) + len(found) > self.most:
+            found = self._path(mine.last)
+            if found is None or len(mine.members) + len(found) > self.most:
                 return
-            if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c]) > 1 for c in found):
+            if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c].members) > 1 for c in found):
                 return
-            self._join(anchor, found)
-            at = found[-1]
+            self._join(mine, found)
 
     def _grow_injective(self, first: Call) -> None:
         """Join a chain of elementwise and injective calls with what reads it, where no element is computed twice."""
         if is_view(first):
             return
-        at = first
-        while (found := self._path(at)) is not None:
-            end = found[-1]
-            if self.group[end] is self.group[at]:
-                at = end
-                continue
-            if not self._accepts(at, end) or any(kind_of(c) > Fusion.INJECTIVE or is_view(c) for c in found[:-1]):
+        mine = self.group[first]
+        while (found := self._path(mine.last)) is not None:
+            if not self._accepts(mine, found[-1]) or any(kind_of(c) > Fusion.INJECTIVE or is_view(c) for c in found[:-1]):
                 return
-            joined = {id(self.group[c]): len(self.group[c]) for c in (at, *found)}
+            joined = {id(g): len(g.members) for g in (mine, *(self.group[c] for c in found))}
             if sum(joined.values()) > self.most:
                 return
-            self._join(at, found)
-            at = end
+            self._join(mine, found)
 
-    def _accepts(self, at: Call, end: Call) -> bool:
-        """May `end` compute `at`, which nothing but the calls up to it reads, on the way?"""
-        mine = self.group[at]
-        plain = all(kind_of(c) <= Fusion.BROADCAST for c in mine)
-        if is_view(end) or (isinstance(end.op, Op) and end.op.variadic) or any(kind_of(c) > Fusion.INJECTIVE for c in mine):
+    def _accepts(self, mine: _Group, end: Call) -> bool:
+        """May `end` compute `mine`, which nothing but the calls up to it reads, on the way?"""
+        if mine.kind > Fusion.INJECTIVE or is_view(end) or (isinstance(end.op, Op) and end.op.variadic):
             return False
-        shape, other = shape_of(at), shape_of(end)
+        shape, other = shape_of(mine.last), shape_of(end)
         if shape is None or other is None:
             return False
+        plain = mine.kind <= Fusion.BROADCAST
         if kind_of(end) == Fusion.REDUCE:
             return plain
         if kind_of(end) > Fusion.INJECTIVE or _size(shape) < _size(other):
             return False
-        anchored = any(kind_of(c) > Fusion.INJECTIVE for c in self.group[end])
-        return not anchored or (plain and shape == other)
+        return self.group[end].kind <= Fusion.INJECTIVE or (plain and shape == other)
 
     def _path(self, at: Call) -> list[Call] | None:
         """The calls between a value and its post-dominator, which comes last; None when one of them is no operator."""
@@ -161,14 +161,15 @@ class _Graph:
                 stack.append(u)
         return [*between, end]
 
-    def _join(self, first: Call, others: Sequence[Call]) -> None:
-        whole = self.group[first]
+    def _join(self, mine: _Group, others: Sequence[Call]) -> None:
+        """Take the groups of `others`, the last of which comes last."""
+        mine.last = self.group[others[-1]].last
         for c in others:
             more = self.group[c]
-            if more is not whole:
-                whole.extend(more)
-                for x in more:
-                    self.group[x] = whole
+            if more is not mine:
+                mine.members += more.members
+                mine.kind = max(mine.kind, more.kind)
+                self.group.update(dict.fromkeys(more.members, mine))
 
 
 class _Outliner:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.transform import Reshape, Transpose
+from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.transform import Transpose
 
 Perm = tuple[int, ...]
 

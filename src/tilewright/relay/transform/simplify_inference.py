@@ -26,9 +26,12 @@ class SimplifyInference(FunctionPass):
 
 
 def simplify_call(e: Expr) -> Expr | None:
-    """An operator -> the simpler graph that it declares."""
-    if isinstance(e, Call) and isinstance(e.op, Op):
-        return e.op.simplify(e)
+    """An operator -> the simpler graph that it declares, and so on for what comes out."""
     if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
         return e.tuple_value.fields[e.index]
-    return None
+    found: Expr | None = None
+    now: Expr | None = e
+    while isinstance(now, Call) and isinstance(now.op, Op):
+        now = now.op.simplify(now)
+        found = found if now is None else now
+    return found

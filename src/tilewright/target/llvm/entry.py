@@ -2,7 +2,7 @@
 
 `emit_entry` gives one function per run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points at inputs…,
 outputs…, constants, workspace. `emit_c_entry` gives what a C program calls: `int32_t <name>_run(inputs, outputs)`, which
-brings its own context and workspace; it is compiled only into files that leave the process.
+brings its own context and workspace, and `void <name>_close(void)`; it is compiled only into files that leave the process.
 """
 
 from __future__ import annotations
@@ -85,13 +85,18 @@ class _Function:
 
 
 def _quoted(symbol: str) -> str:
-    return symbol if _PLAIN.fullmatch(symbol) else '"' + "".join(c if 31 < ord(c) < 127 and c not in '"\\' else f"\\{b:02X}" for c in symbol for b in c.encode()) + '"'
+    """A symbol as LLVM text spells it: in quotes, odd bytes in hexadecimal, unless it is plain."""
+    if _PLAIN.fullmatch(symbol):
+        return symbol
+    plain = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.$-")
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:02X}" for byte in symbol.encode()) + '"'
 
 
 _C_ENTRY: Final = """\
+%shared = type {{ ptr, i32 }}
 @tw_constants = external constant i8
 @variable = private constant [24 x i8] c"TILEWRIGHT_NUM_THREADS\\00\\00"
-@context = internal global ptr null
+@shared = internal global ptr null
 @spare = internal global ptr null
 
 declare i32 @tw_run(ptr, ptr)
@@ -100,6 +105,7 @@ declare void @tw_pool_destroy(ptr)
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare ptr @getenv(ptr)
+declare i32 @getpid()
 declare i32 @atoi(ptr)
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare <16 x i64> @llvm.ctpop.v16i64(<16 x i64>)
@@ -135,17 +141,35 @@ ask:
   ret i64 %result
 }}
 
-; one context for the life of the process; the loser of a race destroys its own
-define internal ptr @shared_context() nounwind {{
-  %known = load atomic ptr, ptr @context acquire, align 8
-  %missing = icmp eq ptr %known, null
-  br i1 %missing, label %create, label %ready
-ready:
-  ret ptr %known
+; The shared context, with the process that made it: after a fork its threads are not there, so the child makes its own.
+; The loser of a race destroys what it made.
+define internal ptr @get_context() nounwind {{
+  %pid = call i32 @getpid()
+  %old = load atomic ptr, ptr @shared acquire, align 8
+  %none = icmp eq ptr %old, null
+  br i1 %none, label %create, label %check
+check:
+  %owner.at = getelementptr inbounds %shared, ptr %old, i64 0, i32 1
+  %owner = load i32, ptr %owner.at, align 8
+  %ours = icmp eq i32 %owner, %pid
+  br i1 %ours, label %known, label %create
+known:
+  %context = load ptr, ptr %old, align 8
+  ret ptr %context
 create:
+  %record = call ptr @aligned_alloc(i64 16, i64 16)
+  %refused = icmp eq ptr %record, null
+  br i1 %refused, label %fail, label %fill
+fill:
   %threads = call i64 @count_threads()
   %fresh = call ptr @tw_pool_create(i64 %threads)
-  %pair = cmpxchg ptr @context, ptr null, ptr %fresh acq_rel acquire, align 8
+  %no_pool = icmp eq ptr %fresh, null
+  br i1 %no_pool, label %release, label %publish
+publish:
+  store ptr %fresh, ptr %record, align 8
+  %record.owner = getelementptr inbounds %shared, ptr %record, i64 0, i32 1
+  store i32 %pid, ptr %record.owner, align 8
+  %pair = cmpxchg ptr @shared, ptr %old, ptr %record acq_rel acquire, align 8
   %won = extractvalue {{ ptr, i1 }} %pair, 1
   br i1 %won, label %mine, label %theirs
 mine:
@@ -153,7 +177,36 @@ mine:
 theirs:
   %winner = extractvalue {{ ptr, i1 }} %pair, 0
   call void @tw_pool_destroy(ptr %fresh)
-  ret ptr %winner
+  call void @free(ptr %record)
+  %winning = load ptr, ptr %winner, align 8
+  ret ptr %winning
+release:
+  call void @free(ptr %record)
+  br label %fail
+fail:
+  ret ptr null
+}}
+
+; Ends the threads and frees the workspace; a later call starts again.
+define void @{name}_close() nounwind {{
+  %workspace = atomicrmw xchg ptr @spare, ptr null acq_rel, align 8
+  call void @free(ptr %workspace)
+  %old = atomicrmw xchg ptr @shared, ptr null acq_rel, align 8
+  %none = icmp eq ptr %old, null
+  br i1 %none, label %done, label %check
+check:
+  %pid = call i32 @getpid()
+  %owner.at = getelementptr inbounds %shared, ptr %old, i64 0, i32 1
+  %owner = load i32, ptr %owner.at, align 8
+  %ours = icmp eq i32 %owner, %pid
+  br i1 %ours, label %destroy, label %done
+destroy:
+  %context = load ptr, ptr %old, align 8
+  call void @tw_pool_destroy(ptr %context)
+  call void @free(ptr %old)
+  br label %done
+done:
+  ret void
 }}
 
 ; 0: done, 1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
@@ -164,7 +217,7 @@ define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
   call void @llvm.memcpy.p0.p0.i64(ptr %args.outputs, ptr %outputs, i64 {output_bytes}, i1 false)
   %args.constants = getelementptr inbounds i8, ptr %args, i64 {constants_slot}
   store ptr @tw_constants, ptr %args.constants, align 8
-  %context = call ptr @shared_context()
+  %context = call ptr @get_context()
   %no_context = icmp eq ptr %context, null
   br i1 %no_context, label %no_memory, label %find
 find:
@@ -190,7 +243,7 @@ no_memory:
 
 
 def emit_c_entry(manifest: Manifest) -> str:
-    """`int32_t <name>_run(const void* const* inputs, void* const* outputs)` over `tw_run` and the symbol `tw_constants`."""
+    """`int32_t <name>_run(const void* const* inputs, void* const* outputs)` and `void <name>_close(void)`, over `tw_run`."""
     input_bytes, output_bytes = 8 * len(manifest.inputs), 8 * len(manifest.outputs)
     return _C_ENTRY.format(
         name=manifest.c_name,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Load, PrimExpr, Var
+from tilewright.expr import Buffer, Load, PrimExpr, Var, const
 from tilewright.target.llvm.facts import Facts, Key
 from tilewright.target.llvm.text import constant, register_type, vector
 from tilewright.target.target import Target
@@ -20,6 +20,9 @@ from tilewright.types import DataType
 
 Value: TypeAlias = tuple[str, int]
 """The text of a value and the level at which it is defined."""
+
+Mask: TypeAlias = tuple[str, int, int]
+"""The text of a vector of truth values, the level at which it is defined, and its lanes."""
 
 Rule: TypeAlias = "Callable[[FunctionText, Any], Value]"
 
@@ -51,7 +54,7 @@ class FunctionText:
         self.pointers: dict[Buffer, Value] = {}
         self.slots: dict[tuple[Buffer, int], Value] = {}
         self.not_negative: set[PrimExpr] = set()
-        self.mask: Value | None = None
+        self.mask: Mask | None = None
         self._readers: dict[Key, list[Any]] = {}
         self._count = 0
         self.enter(is_loop=False)
@@ -192,6 +195,19 @@ class FunctionText:
         self.start_block(labels[2], end_of_last, [f"  {name} = phi {kind} {', '.join(ends)}"])
         self.fresh_chunk()
         return name, self.here
+
+    def value_in_any_lane(self, e: PrimExpr) -> Value:
+        """A scalar that is used under the mask: what it loads is read only if some lane is active, else it is zero."""
+        if self.mask is None or not self.facts.loads(e):
+            return self.value(e)
+        outer, self.mask = self.mask, None
+        mask, _, lanes = outer
+        bits = self.put(f"bitcast <{lanes} x i1> {mask} to i{lanes}", self.here)
+        some = self.put(f"icmp ne i{lanes} {bits}, 0", self.here)
+        zero = constant(const(0, e.dtype)) or "zeroinitializer"
+        result = self.choose(some, register_type(e.dtype), lambda: self.value(e), lambda: (zero, 0))
+        self.mask = outer
+        return result
 
     def lines(self) -> list[str]:
         """The whole text, entry block first."""

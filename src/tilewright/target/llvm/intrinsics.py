@@ -24,6 +24,8 @@ def call(f: FunctionText, e: E.Call) -> Value:
     texts, dtype = [text for text, _ in operands], e.args[0].dtype
     if e.op in _BITS:
         return _bits(f, e, texts, level), level
+    if e.op in _ACROSS:
+        return _across(f, e.op, texts[0], dtype, level), level
     if e.op is E.reinterpret:
         return _reinterpret(f, texts[0], dtype, e.dtype, level), level
     if e.op in E.PREDICATES:
@@ -38,6 +40,27 @@ def call(f: FunctionText, e: E.Call) -> Value:
         wide = FLOAT32.with_lanes(dtype.lanes)
         return narrow(f, rule(f, wide, [widen(f, t, level, dtype) for t in texts], level), level, dtype), level
     return rule(f, dtype, texts, level), level
+
+
+def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level: int) -> str:
+    """All lanes into one, pairwise."""
+    if is_half(dtype):
+        wide = FLOAT32.with_lanes(dtype.lanes)
+        return narrow(f, _across(f, op, widen(f, text, level, dtype), wide, level), level, dtype.element)
+    if dtype.lanes == 1:
+        return text
+    name = _ACROSS[op]
+    if dtype.is_float:
+        start = {"add": "-0.0", "mul": "1.0"}.get(name)
+        reduce, flags = f"f{name}", "reassoc "
+    else:
+        start, flags = None, ""
+        reduce = name if name in ("add", "mul") else f"{'s' if dtype.code == 'int' else 'u'}{name}"
+    kind, element = register_type(dtype), register_type(dtype.element)
+    arguments = kind if start is None else f"{element}, {kind}"
+    callee = f.declare(f"llvm.vector.reduce.{reduce}.{suffix(dtype)}", element, arguments)
+    given = f"{kind} {text}" if start is None else f"{element} {start}, {kind} {text}"
+    return f.put(f"call {flags}{element} {callee}({given})", level)
 
 
 def _bits(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
@@ -144,3 +167,4 @@ _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
         E.exp, E.log, E.log2, E.exp2, E.tanh, E.erf, E.sin, E.cos, E.tan, E.asin, E.acos, E.atan, E.sinh, E.cosh, E.asinh,
         E.acosh, E.atanh, E.pow)},
 }
+_ACROSS: Final = {E.horizontal_sum: "add", E.horizontal_prod: "mul", E.horizontal_max: "max", E.horizontal_min: "min"}

@@ -33,7 +33,7 @@ class LoadedCode:
             with _LOCK:
                 self._tracker: Any = library.link(_linker(), f"tilewright{next(_NUMBERS)}")
         except RuntimeError as error:
-            raise InternalError(f"the generated code cannot be loaded: {error}") from error
+            raise InternalError(f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)") from error
 
     def address(self, symbol: str) -> int:
         """Where `symbol`, one of those asked for, starts in memory."""

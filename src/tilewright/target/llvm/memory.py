@@ -13,7 +13,7 @@ from tilewright import expr as E
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Ramp, number_of
 from tilewright.target.llvm.facts import Key
-from tilewright.target.llvm.function import FunctionText, Value
+from tilewright.target.llvm.function import FunctionText, Mask, Value
 from tilewright.target.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix
 from tilewright.tir.stmt import Store
 from tilewright.types import BOOL, INT64, DataType
@@ -102,10 +102,9 @@ def offset(f: FunctionText, text: str, elements: int, element: str, level: int) 
     return text if elements == 0 else f.put(f"getelementptr {element}, ptr {text}, i64 {elements}", level)
 
 
-def load(f: FunctionText, e: Load, mask: Value | None = None, otherwise: PrimExpr | None = None) -> Value:
-    """The value of a load; with a mask, lanes that it excludes are not read and have the value `otherwise`."""
-    index, buffer = e.indices[0], e.buffer
-    mask = mask or f.mask
+def load(f: FunctionText, e: Load, otherwise: PrimExpr | None = None) -> Value:
+    """The value of a load; under a mask, lanes that it excludes are not read and have the value `otherwise`."""
+    index, buffer, mask = e.indices[0], e.buffer, f.mask
     if e.dtype.lanes == 1:
         text, level, rest = pointer(f, buffer, index)
         return _plain(f, e, (text, level, rest))
@@ -114,7 +113,10 @@ def load(f: FunctionText, e: Load, mask: Value | None = None, otherwise: PrimExp
         return _broadcast_load(f, e, shape[0], mask, otherwise)
     if shape is not None and abs(shape[1]) == 1 and (shape[1] == 1 or mask is None):
         base, lanes = shape[0], e.dtype.lanes
-        at = pointer(f, buffer, base)
+        if mask is not None and f.facts.loads(base):
+            at = _guarded_pointer(f, buffer, base)
+        else:
+            at = pointer(f, buffer, base)
         if shape[1] == 1:
             return _plain(f, e, at) if mask is None else _masked(f, e, at, mask, otherwise)
         value, level = _plain(f, e, (at[0], at[1], at[2] - lanes + 1))
@@ -126,6 +128,13 @@ def load(f: FunctionText, e: Load, mask: Value | None = None, otherwise: PrimExp
     return _gather(f, e, index, mask, otherwise)
 
 
+def _guarded_pointer(f: FunctionText, buffer: Buffer, base: PrimExpr) -> tuple[str, int, int]:
+    """The address of an index that loads, which it may do only if some lane of the mask is active."""
+    index = E.Var("index", base.dtype)
+    f.variables[index] = f.value_in_any_lane(base)
+    return pointer(f, buffer, index)
+
+
 def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
     text, need, rest = at
     level = f.place_load(need, e.buffer)
@@ -135,7 +144,7 @@ def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
     return from_memory(f, raw, dtype, level), level
 
 
-def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Value, otherwise: PrimExpr | None) -> Value:
+def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Mask, otherwise: PrimExpr | None) -> Value:
     text, need, rest = at
     other, other_at = _passed_through(f, e.dtype, otherwise)
     level = f.place_load(max(need, mask[1], other_at), e.buffer)
@@ -169,13 +178,11 @@ def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
     return from_memory(f, whole, e.dtype, level), level
 
 
-def _broadcast_load(f: FunctionText, e: Load, index: PrimExpr, mask: Value | None, otherwise: PrimExpr | None) -> Value:
+def _broadcast_load(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherwise: PrimExpr | None) -> Value:
     scalar = E.Broadcast(Load(e.buffer, (index,)), e.dtype.lanes)
-    if mask is None:
-        return f.value(scalar)
-    outer, f.mask = f.mask, mask
     value, at = f.value(scalar)
-    f.mask = outer
+    if mask is None:
+        return value, at
     if otherwise is None:
         return value, at
     other, other_at = f.value(otherwise)
@@ -184,10 +191,10 @@ def _broadcast_load(f: FunctionText, e: Load, index: PrimExpr, mask: Value | Non
     return f.put(f"select {register_type(BOOL.with_lanes(e.dtype.lanes))} {mask[0]}, {kind} {value}, {kind} {other}", level), level
 
 
-def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Value | None, otherwise: PrimExpr | None) -> Value:
+def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherwise: PrimExpr | None) -> Value:
     addresses, need = _addresses(f, e.buffer, index)
     other, other_at = _passed_through(f, e.dtype, otherwise)
-    lanes, lanes_at = mask or ("splat (i1 true)", 0)
+    lanes, lanes_at = mask[:2] if mask else ("splat (i1 true)", 0)
     level = f.place_load(max(need, other_at, lanes_at), e.buffer)
     kind, n = memory_type(e.dtype), e.dtype.lanes
     name = f.declare(f"llvm.masked.gather.{_memory_suffix(e.dtype)}.v{n}p0", kind, f"<{n} x ptr>, <{n} x i1>, {kind}")

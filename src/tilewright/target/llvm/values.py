@@ -237,17 +237,7 @@ def ramp(f: FunctionText, e: E.Ramp) -> Value:
 
 
 def broadcast(f: FunctionText, e: E.Broadcast) -> Value:
-    if f.mask is None or not f.facts.loads(e.value):
-        return f.splat(f.value(e.value), e.dtype)
-    mask, f.mask = f.mask, None
-    n = e.dtype.lanes
-    bits = f.put(f"bitcast <{n} x i1> {mask[0]} to i{n}", f.here)
-    some = f.put(f"icmp ne i{n} {bits}, 0", f.here)
-    kind = register_type(e.value.dtype)
-    nothing = "0x0000000000000000" if kind in ("float", "double") else "false" if kind == "i1" else "0"
-    one = f.choose(some, kind, lambda: f.value(e.value), lambda: (nothing, 0))
-    f.mask = mask
-    return f.splat(one, e.dtype)
+    return f.splat(f.value_in_any_lane(e.value), e.dtype)
 
 
 def select(f: FunctionText, e: E.Select) -> Value:
@@ -255,7 +245,7 @@ def select(f: FunctionText, e: E.Select) -> Value:
     guarded = touches(e.true_value) or touches(e.false_value)
     if isinstance(condition, E.Broadcast):
         condition = condition.value
-    if guarded and condition.dtype.lanes == 1 and f.mask is None:
+    if guarded and condition.dtype.lanes == 1:
         c, _ = f.value(condition)
         return f.choose(c, kind, lambda: f.value(e.true_value), lambda: f.value(e.false_value))
     if guarded:
@@ -268,13 +258,12 @@ def select(f: FunctionText, e: E.Select) -> Value:
 def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
     """Both sides, each reading memory only in its lanes."""
     kind, truth = register_type(e.dtype), register_type(e.condition.dtype)
-    if e.dtype.lanes == 1:
-        raise AssertionError("a scalar never stands under a mask")
     c, ct = f.value(e.condition)
     if isinstance(e.true_value, E.Load) and f.mask is None and not f.facts.loads(e.false_value):
-        direct = load(f, e.true_value, mask=(c, ct), otherwise=e.false_value)
-        if direct is not None:
-            return direct
+        f.mask = (c, ct, e.dtype.lanes)
+        value = load(f, e.true_value, e.false_value)
+        f.mask = None
+        return value
     outer = f.mask
     sides = []
     for side, wanted in ((e.true_value, True), (e.false_value, False)):
@@ -283,7 +272,7 @@ def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
             if outer is not None:
                 at = f.place(max(at, outer[1]))
                 lanes = f.put(f"and {truth} {lanes}, {outer[0]}", at)
-            f.mask = (lanes, at)
+            f.mask = (lanes, at, e.dtype.lanes)
         sides.append(f.value(side))
         f.mask = outer
     (a, at), (b, bt) = sides

@@ -246,8 +246,8 @@ class _Vectorizer:
         yes = self.vector(e.true_value, condition if mask is None else logical_and(mask, condition))
         no = self.vector(e.false_value, opposite if mask is None else logical_and(mask, opposite))
         test = broadcast(self.vector(condition, mask), self.lanes)
-        if isinstance(yes, Select) and yes.condition is test and number_of(no) is not None and number_of(no) == number_of(yes.false_value):
-            return yes
+        if isinstance(yes, Select) and yes.condition is test:
+            yes = yes.true_value
         return if_then_else(test, yes, no)
 
 

@@ -1,0 +1,141 @@
+"""Operators that are graphs of other operators, and the check that everything in a model can be converted.
+
+A model may bring its own functions, and the specification defines many operators by a body of simpler ones; both are
+imported in place of the call. What neither has a body nor a converter is refused here, all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
+
+import onnx
+from onnx import defs
+
+from tilewright.errors import ModelError, OpNotImplemented, Origin
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.onnx import registry
+from tilewright.relay.frontend.onnx.reading import Source
+from tilewright.types import TensorType
+
+FunctionKey = tuple[str, str, str]
+
+
+def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict[str, int]:
+    """The opset of every domain of the model; `opset` overrides the one of ONNX itself."""
+    found = {registry.domain_of(o.domain): o.version for o in model.opset_import}
+    if opset is not None:
+        found[""] = opset
+    where = Origin(source.name) if source.name else None
+    uses_onnx = any(not registry.domain_of(n.domain) for n in model.graph.node)
+    if uses_onnx and "" not in found:
+        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where)
+    newest = defs.onnx_opset_version()
+    if not 0 < found.get("", 1) <= newest:
+        raise ModelError(f"the model is written in opset {found['']}, and opsets 1 to {newest} are known; "
+                         "upgrade the onnx package, or convert the model with onnx.version_converter", where)
+    return found
+
+
+def check_supported(
+    model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int], source: Source,
+) -> None:
+    """Raise `OpNotImplemented` with every operator of the model that cannot be converted."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
+    seen: set[FunctionKey] = set()
+    while bodies:
+        nodes, versions = bodies.pop()
+        for index, node in enumerate(nodes):
+            domain = registry.domain_of(node.domain)
+            key = (domain, node.op_type, node.overload)
+            bodies.extend((a.g.node, versions) for a in node.attribute if a.HasField("g"))
+            if key in local:
+                if key not in seen:
+                    seen.add(key)
+                    imports = {registry.domain_of(o.domain): o.version for o in local[key].opset_import}
+                    bodies.append((local[key].node, imports or versions))
+            elif not _is_supported(domain, node.op_type, versions.get(domain, 1)):
+                missing.setdefault((domain, node.op_type), []).append(node.name or f"{node.op_type}_{index}")
+    if missing:
+        refuse_operators(missing, source)
+
+
+def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: Source) -> NoReturn:
+    """Raise `OpNotImplemented`, listing each operator with how often and where it occurs."""
+    lines = []
+    for (domain, op_type), names in sorted(missing.items()):
+        more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+        lines.append(f"  {op_type} (domain '{domain or 'ai.onnx'}'), {len(names)} times: {', '.join(names[:5])}{more}")
+    domain, op_type = min(missing)
+    said = f", domain={domain!r}" if domain else ""
+    raise OpNotImplemented(
+        "these operators of the model have no converter:\n" + "\n".join(lines)
+        + f"\nWrite one and register it before importing: @register_converter({op_type!r}{said}); "
+        "or export the model with an option that avoids them", Origin(source.name) if source.name else None)
+
+
+def specified_function(node: onnx.NodeProto, opset: int, args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
+    """The body that the specification gives this operator, or None when it is primitive."""
+    schema = _schema(node.op_type, node.domain, opset)
+    if schema is None:
+        return None
+    versions = [v for v in schema.function_opset_versions if v <= opset] or list(schema.function_opset_versions)
+    if versions:
+        return _with_opset(schema.get_function_with_opset_version(max(versions)), opset, node)
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+    versions = versions or list(schema.context_dependent_function_opset_versions)
+    if not versions:
+        return None
+    types = [_type_proto(a).SerializeToString() for a in args]
+    body = schema.get_context_dependent_function_with_opset_version(max(versions), node.SerializeToString(), types)
+    return _with_opset(body, opset, node) if body else None
+
+
+def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
+    """The node with the inputs that its function was not given left out."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.input[:]
+    copy.input.extend("" if name in absent else name for name in node.input)
+    return copy
+
+
+def _is_supported(domain: str, op_type: str, opset: int) -> bool:
+    if registry.find(domain, op_type, opset) is not None:
+        return True
+    schema = _schema(op_type, domain, opset)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def _schema(op_type: str, domain: str, opset: int) -> defs.OpSchema | None:
+    if not defs.has(op_type, registry.domain_of(domain)):
+        return None
+    try:
+        return defs.get_schema(op_type, opset, registry.domain_of(domain))
+    except defs.SchemaError:
+        return None  # the operator is younger than this opset
+
+
+def _with_opset(body: bytes, opset: int, node: onnx.NodeProto) -> onnx.FunctionProto:
+    function = onnx.FunctionProto.FromString(body)
+    function.name, function.domain = f"{node.op_type} as specified", "specification"
+    if not any(not registry.domain_of(o.domain) for o in function.opset_import):
+        function.opset_import.add(domain="", version=opset)
+    return function
+
+
+def _type_proto(arg: Expr | None) -> onnx.TypeProto:
+    proto = onnx.TypeProto()
+    if arg is None:
+        return proto
+    kind = arg.checked_type
+    assert isinstance(kind, TensorType)
+    proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(kind.dtype.numpy())
+    for dim in kind.shape:
+        made = proto.tensor_type.shape.dim.add()
+        if isinstance(dim, int):
+            made.dim_value = dim
+        else:
+            made.dim_param = str(dim)
+    return proto

@@ -1,0 +1,245 @@
+"""`from_onnx`: walks the graph of a model in order and converts it node by node.
+
+Invariants: only what the outputs depend on is converted; every call carries the model's node as its span; a value that
+comes out of constants alone is a constant at once (see `known`). Missing converters are all found before the first
+node is converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import onnx
+from onnx import AttributeProto
+
+from tilewright.errors import CompileError, ModelError, OptionError, Origin
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
+from tilewright.relay.frontend.onnx import functions, registry
+from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
+from tilewright.relay.frontend.onnx.known import KnownValues
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.order import execution_order
+from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
+
+_OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
+"""`convert_config`: whether batched MatMul becomes batch_matmul with a transposed right side, as TVM's default was."""
+
+
+def from_onnx(
+    model: Any, shape: Mapping[str, Any] | None = None, dtype: str | Mapping[str, str] | None = None, opset: int | None = None,
+    freeze_params: bool = True, convert_config: Mapping[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, Array]]:
+    """Import an ONNX model as an `IRModule` whose `main` has the model's inputs as parameters.
+
+    `model` is a path, the bytes of a file, or an `onnx.ModelProto`. `shape` fixes the shapes of inputs by name; symbolic
+    dimensions that are not fixed stay symbolic. `dtype` replaces the element type of inputs (of floating inputs when it is
+    one name). `opset` overrides the model's. With `freeze_params` the weights are constants and the second result is
+    empty; without, the floating-point weights are parameters of `main` and their values are returned by name.
+
+    Raises `ModelError` for a model that cannot be read or contradicts itself, `OpNotImplemented` with the list of all
+    operators that have no converter, and `ShapeError` where an operator refuses its arguments; all name the node.
+    """
+    config = dict(_OPTIONS)
+    for key, value in (convert_config or {}).items():
+        if key not in _OPTIONS:
+            raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}")
+        config[key] = value
+    proto, source = read_model(model)
+    inputs = ModelInputs(proto.graph, shape, dtype)
+    importer = _Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
+    outputs = importer.run()
+    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    used = importer.used_params(body)
+    main = Function((*inputs.variables.values(), *used), body, {"output_tensor_names": [o.name for o in proto.graph.output]})
+    return IRModule.from_expr(main), {v.name_hint: inputs.params[v.name_hint] for v in used}
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Names and their values in one graph: converted ones, and stored tensors that are read when they are first asked for."""
+
+    values: dict[str, Expr]
+    stored: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    outer: _Scope | None = None
+
+    def has(self, name: str) -> bool:
+        return name in self.values or name in self.stored or (self.outer is not None and self.outer.has(name))
+
+
+@dataclass(slots=True)
+class _Body:
+    """What surrounds a node: its scope, opsets by domain, and in a function the attributes that it was called with."""
+
+    scope: _Scope
+    opsets: Mapping[str, int]
+    attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
+    prefix: str = ""
+
+
+class _Importer:
+    """The state of one import."""
+
+    def __init__(
+        self, model: onnx.ModelProto, source: Source, inputs: ModelInputs, freeze: bool, config: dict[str, Any], opsets: Mapping[str, int],
+    ) -> None:
+        self.model, self.source, self.inputs, self.freeze, self.config, self.opsets = model, source, inputs, freeze, config, opsets
+        self.functions = {(registry.domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+        self.known = KnownValues()
+        self._calling: list[tuple[str, str, str]] = []
+
+    def run(self) -> list[Expr]:
+        functions.check_supported(self.model, self.functions, self.opsets, self.source)
+        return self._import_graph(self.model.graph, _Body(_Scope(dict(self.inputs.variables)), self.opsets))
+
+    def used_params(self, body: Expr) -> list[Any]:
+        """The parameters kept as inputs that `body` still depends on."""
+        found: set[Expr] = set()
+        wanted = self.inputs.param_variables()
+        if wanted:
+            from tilewright.relay.visitor import post_order
+
+            found.update(e for e in post_order(body) if e in wanted)
+        return [v for v in wanted if v in found]
+
+    def _import_graph(self, graph: onnx.GraphProto, body: _Body) -> list[Expr]:
+        if graph.sparse_initializer:
+            raise ModelError(f"the graph '{graph.name}' has sparse initializers, which are not supported; store them dense")
+        body.scope.stored = {t.name: t for t in graph.initializer}
+        if len(body.scope.stored) != len(graph.initializer):
+            raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again")
+        for index, node in execution_order(graph.node, [o.name for o in graph.output], body.scope.has, graph.name):
+            self._import_node(node, index, body)
+        return [self._lookup(o.name, body.scope) for o in graph.output]
+
+    def _lookup(self, name: str, scope: _Scope | None) -> Expr:
+        while scope is not None:
+            found = scope.values.get(name)
+            if found is not None:
+                return found
+            if name in scope.stored:
+                scope.values[name] = made = self._parameter(name, read_tensor(scope.stored[name], self.source))
+                return made
+            scope = scope.outer
+        raise ModelError(f"there is no tensor '{name}'")
+
+    def _parameter(self, name: str, value: Array) -> Expr:
+        if self.freeze or value.dtype.kind in "iub":
+            return Constant(value, Origin(name, "Initializer", self.source.name))
+        return self.inputs.add_param(name, value)
+
+    def _import_node(self, proto: onnx.NodeProto, index: int, body: _Body) -> None:
+        origin = Origin(body.prefix + (proto.name or f"{proto.op_type}_{index}"), proto.op_type, self.source.name)
+        args = [self._lookup(name, body.scope) if name else None for name in proto.input]
+        while args and args[-1] is None:
+            args.pop()
+        try:
+            results = self._convert(proto, origin, args, body)
+        except CompileError as error:
+            if error.origin is not None:
+                raise
+            raise type(error)(error.message, origin) from error
+        if len(results) < sum(map(bool, proto.output)):
+            raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
+                             f"{', '.join(proto.output[len(results):])} cannot be computed", origin)
+        if proto.op_type not in _SHAPE_SOURCES and not all(a is None or self.known.of(a) is not None for a in args):
+            settle: Callable[[Expr], Expr] = _unchanged
+        else:
+            settle = self.known.settle
+        for name, result in zip(proto.output, results, strict=False):
+            if name:
+                body.scope.values[name] = settle(result)
+
+    def _convert(self, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: _Body) -> list[Expr]:
+        domain = registry.domain_of(proto.domain)
+        function = self.functions.get((domain, proto.op_type, proto.overload))
+        if function is not None:
+            return self._call_function(function, proto, origin, args, body)
+        opset = body.opsets.get(domain, 1)
+        found = registry.find(domain, proto.op_type, opset)
+        if found is None:
+            spec = functions.specified_function(proto, opset, args)
+            if spec is None:
+                functions.refuse_operators({(domain, proto.op_type): [origin.name]}, self.source)
+            return self._call_function(spec, proto, origin, args, body)
+        node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs,
+                    lambda graph: self._import_graph(graph, _Body(_Scope({}, outer=body.scope), body.opsets, body.attributes, body.prefix)))
+        result = found.convert(node, args, self._attributes(proto, body))
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        for r in results:
+            _locate(r, origin)
+        return results
+
+    def _call_function(
+        self, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: _Body,
+    ) -> list[Expr]:
+        """Import the body of a model's or the specification's function in place of the call."""
+        key = (function.domain, function.name, function.overload)
+        if key in self._calling:
+            raise ModelError(f"the function '{function.name}' calls itself; a model's functions must not be recursive", origin)
+        given = {a.name: a for a in function.attribute_proto} | {a.name: self._resolved(a, body) for a in proto.attribute}
+        scope = _Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
+        opsets = {registry.domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
+        inner = _Body(scope, opsets, {k: a for k, a in given.items() if a is not None}, f"{origin.name}/")
+        absent = set(function.input) - set(scope.values)
+        self._calling.append(key)
+        for index, node in execution_order(function.node, function.output, lambda n: n in scope.values or n in absent, function.name):
+            if absent.intersection(node.input):
+                node = functions.without_inputs(node, absent)
+            self._import_node(node, index, inner)
+        self._calling.pop()
+        return [self._lookup(name, scope) for name in function.output]
+
+    def _resolved(self, attribute: AttributeProto, body: _Body) -> AttributeProto | None:
+        return body.attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+
+    def _attributes(self, proto: onnx.NodeProto, body: _Body) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for a in proto.attribute:
+            resolved = self._resolved(a, body)
+            if resolved is not None:
+                found[a.name] = self._attribute_value(resolved)
+        return found
+
+    def _attribute_value(self, a: AttributeProto) -> Any:
+        read = _ATTRIBUTES.get(a.type)
+        if read is not None:
+            return read(a)
+        if a.type == AttributeProto.TENSOR:
+            return read_tensor(a.t, self.source)
+        raise ModelError(f"attribute '{a.name}' is a {AttributeProto.AttributeType.Name(a.type).lower()}, which is not supported")
+
+
+_SHAPE_SOURCES: Final = frozenset({"Shape", "Size"})
+_ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
+    AttributeProto.FLOAT: lambda a: a.f,
+    AttributeProto.INT: lambda a: a.i,
+    AttributeProto.STRING: lambda a: a.s.decode("utf-8", "replace"),
+    AttributeProto.FLOATS: lambda a: tuple(a.floats),
+    AttributeProto.INTS: lambda a: tuple(a.ints),
+    AttributeProto.STRINGS: lambda a: tuple(s.decode("utf-8", "replace") for s in a.strings),
+    AttributeProto.GRAPH: lambda a: a.g,
+}
+
+
+def _unchanged(e: Expr) -> Expr:
+    return e
+
+
+def _locate(result: Expr, origin: Origin) -> None:
+    """Set the span of the calls that were made for this node: those reached from `result` that have none yet."""
+    stack = [result]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call):
+            if e.span is None:
+                e.span = origin
+                stack.extend(e.args)
+        elif isinstance(e, Tuple):
+            stack.extend(e.fields)
+        elif isinstance(e, TupleGetItem):
+            stack.append(e.tuple_value)
+        elif isinstance(e, If):
+            stack.append(e.cond)

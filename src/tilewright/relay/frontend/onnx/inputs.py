@@ -1,0 +1,115 @@
+"""The inputs of a model as relay variables: their types, symbolic dimensions, and parameters kept as inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tilewright import expr as scalar
+from tilewright.errors import ModelError
+from tilewright.relay import expr as relay
+from tilewright.relay.frontend.onnx.reading import element_type
+from tilewright.types import DataType, TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+class ModelInputs:
+    """The variables of `main`: the graph's inputs in order, then the parameters that are not frozen.
+
+    A named dimension (`dim_param`) is one symbol wherever it occurs, and a shape given for one input fixes it for all.
+    """
+
+    def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
+        stored = {t.name for t in graph.initializer}
+        protos = {i.name: i for i in graph.input if i.name not in stored}
+        self.variables: dict[str, relay.Var] = {}
+        self.params: dict[str, Array] = {}
+        self._param_vars: dict[relay.Expr, Array] = {}
+        self._symbols: dict[str, scalar.Var] = {}
+        self._where: dict[scalar.Var, list[tuple[str, int]]] = {}
+        shapes, dtypes = dict(shape or {}), dtype if isinstance(dtype, Mapping) else {}
+        for name in (*shapes, *dtypes):
+            if name not in protos:
+                raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(protos) or 'none'}")
+        fixed = self._fixed_symbols(protos, shapes)
+        for name, proto in protos.items():
+            kind = _tensor_kind(proto)
+            dims = shapes[name] if name in shapes else self._dims(name, kind, fixed)
+            given = dtypes.get(name) or (dtype if isinstance(dtype, str) else None)
+            declared = element_type(kind.elem_type, f"input '{name}'")
+            element = DataType(given) if given and (name in dtypes or declared.is_float) else declared
+            self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
+
+    def add_param(self, name: str, value: Array) -> relay.Var:
+        """A parameter that stays an input of `main`."""
+        made = relay.Var(name, TensorType(value.shape, DataType(value.dtype)))
+        self.params[name] = value
+        self._param_vars[made] = value
+        return made
+
+    def params_value(self, x: relay.Expr) -> Array | None:
+        return self._param_vars.get(x)
+
+    def param_variables(self) -> list[relay.Var]:
+        return [v for v in self._param_vars if isinstance(v, relay.Var)]
+
+    def hint(self, symbols: Sequence[scalar.Var] = ()) -> str:
+        """What to do about dimensions that are not known: which input to give a shape for, and how."""
+        places = [place for s in symbols for place in self._where.get(s, ())]
+        names = dict.fromkeys(name for name, _ in places) or dict.fromkeys(name for where in self._where.values() for name, _ in where)
+        if not names:
+            return ""
+        said = "".join(f"; '{s.name}' is dimension {axis} of input '{name}'" for s in symbols for name, axis in self._where.get(s, ())[:1])
+        shapes = ", ".join(f"{name!r}: ({self._shape_with_holes(name)})" for name in names)
+        return f"{said}; give the shape when importing: shape={{{shapes}}}"
+
+    def _shape_with_holes(self, name: str) -> str:
+        annotation = self.variables[name].type_annotation
+        assert isinstance(annotation, TensorType)
+        shown = ", ".join(str(d) if isinstance(d, int) else f"<{d}>" for d in annotation.shape)
+        return f"{shown}," if annotation.ndim == 1 else shown
+
+    def _fixed_symbols(self, protos: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, int]:
+        """The named dimensions that the given shapes decide. Checks the given shapes on the way."""
+        fixed: dict[str, int] = {}
+        for name, given in shapes.items():
+            if not isinstance(given, Sequence) or not all(isinstance(d, (int, np.integer)) and d >= 0 for d in given):
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}")
+            kind = _tensor_kind(protos[name])
+            dims = kind.shape.dim
+            if kind.HasField("shape") and len(dims) != len(given):
+                raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
+            for dim, size in zip(dims, given, strict=False):
+                if dim.dim_param and fixed.setdefault(dim.dim_param, int(size)) != size:
+                    raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other")
+        return fixed
+
+    def _dims(self, name: str, kind: Any, fixed: Mapping[str, int]) -> list[Any]:
+        if not kind.HasField("shape"):
+            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}")
+        dims: list[Any] = []
+        for axis, dim in enumerate(kind.shape.dim):
+            label = dim.dim_param or f"{name}_{axis}"
+            if dim.HasField("dim_value") and dim.dim_value > 0:
+                dims.append(dim.dim_value)
+            elif label in fixed:
+                dims.append(fixed[label])
+            elif dim.HasField("dim_value") and dim.dim_value == 0:
+                dims.append(0)
+            else:
+                symbol = self._symbols.setdefault(label, scalar.Var(label))
+                self._where.setdefault(symbol, []).append((name, axis))
+                dims.append(symbol)
+        return dims
+
+
+def _tensor_kind(proto: onnx.ValueInfoProto) -> Any:
+    which = proto.type.WhichOneof("value")
+    if which != "tensor_type":
+        shown = (which or "no type").replace("_type", "")
+        raise ModelError(f"input '{proto.name}' is a {shown}, and only tensors can be inputs; change the model to take tensors")
+    return proto.type.tensor_type

@@ -1,0 +1,102 @@
+"""Values known while a model is imported: constants, and shapes as arrays of dimensions.
+
+Shape arithmetic (`Shape`, `Gather`, `Concat`, …) is evaluated as it is imported, so that `Reshape` and its like find
+their static attributes. A shape with symbolic dimensions is an array of dtype object whose elements are ints and
+integer `PrimExpr`s; it goes through the few operators that shape arithmetic is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from tilewright.relay.op.registry import Op
+from tilewright.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+_MOST_FLOATS: Final = 4096
+_MOST_INTEGERS: Final = 1 << 24
+
+_SELECTING: Final = frozenset({
+    "take", "strided_slice", "concatenate", "reshape", "expand_dims", "squeeze", "split", "stack", "transpose", "gather", "tile", "copy", "where",
+})
+"""Operators whose reference only moves elements, so that it serves arrays of dimensions as it is."""
+_ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a // b, "floor_divide": lambda a, b: a // b, "floor_mod": lambda a, b: a % b,
+    "cast": lambda a: a,
+}
+"""The others, on dimensions, which are never negative: division is floor division."""
+
+
+class KnownValues:
+    """What is known of the values of expressions: constants by themselves, shape arithmetic by being recorded here."""
+
+    def __init__(self) -> None:
+        self._dims: dict[Expr, Array] = {}
+
+    def of(self, e: Expr | None) -> Array | None:
+        """The value of `e`; of dtype object when dimensions in it are symbolic; None when it is not known."""
+        return e.value if isinstance(e, Constant) else None if e is None else self._dims.get(e)
+
+    def settle(self, e: Expr) -> Expr:
+        """`e`, or the constant that it comes to."""
+        if isinstance(e, Constant) or e in self._dims or not _is_small(e):
+            return e
+        with np.errstate(all="ignore"):
+            value = self._evaluate(e)
+        if not isinstance(value, np.ndarray):
+            return e
+        if value.dtype == object:
+            if value.ndim > 1:
+                return e
+            if not all(isinstance(d, (int, np.integer)) for d in value.flat):
+                self._dims[e] = value
+                return e
+        return Constant(value.astype(e.tensor_type.dtype.numpy(), copy=False), getattr(e, "span", None))
+
+    def _evaluate(self, e: Expr) -> Any:
+        """The value of a short expression over known values: an array, a tuple of arrays, or None."""
+        known = self.of(e)
+        if known is not None:
+            return known
+        if isinstance(e, Tuple):
+            fields = tuple(self._evaluate(f) for f in e.fields)
+            return None if any(f is None for f in fields) else fields
+        if isinstance(e, TupleGetItem):
+            whole = self._evaluate(e.tuple_value)
+            return None if whole is None else whole[e.index]
+        if not isinstance(e, Call) or not isinstance(e.op, Op):
+            return None
+        if e.op.name == "shape_of":
+            return np.array(e.args[0].tensor_type.shape, dtype=object)
+        if isinstance(e.checked_type, TensorType) and not _is_bounded(e.checked_type):
+            return None
+        args = [self._evaluate(a) for a in e.args]
+        if any(a is None for a in args):
+            return None
+        return _apply(e.op, args)
+
+
+def _apply(op: Op, args: list[Any]) -> Any:
+    symbolic = any(a.dtype == object for arg in args for a in (arg if isinstance(arg, tuple) else (arg,)))
+    if symbolic and op.name not in _SELECTING:
+        rule = _ARITHMETIC.get(op.name)
+        return None if rule is None else np.array(rule(*(a.astype(object) for a in args)), dtype=object)
+    result = op.reference(*args)
+    return result if isinstance(result, tuple) else np.asarray(result)
+
+
+def _is_bounded(t: TensorType) -> bool:
+    return t.is_static and t.size <= _MOST_INTEGERS
+
+
+def _is_small(e: Expr) -> bool:
+    t = e.known_type()
+    if not isinstance(t, TensorType) or not _is_bounded(t):
+        return False
+    return t.size <= (_MOST_FLOATS if t.dtype.is_float else _MOST_INTEGERS)

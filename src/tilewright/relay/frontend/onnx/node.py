@@ -1,0 +1,85 @@
+"""`Node`: what a converter may ask about the node it converts, beyond its inputs and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from tilewright.errors import ModelError, Origin
+from tilewright.expr import PrimExpr, free_vars
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.onnx.known import KnownValues
+
+if TYPE_CHECKING:
+    import onnx
+
+    from tilewright.relay.frontend.onnx.inputs import ModelInputs
+
+Array = np.ndarray[Any, Any]
+
+
+class Node:
+    """One node of the model while it is converted."""
+
+    __slots__ = ("_import_graph", "_inputs", "_known", "config", "opset", "origin", "outputs")
+
+    def __init__(
+        self, origin: Origin, opset: int, outputs: tuple[str, ...], config: dict[str, Any], known: KnownValues, inputs: ModelInputs,
+        import_graph: Callable[[onnx.GraphProto], list[Expr]],
+    ) -> None:
+        self.origin, self.opset, self.config = origin, opset, config
+        self.outputs = outputs
+        """Names of the outputs; an empty name is an output that nobody wants."""
+        self._known, self._inputs, self._import_graph = known, inputs, import_graph
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise a `ModelError` at this node."""
+        raise ModelError(why, self.origin)
+
+    def import_graph(self, graph: onnx.GraphProto) -> list[Expr]:
+        """The outputs of a subgraph, which sees the names around this node."""
+        return self._import_graph(graph)
+
+    def known(self, x: Expr | None) -> Array | None:
+        """The value of an input if it is known now; of dtype object when symbolic dimensions are in it."""
+        value = self._known.of(x)
+        return self._inputs.params_value(x) if value is None and x is not None else value
+
+    def value(self, x: Expr, name: str) -> Array:
+        """The value of input `name`; raises `ModelError` when it depends on what the model is run on."""
+        value = self.known(x)
+        if value is None:
+            self.refuse(f"input '{name}' must be known while compiling, and it is computed from the model's inputs{self._inputs.hint()}")
+        if value.dtype == object:
+            self._refuse_symbols(f"input '{name}' is {_shown(value)}", list(value.flat))
+        return value
+
+    def ints(self, x: Expr, name: str) -> tuple[int, ...]:
+        """The value of input `name` as Python ints."""
+        return tuple(int(v) for v in self.value(x, name).flat)
+
+    def scalar(self, x: Expr | None, name: str, default: Any = None) -> Any:
+        """The one number in input `name`, or `default` when the input is left out."""
+        if x is None:
+            return default
+        value = self.value(x, name)
+        if value.size != 1:
+            self.refuse(f"input '{name}' must be one number, and its shape is {value.shape}")
+        return value.reshape(-1)[0].item()
+
+    def static(self, x: Expr, name: str) -> tuple[int, ...]:
+        """The shape of input `name`; raises `ModelError` when a dimension of it is symbolic."""
+        shape = x.tensor_type.shape
+        if not all(isinstance(d, int) for d in shape):
+            self._refuse_symbols(f"the shape of input '{name}' is {_shown(shape)}", shape)
+        return shape
+
+    def _refuse_symbols(self, what: str, dims: Sequence[Any]) -> NoReturn:
+        symbols = dict.fromkeys(v for d in dims if isinstance(d, PrimExpr) for v in free_vars(d))
+        self.refuse(f"{what}, and must be known while compiling{self._inputs.hint(list(symbols))}")
+
+
+def _shown(dims: Any) -> str:
+    return "(" + ", ".join(map(str, dims)) + ("," if len(dims) == 1 else "") + ")" if np.ndim(dims) else str(dims)

@@ -1,0 +1,104 @@
+"""Small graph builders that the converters share. All of them leave out what would do nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import relay
+from tilewright.relay.expr import Constant, Expr, TupleGetItem
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+def shape_of(x: Expr) -> tuple[Any, ...]:
+    return x.tensor_type.shape
+
+
+def rank(x: Expr) -> int:
+    return x.tensor_type.ndim
+
+
+def dtype_of(x: Expr) -> DataType:
+    return x.tensor_type.dtype
+
+
+def scalar(value: Any, like: Expr) -> Constant:
+    """A constant number of the element type of `like`."""
+    return Constant(np.asarray(value, dtype_of(like).numpy()))
+
+
+def axis_of(axis: int, ndim: int, node: Node) -> int:
+    """`axis` counted from the front; an axis that is not there is the node's fault."""
+    if not -ndim <= axis < max(ndim, 1):
+        node.refuse(f"axis {axis} is outside its input of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]")
+    return axis % ndim if ndim else 0
+
+
+def cast(x: Expr, dtype: str | DataType) -> Expr:
+    """`x` as `dtype`; `x` itself when it is that already."""
+    return x if dtype_of(x) is DataType(dtype) else relay.cast(x, dtype=DataType(dtype))
+
+
+def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
+    """`x` in another shape, -1 for what is left over. Dimensions may be symbolic; there 0 and -1 are preferred."""
+    old, new = shape_of(x), tuple(int(d) if isinstance(d, np.integer) else d for d in shape)
+    if len(old) == len(new) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b) for a, b in zip(old, new, strict=True)):
+        return x
+    if all(isinstance(d, int) for d in new):
+        if 0 in new:
+            return relay.reshape(x, newshape=new, allowzero=True)
+        return _reshaped_constant(x, new) or relay.reshape(x, newshape=new)
+    if not any(isinstance(d, int) and d == 0 for d in new):
+        new = tuple(0 if k < len(old) and d is old[k] and not isinstance(d, int) else d for k, d in enumerate(new))
+        symbolic = [k for k, d in enumerate(new) if not isinstance(d, int)]
+        if len(symbolic) == 1 and not any(isinstance(d, int) and d == -1 for d in new):
+            new = tuple(-1 if k == symbolic[0] else d for k, d in enumerate(new))
+    return relay.reshape(x, newshape=new)
+
+
+def _reshaped_constant(x: Expr, shape: tuple[int, ...]) -> Expr | None:
+    """A constant under another shape is a view of it, whatever its size."""
+    if isinstance(x, Constant) and (-1 in shape or math.prod(shape) == x.value.size) and (-1 not in shape or x.value.size):
+        known = math.prod(d for d in shape if d != -1)
+        if known and x.value.size % known == 0:
+            return Constant(x.value.reshape(shape), x.span)
+    return None
+
+
+def transpose(x: Expr, axes: Sequence[int]) -> Expr:
+    """`x` with its dimensions in the order `axes`; of a constant, a view."""
+    if tuple(axes) == tuple(range(len(axes))):
+        return x
+    if isinstance(x, Constant):
+        return Constant(x.value.transpose(tuple(axes)), x.span)
+    return relay.transpose(x, axes=tuple(axes))
+
+
+def per_channel(v: Expr, ndim: int, axis: int = 1) -> Expr:
+    """A vector as a tensor that broadcasts along `axis` of a tensor of `ndim` dimensions."""
+    after = ndim - axis - 1
+    return reshape(v, (*shape_of(v), *[1] * after)) if after else v
+
+
+def slice_axis(x: Expr, axis: int, begin: int, end: int) -> Expr:
+    """The part from `begin` to `end` along one axis."""
+    return relay.strided_slice(x, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
+
+
+def fields(call: Expr, count: int) -> tuple[Expr, ...]:
+    """The results of an operator that has several."""
+    return tuple(TupleGetItem(call, k) for k in range(count))
+
+
+def pad(x: Expr, widths: Sequence[tuple[int, int]], value: Any = 0.0, mode: str = "constant") -> Expr:
+    """`x` with `widths[k]` elements more before and after dimension k."""
+    if not any(a or b for a, b in widths):
+        return x
+    fill = value if isinstance(value, Expr) else scalar(value, x)
+    return relay.nn.pad(x, fill, pad_width=tuple((int(a), int(b)) for a, b in widths), pad_mode=mode)

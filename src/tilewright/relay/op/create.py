@@ -1,0 +1,257 @@
+"""Operators that make tensors: constants of a shape, sequences, and the shapes of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import axis_of, product, text
+from tilewright.topi import indexing as topi
+from tilewright.topi.transform import dims
+from tilewright.types import DataType, TensorType, Type
+
+
+@op("full", kind=Fusion.BROADCAST)
+class Full(Op):
+    """The scalar `fill_value` everywhere in a tensor of `shape`; of its own dtype without `dtype`."""
+
+    shape: tuple[int, ...]
+    dtype: str = ""
+
+    def infer(self, fill_value: Type) -> TensorType:
+        (value,) = tensors(fill_value)
+        if product(value.shape) != 1:
+            raise ShapeError(f"fill_value must be a scalar, and it has the shape {text(value.shape)}")
+        return TensorType(self.shape, self.dtype or value.dtype)
+
+    def reference(self, fill_value: Array) -> Array:
+        return np.full(self.shape, fill_value.reshape(()), DataType(self.dtype or fill_value.dtype).numpy())
+
+    def compute(self, fill_value: te.Tensor) -> te.Tensor:
+        return topi.full(self.shape, fill_value(*(0,) * fill_value.ndim), self.dtype or fill_value.dtype)
+
+
+@op("full_like", kind=Fusion.BROADCAST)
+class FullLike(Op):
+    """The scalar `fill_value` in the shape and dtype of the first tensor, which is not read."""
+
+    def infer(self, data: Type, fill_value: Type) -> TensorType:
+        t, value = tensors(data, fill_value)
+        if product(value.shape) != 1:
+            raise ShapeError(f"fill_value must be a scalar, and it has the shape {text(value.shape)}")
+        return t
+
+    def reference(self, data: Array, fill_value: Array) -> Array:
+        return np.full(data.shape, fill_value.reshape(()), data.dtype)
+
+    def compute(self, data: te.Tensor, fill_value: te.Tensor) -> te.Tensor:
+        return topi.full(data.shape, fill_value(*(0,) * fill_value.ndim), data.dtype)
+
+
+class Filled(Op):
+    """Base of `zeros` and `ones`: one number in a tensor of `shape` and `dtype`."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    number: int = 0
+
+    def infer(self) -> TensorType:
+        return TensorType(self.shape, self.dtype)
+
+    def reference(self) -> Array:
+        return np.full(self.shape, self.number, DataType(self.dtype).numpy())
+
+    def compute(self) -> te.Tensor:
+        return topi.full(self.shape, self.number, self.dtype, self.name)
+
+
+@op("zeros", kind=Fusion.BROADCAST)
+class Zeros(Filled):
+    """A tensor of zeros."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    number = 0
+
+
+@op("ones", kind=Fusion.BROADCAST)
+class Ones(Filled):
+    """A tensor of ones."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    number = 1
+
+
+class FilledLike(Op):
+    """Base of `zeros_like` and `ones_like`; the input is not read."""
+
+    number: int = 0
+
+    def infer(self, data: Type) -> TensorType:
+        return tensors(data)[0]
+
+    def reference(self, data: Array) -> Array:
+        return np.full(data.shape, self.number, data.dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.full(data.shape, self.number, data.dtype, self.name)
+
+    def simplify(self, call: Call) -> Expr | None:
+        t = call.tensor_type
+        return (Ones if self.number else Zeros)(t.shape, t.dtype)(span=call.span) if t.is_static else None
+
+
+@op("zeros_like", kind=Fusion.BROADCAST)
+class ZerosLike(FilledLike):
+    """Zeros in the shape and dtype of the input."""
+
+    number = 0
+
+
+@op("ones_like", kind=Fusion.BROADCAST)
+class OnesLike(FilledLike):
+    """Ones in the shape and dtype of the input."""
+
+    number = 1
+
+
+@op("arange", kind=Fusion.INJECTIVE)
+class Arange(Op):
+    """start, start + step, … up to but without stop."""
+
+    start: float
+    stop: float
+    step: float = 1
+    dtype: str = "float32"
+
+    def _count(self) -> int:
+        if self.step == 0:
+            raise ShapeError("a step of 0 never arrives; use another")
+        return max(0, math.ceil((self.stop - self.start) / self.step))
+
+    def infer(self) -> TensorType:
+        return TensorType((self._count(),), self.dtype)
+
+    def reference(self) -> Array:
+        kind = DataType(self.dtype).numpy()
+        return (np.arange(self._count()).astype(kind) * np.asarray(self.step, kind) + np.asarray(self.start, kind)).astype(kind)
+
+    def compute(self) -> te.Tensor:
+        return topi.arange(self.start, self.step, self._count(), self.dtype)
+
+
+@op("one_hot", kind=Fusion.INJECTIVE)
+class OneHot(Op):
+    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value` elsewhere.
+
+    An index outside `[0, depth)` gives a row of `off_value`.
+    """
+
+    depth: int
+    axis: int = -1
+    dtype: str = "float32"
+
+    def infer(self, indices: Type, on_value: Type, off_value: Type) -> TensorType:
+        t, on, off = tensors(indices, on_value, off_value)
+        if on.shape or off.shape:
+            raise ShapeError(f"on_value and off_value must be scalars, and they have the shapes {text(on.shape)} and {text(off.shape)}")
+        if t.dtype.is_float:
+            raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
+        at = axis_of(self.axis, t.ndim + 1)
+        return TensorType((*t.shape[:at], self.depth, *t.shape[at:]), self.dtype)
+
+    def reference(self, indices: Array, on_value: Array, off_value: Array) -> Array:
+        at = self.axis % (indices.ndim + 1)
+        place = np.arange(self.depth).reshape([-1 if d == at else 1 for d in range(indices.ndim + 1)])
+        return np.where(np.expand_dims(indices, at) == place, on_value, off_value).astype(DataType(self.dtype).numpy())
+
+    def compute(self, indices: te.Tensor, on_value: te.Tensor, off_value: te.Tensor) -> te.Tensor:
+        return topi.one_hot(indices, on_value, off_value, self.depth, self.axis % (indices.ndim + 1), self.dtype)
+
+
+def _constant(value: Any, call: Call) -> Constant:
+    return Constant(np.asarray(value, call.tensor_type.dtype.numpy()), call.span)
+
+
+@op("shape_of", kind=Fusion.OPAQUE)
+class ShapeOf(Op):
+    """The shape of a tensor, as a vector."""
+
+    dtype: str = "int32"
+
+    def infer(self, data: Type) -> TensorType:
+        return TensorType((tensors(data)[0].ndim,), self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.asarray(data.shape, DataType(self.dtype).numpy())
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        def element(k: E.Var) -> E.PrimExpr:
+            value = E.const(0, "int64")
+            for d, n in enumerate(data.shape):
+                value = E.if_then_else(E.compare(E.EQ, k, d), n, value)
+            return E.cast(self.dtype, value)
+
+        return te.compute((data.ndim,), element, name="shape_of")  # type: ignore[no-any-return]
+
+    def simplify(self, call: Call) -> Expr | None:
+        t = call.args[0].tensor_type
+        return _constant(t.shape, call) if t.is_static else None
+
+
+@op("ndarray_size", kind=Fusion.OPAQUE)
+class NdarraySize(Op):
+    """The number of elements of a tensor."""
+
+    dtype: str = "int32"
+
+    def infer(self, data: Type) -> TensorType:
+        tensors(data)
+        return TensorType((), self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.asarray(data.size, DataType(self.dtype).numpy())
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return te.compute((), lambda: E.cast(self.dtype, product(dims(data))), name="size")  # type: ignore[no-any-return]
+
+    def simplify(self, call: Call) -> Expr | None:
+        t = call.args[0].tensor_type
+        return _constant(t.size, call) if t.is_static else None
+
+
+@op("trilu", kind=Fusion.INJECTIVE)
+class Trilu(Op):
+    """Matrices (the last two dimensions) with zeros below the diagonal `k`, or above it when not `upper`."""
+
+    upper: bool = True
+
+    def infer(self, data: Type, k: Type) -> TensorType:
+        t, shift = tensors(data, k)
+        if t.ndim < 2:
+            raise ShapeError(f"a triangle needs a matrix, and the data have the shape {text(t.shape)}")
+        if product(shift.shape) != 1 or shift.dtype.is_float:
+            raise ShapeError(f"k must be one integer, and it is {shift!r}")
+        return t
+
+    def reference(self, data: Array, k: Array) -> Array:
+        keep = np.triu if self.upper else np.tril
+        return np.asarray(keep(data, int(k.reshape(()))), data.dtype)
+
+    def compute(self, data: te.Tensor, k: te.Tensor) -> te.Tensor:
+        def element(*i: E.Var) -> E.PrimExpr:
+            diagonal = E.cast("int64", k(*(0,) * k.ndim)) + i[-2]
+            kept = i[-1] >= diagonal if self.upper else i[-1] <= diagonal
+            return E.if_then_else(kept, data(*i), E.const(0, data.dtype))
+
+        return te.compute(data.shape, element, name="trilu")  # type: ignore[no-any-return]
+
+

@@ -1,0 +1,326 @@
+"""Operators that look elements up, or put them, at computed indices; and those that sort and scan along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Shape, axis_of, differ, product, require_same_dtype, text
+from tilewright.topi import indexing as topi
+from tilewright.topi.transform import dims, reshape
+from tilewright.types import DataType, TensorType, TupleType, Type
+
+
+def _integers(t: TensorType) -> None:
+    if not t.dtype.is_integer:
+        raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
+
+
+@op("take", kind=Fusion.INJECTIVE)
+class Take(Op):
+    """The slices of `data` along `axis` at `indices`, whose shape takes the axis's place (ONNX Gather).
+
+    Without `axis`, elements of the flattened data. Indices outside are held at the ends (`mode` "clip"), taken modulo
+    the size ("wrap"), or promised not to occur ("fast"). The first `batch_dims` dimensions of both go together.
+    """
+
+    axis: int | None = None
+    batch_dims: int = 0
+    mode: str = "clip"
+
+    def infer(self, data: Type, indices: Type) -> TensorType:
+        t, where = tensors(data, indices)
+        _integers(where)
+        if self.mode not in ("clip", "wrap", "fast"):
+            raise ShapeError(f"mode '{self.mode}' is not known; it is clip, wrap or fast")
+        return TensorType(self._shape(t.shape, where.shape), t.dtype)
+
+    def _shape(self, shape: Shape, indices: Shape) -> Shape:
+        if self.axis is None:
+            return indices
+        axis, batch = axis_of(self.axis, len(shape)), self._batch(len(indices))
+        if batch > axis or any(map(differ, shape[:batch], indices[:batch])):
+            raise ShapeError(f"the first {batch} dimensions of {text(shape)} and {text(indices)} must be equal and before axis {axis}")
+        return (*shape[:axis], *indices[batch:], *shape[axis + 1 :])
+
+    def _batch(self, ndim: int) -> int:
+        return axis_of(self.batch_dims, ndim + 1, "batch_dims")
+
+    def reference(self, data: Array, indices: Array) -> Array:
+        mode = "wrap" if self.mode == "wrap" else "clip"
+        if self.axis is None or not self._batch(indices.ndim):
+            return np.take(data, indices.astype(np.int64), self.axis, mode=mode)
+        batch = self._batch(indices.ndim)
+        axis = self.axis % data.ndim - batch
+        shape = self._shape(data.shape, indices.shape)
+        n = int(np.prod(shape[:batch]))
+        rows = zip(data.reshape(n, *data.shape[batch:]), indices.reshape(n, *indices.shape[batch:]).astype(np.int64), strict=True)
+        return np.stack([np.take(x, i, axis, mode=mode) for x, i in rows]).reshape(shape)
+
+    def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
+        axis = None if self.axis is None else self.axis % data.ndim
+        shape = self._shape(dims(data), dims(indices))
+        return topi.take(data, indices, axis, self._batch(indices.ndim), self.mode, shape)
+
+
+def _positive(indices: Array, size: int) -> Any:
+    return np.where(indices < 0, indices + size, indices).astype(np.int64)
+
+
+@op("gather", kind=Fusion.INJECTIVE)
+class Gather(Op):
+    """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements); negative indices count from the end."""
+
+    axis: int
+
+    def infer(self, data: Type, indices: Type) -> TensorType:
+        t, where = tensors(data, indices)
+        _integers(where)
+        axis_of(self.axis, t.ndim)
+        if where.ndim != t.ndim:
+            raise ShapeError(f"indices {text(where.shape)} must have as many dimensions as the data {text(t.shape)}")
+        return TensorType(where.shape, t.dtype)
+
+    def reference(self, data: Array, indices: Array) -> Array:
+        axis = self.axis % data.ndim
+        place = list(np.indices(indices.shape, sparse=True))
+        place[axis] = _positive(indices, data.shape[axis])
+        return data[tuple(place)]
+
+    def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
+        return topi.gather(data, self.axis % data.ndim, indices)
+
+
+@op("gather_nd", kind=Fusion.INJECTIVE)
+class GatherNd(Op):
+    """`data` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` dimensions that go together.
+
+    `index_rank`, when given, repeats the size of the first dimension of `indices`. Negative indices count from the end.
+    """
+
+    batch_dims: int = 0
+    index_rank: int | None = None
+
+    def infer(self, data: Type, indices: Type) -> TensorType:
+        t, where = tensors(data, indices)
+        _integers(where)
+        return TensorType(self._shape(t.shape, where.shape), t.dtype)
+
+    def _shape(self, shape: Shape, indices: Shape) -> Shape:
+        if not indices or not isinstance(indices[0], int):
+            raise ShapeError(f"the first dimension of indices {text(indices)} is the number of coordinates and must be known")
+        if self.batch_dims + indices[0] > len(shape):
+            raise ShapeError(f"points of {indices[0]} coordinates after {self.batch_dims} batch dimensions do not lie in {text(shape)}")
+        return (*indices[1:], *shape[self.batch_dims + indices[0] :])
+
+    def reference(self, data: Array, indices: Array) -> Array:
+        b = self.batch_dims
+        batch = np.indices(indices.shape[1:], sparse=True)[:b]
+        return data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))]
+
+    def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
+        return topi.gather_nd(data, indices, self.batch_dims, self._shape(dims(data), dims(indices)))
+
+
+_UPDATES: dict[str, Callable[..., Any]] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _scatter(data: Array, place: tuple[Any, ...], updates: Array, how: str) -> Array:
+    result = data.copy()
+    if how == "update":
+        result[place] = updates
+    else:
+        _UPDATES[how].at(result, place, updates)  # type: ignore[attr-defined]
+    return result
+
+
+def _known_update(how: str, what: str) -> None:
+    if how != "update" and how not in _UPDATES:
+        raise ShapeError(f"{what} '{how}' is not known; it is update, {', '.join(_UPDATES)}")
+
+
+@op("scatter_elements", kind=Fusion.OPAQUE)
+class ScatterElements(Op):
+    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]` (ONNX ScatterElements).
+
+    `reduction` says what happens to the element there: update, add, mul, min or max.
+    """
+
+    axis: int = 0
+    reduction: str = "update"
+
+    def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:
+        t, where, new = tensors(data, indices, updates)
+        _integers(where)
+        require_same_dtype((t, new))
+        axis_of(self.axis, t.ndim)
+        _known_update(self.reduction, "reduction")
+        if where.ndim != t.ndim or where.shape != new.shape:
+            raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have one shape, of {t.ndim} dimensions")
+        return t
+
+    def reference(self, data: Array, indices: Array, updates: Array) -> Array:
+        axis = self.axis % data.ndim
+        place = list(np.indices(indices.shape, sparse=True))
+        place[axis] = _positive(indices, data.shape[axis])
+        return _scatter(data, tuple(place), updates, self.reduction)
+
+
+@op("scatter_nd", kind=Fusion.OPAQUE)
+class ScatterNd(Op):
+    """`data` with `updates` put at points: `indices[k, p…]` is coordinate k of point p.
+
+    `mode` says what happens to the element there: update, add, mul, min or max.
+    """
+
+    mode: str = "update"
+
+    def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:
+        t, where, new = tensors(data, indices, updates)
+        _integers(where)
+        require_same_dtype((t, new))
+        _known_update(self.mode, "mode")
+        wanted = GatherNd()._shape(t.shape, where.shape)
+        if len(wanted) != new.ndim or any(map(differ, wanted, new.shape)):
+            raise ShapeError(f"updates must have the shape {text(wanted)}, and they have {text(new.shape)}")
+        return t
+
+    def reference(self, data: Array, indices: Array, updates: Array) -> Array:
+        return _scatter(data, tuple(_positive(x, data.shape[k]) for k, x in enumerate(indices)), updates, self.mode)
+
+
+class Scan(Op):
+    """Base of the scans: each element combined with all before it along `axis`, of the flattened data without one."""
+
+    axis: Any
+    dtype: Any
+    exclusive: Any
+    accumulate: ClassVar[Callable[..., Any]]
+    combine: ClassVar[Callable[..., E.PrimExpr]]
+    identity: ClassVar[int]
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        dtype = self.dtype or t.dtype
+        if self.axis is None:
+            return TensorType((product(t.shape),), dtype)
+        axis_of(self.axis, t.ndim)
+        return TensorType(t.shape, dtype)
+
+    def reference(self, data: Array) -> Array:
+        dtype = DataType(self.dtype or data.dtype).numpy()
+        values = (data.reshape(-1) if self.axis is None else data).astype(dtype)
+        axis = 0 if self.axis is None else self.axis
+        result = np.asarray(self.accumulate(values, axis=axis, dtype=dtype))
+        if self.exclusive:
+            first = np.full_like(np.take(result, [0], axis=axis), self.identity)
+            result = np.concatenate([first, np.take(result, np.arange(result.shape[axis] - 1), axis=axis)], axis=axis)
+        return result
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        if self.axis is None:
+            data = reshape(data, (product(dims(data)),))
+        dtype = self.dtype or data.dtype
+        return topi.scan(data, (self.axis or 0) % data.ndim, self.combine, E.const(self.identity, dtype), bool(self.exclusive), dtype, self.name)
+
+
+@op("cumsum", kind=Fusion.OPAQUE)
+class CumSum(Scan):
+    """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
+
+    axis: int | None = None
+    dtype: str | None = None
+    exclusive: bool | None = None
+    accumulate = staticmethod(np.cumsum)
+    combine = staticmethod(te.sum)
+    identity = 0
+
+
+@op("cumprod", kind=Fusion.OPAQUE)
+class CumProd(Scan):
+    """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
+
+    axis: int | None = None
+    dtype: str | None = None
+    exclusive: bool | None = None
+    accumulate = staticmethod(np.cumprod)
+    combine = staticmethod(te.prod)
+    identity = 1
+
+
+def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
+    """Where the elements in order are; equal ones stay in the order they have."""
+    if ascending:
+        return np.argsort(data, axis=axis, kind="stable")
+    backward = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
+    return data.shape[axis] - 1 - np.flip(backward, axis)
+
+
+@op("sort", kind=Fusion.OPAQUE)
+class Sort(Op):
+    """The elements in order along `axis`."""
+
+    axis: int = -1
+    is_ascend: bool = True
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        axis_of(self.axis, t.ndim)
+        return t
+
+    def reference(self, data: Array) -> Array:
+        return np.take_along_axis(data, sorted_places(data, self.axis, self.is_ascend), self.axis)
+
+
+@op("argsort", kind=Fusion.OPAQUE)
+class ArgSort(Op):
+    """Where the elements in order along `axis` are; equal ones stay in the order they have."""
+
+    axis: int = -1
+    is_ascend: bool = True
+    dtype: str = "int32"
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        axis_of(self.axis, t.ndim)
+        return TensorType(t.shape, self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.asarray(sorted_places(data, self.axis, self.is_ascend), DataType(self.dtype).numpy())
+
+
+@op("topk", kind=Fusion.OPAQUE)
+class TopK(Op):
+    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are.
+
+    `ret_type` is "both" (a tuple of values and indices), "values" or "indices". k below 1 means all.
+    """
+
+    k: int = 1
+    axis: int = -1
+    ret_type: str = "both"
+    is_ascend: bool = False
+    dtype: str = "int32"
+
+    def infer(self, data: Type) -> Type:
+        (t,) = tensors(data)
+        axis = axis_of(self.axis, t.ndim)
+        if self.ret_type not in ("both", "values", "indices"):
+            raise ShapeError(f"ret_type '{self.ret_type}' is not known; it is both, values or indices")
+        if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
+            raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most {t.shape[axis]}")
+        shape = t.shape if self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
+        both = TensorType(shape, t.dtype), TensorType(shape, self.dtype)
+        return TupleType(both) if self.ret_type == "both" else both[self.ret_type == "indices"]
+
+    def reference(self, data: Array) -> Array | tuple[Array, ...]:
+        count = data.shape[self.axis] if self.k < 1 else self.k
+        where = np.take(sorted_places(data, self.axis, self.is_ascend), np.arange(count), axis=self.axis)
+        both = np.take_along_axis(data, where, self.axis), where.astype(DataType(self.dtype).numpy())
+        return both if self.ret_type == "both" else both[self.ret_type == "indices"]

@@ -1,0 +1,106 @@
+"""Tensor expressions of the operators that look elements up by computed indices, and of those that make tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr, Value, Var
+from tilewright.topi.transform import dims
+
+
+def bounded(index: PrimExpr, size: Any, mode: str) -> PrimExpr:
+    """An index into `[0, size)`: held there (`clip`), taken modulo `size` (`wrap`), trusted (`fast`)."""
+    position = E.cast("int64", index)
+    if mode == "clip":
+        return E.minimum(E.maximum(position, 0), size - 1)
+    return E.floormod(position, size) if mode == "wrap" else position
+
+
+def from_end(index: PrimExpr, size: Any) -> PrimExpr:
+    """An index that counts from the end when it is negative."""
+    position = E.cast("int64", index)
+    return E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position
+
+
+def take(data: te.Tensor, indices: te.Tensor, axis: int | None, batch_dims: int, mode: str, shape: Sequence[Any]) -> te.Tensor:
+    """The slices of `data` along `axis` at `indices`; of the flattened data without an axis."""
+    sizes = dims(data)
+
+    def flat(*i: Var) -> PrimExpr:
+        total: Any = 1
+        for n in sizes:
+            total = total * n
+        position = bounded(indices(*i), total, mode)
+        where: list[Value] = []
+        for n in reversed(sizes):
+            where.append(E.floormod(position, n))
+            position = E.floordiv(position, n)
+        return data(*reversed(where))
+
+    def along(*i: Var) -> PrimExpr:
+        assert axis is not None
+        n = indices.ndim - batch_dims
+        index = indices(*i[:batch_dims], *i[axis : axis + n])
+        return data(*i[:axis], bounded(index, sizes[axis], mode), *i[axis + n :])
+
+    return te.compute(shape, flat if axis is None else along, name="take")  # type: ignore[no-any-return]
+
+
+def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
+    """`data` at the same place but for `axis`, where `indices` says."""
+    size = dims(data)[axis]
+    return te.compute(  # type: ignore[no-any-return]
+        indices.shape, lambda *i: data(*i[:axis], from_end(indices(*i), size), *i[axis + 1 :]), name="gather"
+    )
+
+
+def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int, shape: Sequence[Any]) -> te.Tensor:
+    """`data` at the points whose coordinates are along the first axis of `indices`."""
+    coordinates = indices.extents[0]
+    sizes = dims(data)
+
+    def element(*i: Var) -> PrimExpr:
+        point, rest = i[: indices.ndim - 1], i[indices.ndim - 1 :]
+        where = [from_end(indices(k, *point), sizes[batch_dims + k]) for k in range(coordinates)]
+        return data(*i[:batch_dims], *where, *rest)
+
+    return te.compute(shape, element, name="gather_nd")  # type: ignore[no-any-return]
+
+
+def one_hot(indices: te.Tensor, on: te.Tensor, off: te.Tensor, depth: int, axis: int, dtype: str) -> te.Tensor:
+    """`on` where the coordinate along the new `axis` equals the index, `off` elsewhere."""
+    shape = [*dims(indices)[:axis], depth, *dims(indices)[axis:]]
+
+    def element(*i: Var) -> PrimExpr:
+        hit = E.compare(E.EQ, E.cast("int64", indices(*i[:axis], *i[axis + 1 :])), i[axis])
+        return E.cast(dtype, E.if_then_else(hit, on(), off()))
+
+    return te.compute(shape, element, name="one_hot")  # type: ignore[no-any-return]
+
+
+def scan(data: te.Tensor, axis: int, combine: Callable[..., PrimExpr], identity: PrimExpr, exclusive: bool, dtype: str, name: str) -> te.Tensor:
+    """Each element combined with all before it along `axis`; without itself when `exclusive`."""
+    over = te.reduce_axis((0, data.shape[axis]), "r")
+
+    def element(*i: Var) -> PrimExpr:
+        before = over.var < i[axis] if exclusive else over.var <= i[axis]
+        value = E.cast(dtype, data(*i[:axis], over.var, *i[axis + 1 :]))
+        return combine(E.if_then_else(before, value, identity), axis=over)
+
+    return te.compute(data.shape, element, name=name)  # type: ignore[no-any-return]
+
+
+def full(shape: Sequence[Any], value: Value, dtype: str, name: str = "full") -> te.Tensor:
+    """`value` everywhere."""
+    constant = E.cast(dtype, value) if isinstance(value, PrimExpr) else E.const(value, dtype)
+    return te.compute(shape, lambda *i: constant, name=name)  # type: ignore[no-any-return]
+
+
+def arange(start: float, step: float, count: int, dtype: str) -> te.Tensor:
+    """start, start + step, …: `count` numbers."""
+    return te.compute(  # type: ignore[no-any-return]
+        (count,), lambda i: E.add(E.mul(E.cast(dtype, i), E.const(step, dtype)), E.const(start, dtype)), name="arange"
+    )

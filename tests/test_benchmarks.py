@@ -1,0 +1,75 @@
+"""The benchmark programs run, check answers before they time, and write what they found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models import mlp, onnxruntime_answers, whole
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small classifier with an open batch."""
+    path = tmp_path / "small.onnx"
+    path.write_bytes(mlp("batch").SerializeToString())
+    return path
+
+
+def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run one of the programs."""
+    command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_compare_times_everybody_and_writes_every_round(model: Path, tmp_path: Path) -> None:
+    found, table = tmp_path / "rows.json", tmp_path / "rows.md"
+    done = run("compare.py", model, "--peers", "ort", "--threads", "1", "--rounds", "3", "--json", found, "--markdown", table)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row["runtime"]: row for row in json.loads(found.read_text())}
+    assert set(rows) == {"tilewright", "onnxruntime"}
+    for row in rows.values():
+        assert len(row["seconds"]) == 3
+        assert row["median"] == np.median(row["seconds"]) > 0
+        assert row["difference"] < 1e-4
+    assert rows["tilewright"]["report"]
+    assert len(table.read_text().splitlines()) == 4
+    assert "geometric mean" in done.stdout
+
+
+def test_a_runtime_that_is_wrong_gets_no_time(model: Path, tmp_path: Path) -> None:
+    found = tmp_path / "rows.json"
+    done = run("compare.py", model, "--peers", "ort", "--threads", "1", "--rounds", "2", "--tolerance", "-1", "--json", found)
+    assert done.returncode == 1
+    for row in json.loads(found.read_text()):
+        assert row["seconds"] == []
+        assert row["failure"].startswith("wrong answer: relative difference")
+
+
+def test_what_cannot_be_had_is_left_out_aloud() -> None:
+    done = run("compare.py", "no_such_model", "--without-ours", "--peers", "ort")
+    assert "left out: no_such_model: neither an .onnx file nor one of" in " ".join(done.stdout.split())
+
+
+def test_compile_time_shows_cold_and_cached(model: Path, tmp_path: Path) -> None:
+    found = tmp_path / "times.json"
+    done = run("compile_time.py", model, "--rounds", "1", "--json", found)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (runs,) = json.loads(found.read_text()).values()
+    assert runs["cold"][0]["seconds"] > runs["cached"][0]["seconds"] > 0
+    assert runs["cold"][0]["report"]
+
+
+@pytest.mark.models
+def test_the_answers_of_a_model_depend_on_its_input() -> None:
+    path = whole("mobilenet_v2")
+    one, other = (np.random.default_rng(seed).standard_normal((1, 3, 224, 224), np.float32) for seed in (0, 1))
+    first, second = (onnxruntime_answers(path, {"input": x})[0] for x in (one, other))
+    assert np.linalg.norm(first - second) > 0.05 * np.linalg.norm(first)

@@ -1,0 +1,263 @@
+"""Every kind of expression in native code against numpy: arithmetic, division, casts, intrinsics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from codegen_native import NATIVE, on_every_target, run
+from tilewright import expr as E
+from tilewright.expr import Buffer, PrimExpr, Ramp, Var, as_expr
+from tilewright.target import Target
+from tilewright.target.llvm.codegen import emit
+from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
+from tilewright.types import DataType
+
+RNG = np.random.default_rng(11)
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "int4", "uint4", "bool"]
+Array = np.ndarray[Any, Any]
+
+
+def apply(function: Callable[..., PrimExpr], arrays: list[Array], dtype: str, *, lanes: int, target: Target = NATIVE) -> Array:
+    """`function` over the elements of the arrays, in vectors of `lanes`."""
+    n = arrays[0].size
+    assert n % lanes == 0
+    i = Var("i")
+    buffers = [Buffer(f"x{k}", (n,), DataType(str(a.dtype))) for k, a in enumerate(arrays)]
+    out = Buffer("out", (n,), dtype)
+    at = Ramp(i * lanes, 1, lanes) if lanes > 1 else i * 1
+    value = function(*(b[at] for b in buffers))
+    result = np.zeros(n, DataType(dtype).numpy())
+    func = PrimFunc("f", (*buffers, out), For(i, as_expr(0), as_expr(n // lanes), SERIAL, Store(out, value, (at,))))
+    run(func, *arrays, result, target=target)
+    return result
+
+
+def numbers(dtype: str, n: int = 64) -> Array:
+    """Values with the interesting ones first."""
+    kind = DataType(dtype)
+    if kind.code == "bool":
+        return RNG.integers(0, 2, n).astype(bool)
+    if kind.is_float:
+        values = RNG.standard_normal(n) * 3
+        values[:6] = [0.0, -0.0, 1.0, -1.5, 2.5, 0.1]
+    else:
+        low, high = (-(1 << (kind.bits - 1)), (1 << (kind.bits - 1)) - 1) if kind.code == "int" else (0, (1 << kind.bits) - 1)
+        values = RNG.integers(max(low, -100), min(high, 100), n, endpoint=True)
+        values[:4] = [max(low, -8), min(high, 7), 0, 1]
+    return values.astype(kind.numpy())
+
+
+ARITHMETIC = [(E.add, np.add), (E.sub, np.subtract), (E.mul, np.multiply), (E.maximum, np.maximum), (E.minimum, np.minimum)]
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 4, 16])
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d not in ("bool", "int4", "uint4")])
+def test_arithmetic(dtype: str, lanes: int, target: Target) -> None:
+    a, b = numbers(dtype), numbers(dtype)[::-1].copy()
+    for build, meaning in ARITHMETIC:
+        with np.errstate(over="ignore"):
+            expected = meaning(a, b)
+        np.testing.assert_array_equal(apply(build, [a, b], dtype, lanes=lanes, target=target), expected, err_msg=build.__name__)
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_narrow_integers_wrap_around(dtype: str, lanes: int) -> None:
+    a, b = numbers(dtype), numbers(dtype)[::-1].copy()
+    wide = a.astype("int32") * b.astype("int32") + a.astype("int32")
+    np.testing.assert_array_equal(apply(lambda x, y: x * y + x, [a, b], dtype, lanes=lanes), wide.astype("int8").astype(a.dtype))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_division_of_floats(dtype: str, lanes: int) -> None:
+    a, b = numbers(dtype), numbers(dtype)[::-1].copy() + np.array(10).astype(dtype)
+    np.testing.assert_array_equal(apply(E.div, [a, b], dtype, lanes=lanes), a / b)
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_division_of_integers_by_values(dtype: str, lanes: int, target: Target) -> None:
+    """By zero, and of the least integer by minus one, there is no trap: the results are numpy's."""
+    a, b = numbers(dtype), numbers(dtype)[::-1].copy()
+    b[:8] = np.array([0, 1, -1, 3, -3, 0, 7, -1]).astype(dtype)
+    a[2] = np.iinfo(dtype).min
+    with np.errstate(all="ignore"):
+        floor, mod = np.floor_divide(a, b), np.mod(a, b)
+        zero = b == 0
+        whole = np.where(zero, 0, np.trunc(a.astype(object) / np.where(zero, 1, b).astype(object)).astype(object)).astype(object)
+    wrapped = np.array([int(v) for v in whole], object)
+    small = np.array([(int(v) & ((1 << 8 * a.itemsize) - 1)) for v in wrapped], "uint64").astype(f"uint{8 * a.itemsize}").view(dtype)
+    np.testing.assert_array_equal(apply(E.floordiv, [a, b], dtype, lanes=lanes, target=target), floor)
+    np.testing.assert_array_equal(apply(E.floormod, [a, b], dtype, lanes=lanes, target=target), mod)
+    np.testing.assert_array_equal(apply(E.truncdiv, [a, b], dtype, lanes=lanes, target=target), small)
+    np.testing.assert_array_equal(apply(E.truncmod, [a, b], dtype, lanes=lanes, target=target), np.where(zero, 0, np.fmod(a, np.where(zero, 1, b))))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, 64, -1, -2, -5])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
+def test_division_by_constants(dtype: str, divisor: int, lanes: int) -> None:
+    if dtype == "uint32" and divisor < 0:
+        divisor = 1 << 31
+    a = numbers(dtype)
+    d = np.array(divisor).astype(dtype)
+    np.testing.assert_array_equal(apply(lambda x: E.floordiv(x, divisor), [a], dtype, lanes=lanes), a // d)
+    np.testing.assert_array_equal(apply(lambda x: E.floormod(x, divisor), [a], dtype, lanes=lanes), a % d)
+    np.testing.assert_array_equal(apply(lambda x: E.truncdiv(x, divisor), [a], dtype, lanes=lanes), np.fix(a / d).astype(dtype))
+    np.testing.assert_array_equal(apply(lambda x: E.truncmod(x, divisor), [a], dtype, lanes=lanes), np.fmod(a, d))
+
+
+def test_loop_variables_divide_without_sign() -> None:
+    out, i = Buffer("out", (12,), "int64"), Var("i")
+    text = emit(PrimFunc("f", (out,), For(i, as_expr(0), as_expr(12), SERIAL, Store(out, (i * 5 + 2) // 3 + i % 7 + i // 4, (i,)))), NATIVE)
+    assert "udiv" in text and "urem" in text and "lshr" in text and "sdiv" not in text
+
+
+def sources(dtype: str) -> Array:
+    values = numbers(dtype)
+    if DataType(dtype).is_float:
+        values = np.clip(np.abs(values), 0, 7).astype(values.dtype)
+    return values
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("source", DTYPES)
+def test_casts(source: str, lanes: int, target: Target) -> None:
+    a = sources(source)
+    for to in DTYPES:
+        wide = a.astype("float32") if DataType(source).is_float and to != "float64" else a
+        expected = (wide != 0) if to == "bool" else wide.astype("int8").astype(DataType(to).numpy()) if "int4" in to else wide.astype(DataType(to).numpy())
+        result = apply(lambda x, to=to: E.cast(DataType(to).with_lanes(x.dtype.lanes), x), [a], to, lanes=lanes, target=target)
+        np.testing.assert_array_equal(result, expected, err_msg=f"{source} -> {to}")
+
+
+@on_every_target
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_round_to_even(dtype: str, target: Target) -> None:
+    """All 65,536 values widen exactly; floats around every boundary narrow as numpy narrows them."""
+    kind = DataType(dtype).numpy()
+    every = np.arange(1 << 16, dtype="uint16").view(kind)
+    wide = apply(lambda x: E.cast(DataType("float32").with_lanes(x.dtype.lanes), x), [every], "float32", lanes=16, target=target)
+    np.testing.assert_array_equal(wide, every.astype("float32"))
+    bits = np.concatenate([RNG.integers(0, 1 << 32, 1 << 14, dtype="uint32"), every.astype("float32").view("uint32")[::8] + 0x8000,
+                           every.astype("float32").view("uint32")[::8] + 0x1000])
+    reals = bits.view("float32")
+    narrow = apply(lambda x: E.cast(DataType(dtype).with_lanes(x.dtype.lanes), x), [reals], dtype, lanes=16, target=target)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = reals.astype(kind)
+    nan = np.isnan(reals)
+    np.testing.assert_array_equal(narrow.view("uint16")[~nan], expected.view("uint16")[~nan])
+    assert np.isnan(narrow[nan].astype("float32")).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_comparisons_and_logic(lanes: int) -> None:
+    for dtype in ("float32", "float16", "int8", "uint8", "int64", "bool"):
+        a, b = numbers(dtype), numbers(dtype)[::-1].copy()
+        b[::3] = a[::3]
+        if dtype == "float32":
+            a[5] = b[9] = np.nan
+        for compare in (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE):
+            got = apply(lambda x, y, c=compare: c(x, y), [a, b], "bool", lanes=lanes)
+            np.testing.assert_array_equal(got, compare.fold(a, b), err_msg=f"{compare.__name__} {dtype}")
+    a, b = numbers("bool"), numbers("bool")[::-1].copy()
+    np.testing.assert_array_equal(apply(lambda x, y: E.logical_and(x, E.logical_not(y)), [a, b], "bool", lanes=lanes), a & ~b)
+    np.testing.assert_array_equal(apply(E.logical_or, [a, b], "bool", lanes=lanes), a | b)
+    np.testing.assert_array_equal(apply(E.maximum, [a, b], "bool", lanes=lanes), a | b)
+    x, y = numbers("float32"), numbers("float32")[::-1].copy()
+    np.testing.assert_array_equal(apply(lambda p, q: E.if_then_else(p < q, p, q * 2.0), [x, y], "float32", lanes=lanes), np.where(x < y, x, y * 2))
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_nan_of_the_first_operand_is_kept(lanes: int, target: Target) -> None:
+    a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, np.nan, 1.0]), 4)
+    np.testing.assert_array_equal(apply(E.maximum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 2]), 4))
+    np.testing.assert_array_equal(apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 1]), 4))
+
+
+EXACT = [E.sqrt, E.floor, E.ceil, E.trunc, E.nearbyint, E.fabs]
+LIBRARY = [E.exp, E.log, E.log2, E.exp2, E.tanh, E.erf, E.sin, E.cos, E.tan, E.asin, E.acos, E.atan, E.sinh, E.cosh, E.asinh, E.acosh, E.atanh,
+           E.rsqrt, E.sigmoid]
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("op", EXACT, ids=repr)
+def test_exact_functions(op: E.Intrinsic, dtype: str, lanes: int, target: Target) -> None:
+    a = numbers(dtype)
+    a = np.abs(a) if op is E.sqrt else a
+    np.testing.assert_array_equal(apply(op, [a], dtype, lanes=lanes, target=target), op.reference(a))
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("op", LIBRARY, ids=repr)
+def test_library_functions(op: E.Intrinsic, dtype: str, lanes: int) -> None:
+    a = np.linspace(0.05, 0.95, 32).astype(DataType(dtype).numpy())
+    if op is E.acosh:
+        a = a + np.array(1).astype(a.dtype)
+    with np.errstate(all="ignore"):
+        expected = op.reference(a.astype("float64"))
+    tolerance = {"float32": 2e-6, "float64": 1e-13, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(apply(op, [a], dtype, lanes=lanes).astype("float64"), expected, rtol=tolerance, atol=tolerance)
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_other_functions(lanes: int, target: Target) -> None:
+    a, b, c = numbers("float32"), numbers("float32")[::-1].copy(), numbers("float32")
+    np.testing.assert_allclose(apply(E.fma, [a, b, c], "float32", lanes=lanes, target=target), a * b + c, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(apply(E.pow, [np.abs(a) + 1, b], "float32", lanes=lanes, target=target), (np.abs(a) + 1) ** b, rtol=1e-5)
+    special = np.float32([np.nan, np.inf, -np.inf, 0.0] * 16)
+    for op in E.PREDICATES:
+        got = apply(lambda x, op=op: op(x, dtype=DataType("bool").with_lanes(x.dtype.lanes)), [special], "bool", lanes=lanes, target=target)
+        np.testing.assert_array_equal(got, op.reference(special))
+    x, y = numbers("int32"), np.abs(numbers("int32")) % 31
+    for op in (E.bitwise_and, E.bitwise_or, E.bitwise_xor, E.shift_left, E.shift_right):
+        np.testing.assert_array_equal(apply(op, [x, y], "int32", lanes=lanes, target=target), op.reference(x, y))
+    u = x.view("uint32")
+    np.testing.assert_array_equal(apply(E.shift_right, [u, y.view("uint32")], "uint32", lanes=lanes, target=target), u >> y.view("uint32"))
+    np.testing.assert_array_equal(apply(E.bitwise_not, [x], "int32", lanes=lanes, target=target), ~x)
+    np.testing.assert_array_equal(apply(E.fabs, [x], "int32", lanes=lanes, target=target), np.abs(x))
+    np.testing.assert_array_equal(apply(lambda p: E.reinterpret(p, dtype=DataType("int32").with_lanes(p.dtype.lanes)), [a], "int32", lanes=lanes, target=target),
+                                  a.view("int32"))
+
+
+def test_constants_of_every_type() -> None:
+    for dtype in DTYPES:
+        kind = DataType(dtype)
+        for value in (0, 1, 5) if kind.code != "bool" else (0, 1):
+            for lanes in (1, 8):
+                got = apply(lambda x, v=value, k=kind: E.const(v, k.with_lanes(x.dtype.lanes)), [np.zeros(8, "float32")], dtype, lanes=lanes)
+                np.testing.assert_array_equal(got, np.full(8, value).astype(kind.numpy()))
+    for value in (np.inf, -np.inf, np.nan, 1e-45, 3.4e38, -0.0):
+        got = apply(lambda x, v=value: E.const(v, x.dtype), [np.zeros(8, "float32")], "float32", lanes=8)
+        np.testing.assert_array_equal(got.view("uint32"), np.full(8, value, "float32").view("uint32"))
+    assert ml_dtypes.bfloat16 is DataType("bfloat16").numpy().type
+
+
+def test_fma_is_not_a_library_call_without_the_instruction() -> None:
+    x = Buffer("x", (4,))
+    func = PrimFunc("f", (x,), Store(x, E.fma(x[0], x[1], x[2]), (as_expr(3),)))
+    assert "llvm.fma" not in emit(func, Target("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v2"))
+    assert "llvm.fma" in emit(func, Target("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3"))
+
+
+def test_ramps_as_values() -> None:
+    out, i = Buffer("out", (24,), "int64"), Var("i")
+    value = Ramp(i * 3, 2, 8) + Ramp(as_expr(5), i + 1, 8) * Ramp(as_expr(1), 1, 8)
+    result = np.zeros(24, "int64")
+    run(PrimFunc("f", (out,), For(i, as_expr(0), as_expr(3), SERIAL, Store(out, value, (Ramp(i * 8, 1, 8),)))), result)
+    k, rows = np.arange(8), np.arange(3)[:, None]
+    np.testing.assert_array_equal(result.reshape(3, 8), rows * 3 + 2 * k + (5 + (rows + 1) * k) * (1 + k))

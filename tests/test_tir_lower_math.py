@@ -1,0 +1,104 @@
+"""The expansions of elementary functions against float64, and at the ends of the range."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tilewright import expr as T
+from tilewright.arith import evaluate
+from tilewright.expr import Buffer, Call, Intrinsic, Load, Select, Var, walk
+from tilewright.tir.stmt import Let, PrimFunc, Store
+from tilewright.tir.transform.lower_math import EXPANSIONS, expand, lower_math
+
+INPUTS = {"exp": (-104, 89), "exp2": (-150, 128), "tanh": (-12, 12), "sigmoid": (-88, 30), "erf": (-5, 5)}
+ULPS = {"exp": 1, "exp2": 1, "log": 1, "log2": 2, "tanh": 2.5, "sigmoid": 2.5, "erf": 2, "rsqrt": 1.5}
+REFERENCE = {"sigmoid": lambda x: 1 / (1 + np.exp(-x)), "erf": np.vectorize(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x)}
+
+
+def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """A fused multiply-add: one rounding (the product of two float32 is exact in float64)."""
+    return (np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
+
+
+def apply(f: Intrinsic, x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    monkeypatch.setattr(T.fma, "reference", fused)
+    v = Var("x", T.DataType("float32").with_lanes(len(x)))
+    expanded = expand(f(v))
+    assert expanded is not None
+    assert not any(isinstance(e, Call) and e.op in EXPANSIONS for e in walk(expanded))
+    return evaluate(expanded, {v: x})
+
+
+def points(name: str) -> np.ndarray:
+    """Random values over the range, and over all exponents within it."""
+    rng = np.random.default_rng(1)
+    lo, hi = INPUTS.get(name, (1e-38, 3e38))
+    spread = np.exp(rng.uniform(-87, math.log(hi), 100_000)) * (rng.choice([-1, 1], 100_000) if lo < 0 else 1)
+    x = np.concatenate([rng.uniform(lo, hi, 100_000) if name in INPUTS else rng.uniform(0.4, 3, 100_000), spread])
+    return x[(x >= lo) & (x <= hi)].astype(np.float32)
+
+
+@pytest.mark.parametrize("f", EXPANSIONS, ids=str)
+def test_error_in_units_in_the_last_place(f: Intrinsic, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = points(f.name)
+    found = apply(f, x, monkeypatch)
+    with np.errstate(all="ignore"):
+        exact = REFERENCE.get(f.name, f.reference)(x.astype(np.float64))
+        rounded = exact.astype(np.float32)
+        finite = np.isfinite(rounded) & np.isfinite(found)
+        error = np.abs(found.astype(np.float64) - exact)[finite] / np.spacing(np.abs(rounded[finite])).astype(np.float64)
+    worst = error.argmax()
+    assert error[worst] <= ULPS[f.name], (error[worst], x[finite][worst])
+
+
+ENDS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, -1e-45, 1e-39, 3e38, -3e38, 88.8, -87.5, -103.5, 1e-20], np.float32)
+
+
+@pytest.mark.parametrize("f", EXPANSIONS, ids=str)
+def test_ends_of_the_range(f: Intrinsic, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = apply(f, ENDS, monkeypatch)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(REFERENCE.get(f.name, f.reference)(ENDS.astype(np.float64))).astype(np.float32)
+    np.testing.assert_allclose(found, expected, rtol=3e-7, atol=3e-45 if f is not T.sigmoid else 2e-38)
+    zero = found == 0
+    if f in (T.tanh, T.erf):
+        np.testing.assert_array_equal(np.signbit(found[zero]), np.signbit(ENDS[zero]))
+
+
+def test_half_precision_goes_through_float32() -> None:
+    x = Var("x", "float16")
+    lowered = expand(T.exp(x))
+    assert lowered is not None and lowered.dtype == "float16"
+    assert abs(float(evaluate(lowered, {x: np.float16(1.5)})) - math.exp(1.5)) < 4e-3
+
+
+def test_float64_stays_a_call() -> None:
+    assert expand(T.exp(Var("x", "float64"))) is None
+    assert expand(T.asin(Var("x", "float32"))) is None
+
+
+def test_functions_inside_of_statements_are_expanded() -> None:
+    a, b = Buffer("a", (4,)), Buffer("b", (4,))
+    func = lower_math(PrimFunc("f", (a, b), Store(b, T.tanh(T.exp(a[0])), (T.const(1, "int64"),))))
+    assert isinstance(func.body, Store)
+    assert not any(isinstance(e, Select) for e in walk(func.body.value))
+    assert not any(isinstance(e, Call) and e.op in EXPANSIONS for e in walk(func.body.value))
+
+
+def test_an_argument_that_is_chosen_by_is_read_once_before() -> None:
+    a, b = Buffer("a", (4,)), Buffer("b", (4,))
+    func = lower_math(PrimFunc("f", (a, b), Store(b, T.erf(T.log(a[0]) * 2.0), (T.const(1, "int64"),))))
+    outer = func.body
+    assert isinstance(outer, Let) and isinstance(outer.value, Load)
+    assert isinstance(outer.body, Let) and isinstance(outer.body.body, Store)
+    assert not any(isinstance(e, Load) for e in walk(outer.body.body.value))
+
+
+def test_an_argument_below_a_select_is_not_read_early() -> None:
+    a, b, n = Buffer("a", (4,)), Buffer("b", (4,)), Var("n")
+    value = T.if_then_else(n < 4, T.log(a[n]), 0.0)
+    func = lower_math(PrimFunc("f", (a, b), Store(b, value, (T.const(1, "int64"),))))
+    assert isinstance(func.body, Store) and isinstance(func.body.value, Select)
