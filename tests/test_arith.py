@@ -45,7 +45,7 @@ POINTS = [dict(zip(SPANS, values, strict=True)) for values in itertools.product(
 
 def grow(inner: st.SearchStrategy[PrimExpr]) -> st.SearchStrategy[PrimExpr]:
     divisor = st.sampled_from([1, 2, 3, 4, 6, 8, 12])
-    condition = st.builds(lambda k, a, b: compare(k, a, b), st.sampled_from([EQ, NE, LT, LE, GT, GE]), inner, inner)
+    condition = st.builds(compare, st.sampled_from([EQ, NE, LT, LE, GT, GE]), inner, inner)
     return st.one_of(
         st.builds(lambda a, b: a + b, inner, inner),
         st.builds(lambda a, b: a - b, inner, inner),
@@ -60,7 +60,7 @@ def grow(inner: st.SearchStrategy[PrimExpr]) -> st.SearchStrategy[PrimExpr]:
 
 
 integers = st.recursive(st.one_of(st.sampled_from([x, y, z]), st.integers(-9, 16).map(as_expr)), grow, max_leaves=10)
-comparisons = st.builds(lambda k, a, b: compare(k, a, b), st.sampled_from([EQ, NE, LT, LE, GT, GE]), integers, integers)
+comparisons = st.builds(compare, st.sampled_from([EQ, NE, LT, LE, GT, GE]), integers, integers)
 conditions = st.one_of(comparisons, st.builds(all_of, comparisons, comparisons), st.builds(lambda a, b: any_of(a, logical_not(b)), comparisons, comparisons))
 
 
@@ -157,7 +157,7 @@ RULES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), RULES, ids=lambda e: str(e))
+@pytest.mark.parametrize(("before", "after"), RULES, ids=str)
 def test_rules(before: PrimExpr, after: PrimExpr | int) -> None:
     assert simplify(before, KNOWN) is simplify(as_expr(after), KNOWN)
 
@@ -176,7 +176,7 @@ PROOFS = [
 ]
 
 
-@pytest.mark.parametrize(("condition", "expected"), PROOFS, ids=lambda e: str(e))
+@pytest.mark.parametrize(("condition", "expected"), PROOFS, ids=str)
 def test_proofs(condition: PrimExpr, expected: bool | None) -> None:
     assert prove(condition, KNOWN) is expected
 

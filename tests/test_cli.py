@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import tilewright
+import small_programs
 from models import cnn, mlp, onnxruntime_answers
 from tilewright.driver import files, options, tensors
 from tilewright.driver.main import main
@@ -235,6 +235,30 @@ def test_open_sizes_come_from_the_shapes_or_from_the_inputs(tmp_path: Path, caps
     assert capsys.readouterr().out == "y: float32[2, 10]\n"
 
 
+@pytest.mark.parametrize("suffix", [".tar", ".so"])
+def test_run_a_program_with_two_outputs(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program, path, answers = small_programs.two_outputs(), tmp_path / f"two{suffix}", tmp_path / "y.npz"
+    program.save(path)
+    assert main(["run", str(path), "-o", str(answers), "--fill-mode", "ones", "-v"]) == 0, capsys.readouterr().err
+    with np.load(answers) as archive:
+        assert archive.files == ["y", "same"]
+        np.testing.assert_array_equal(archive["y"], np.full((2, 4), 2, np.float32))
+        np.testing.assert_array_equal(archive["same"], np.ones((2, 4), np.float32))
+    assert capsys.readouterr().out.startswith("  input   x: float32[2, 4]\n  input   b: float32[2, 4]\n  output  y: ")
+
+
+def test_run_says_what_is_wrong_with_the_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = small_programs.affine()
+    program.save(tmp_path / "a.tar")
+    name = program.manifest.inputs[0].name
+    for arrays, message in (({"other": np.zeros(1)}, f"the model has no input 'other'; it has {name}"), ({name: np.zeros(1)}, name)):
+        np.savez(tmp_path / "in.npz", **arrays)
+        assert main(["run", str(tmp_path / "a.tar"), "-i", str(tmp_path / "in.npz")]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("Error: ")
+        assert message in said
+
+
 def test_a_model_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("text.onnx", "text.so", "text.tar"):
         (tmp_path / name).write_text("this is no model")
@@ -257,22 +281,30 @@ def test_an_output_that_cannot_be_written(model: Path, tmp_path: Path, capsys: p
     [
         (InternalError("the pass X failed"), "Error: this is a fault of the compiler, not of the model: the pass X failed; -v shows where\n"),
         (ZeroDivisionError("by 0"), "Error: this is a fault of the compiler, not of the model: ZeroDivisionError: by 0; -v shows where\n"),
-        (KeyboardInterrupt(), "Error: interrupted\n"),
     ],
 )
 def test_faults_of_ours_are_said_to_be_ours(
-    raised: BaseException, said: str, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raised: Exception, said: str, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr(tilewright, "compile", fail)
-    assert main(["run", str(model)]) == (130 if isinstance(raised, KeyboardInterrupt) else 1)
+    monkeypatch.setattr("tilewright.driver.main._compile", fail)
+    assert main(["run", str(model)]) == 1
     assert capsys.readouterr().err == said
     main(["-v", "run", str(model)])
     assert "Traceback" in capsys.readouterr().err
     main(["run", "-v", str(model)])
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interruption_is_no_fault(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tilewright.driver.main._compile", interrupt)
+    assert main(["run", str(model)]) == 130
+    assert "fault" not in capsys.readouterr().err
 
 
 def test_the_module_is_the_command() -> None:

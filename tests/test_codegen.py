@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -412,3 +413,16 @@ def test_faults_name_what_was_not_lowered() -> None:
     for body, message in cases:
         with pytest.raises(InternalError, match=message):
             emit(PrimFunc("f", (flat,), body), NATIVE)
+
+
+def test_loading_and_dropping_code_leaves_nothing_behind() -> None:
+    image = compile_text(emit(matmul(8, 8, 8, 4, 4, 2), NATIVE), NATIVE)
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("resident memory is read from /proc")
+    before = 0
+    for k in range(300):
+        LoadedCode([image], ["matmul"])
+        if k == 99:
+            before = int(statm.read_text().split()[1])
+    assert int(statm.read_text().split()[1]) - before < 128  # pages

@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import loop_programs
 import pytest
-from loop_programs import same
 
+import loop_programs
+from loop_programs import same
 from tilewright import expr
 from tilewright.tir import stmt
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops

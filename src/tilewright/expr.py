@@ -457,7 +457,7 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
     if kind.is_float:
         return FloatImm(kind, float(np.float32(value)) if kind == "float32" else float(value))
     number = int(value)
-    if kind.code in ("int", "uint") and kind.bits < 64 or kind.code == "uint":
+    if (kind.code in ("int", "uint") and kind.bits < 64) or kind.code == "uint":
         number &= (1 << kind.bits) - 1
         if kind.code == "int" and number >> (kind.bits - 1):
             number -= 1 << kind.bits

@@ -18,7 +18,7 @@ from tilewright.errors import CompileError
 from tilewright.node import node
 
 if TYPE_CHECKING:
-    from tilewright.expr import PrimExpr
+    pass
 
 _NAME: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
 _BITS: Final = {"int": (4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
@@ -32,7 +32,7 @@ class DataType(str):
     bits: int
     lanes: int
 
-    __slots__ = ("code", "bits", "lanes")
+    __slots__ = ("bits", "code", "lanes")
 
     def __new__(cls, name: str | np.dtype[Any] | type) -> DataType:
         """Parse `name`; raises `CompileError` for anything that is not a type."""

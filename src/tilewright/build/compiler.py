@@ -159,9 +159,7 @@ class Model:
             e.threads = count
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if len(self._made) > 1 or self._last is None:
-            self._last = self._specialise(self._called_with(args, kwargs))
-        elif self._symbolic():
+        if len(self._made) > 1 or self._last is None or self._symbolic():
             self._last = self._specialise(self._called_with(args, kwargs))
         return self._last(*args, **kwargs)
 

@@ -201,7 +201,7 @@ class _Constants:
 
     def blob(self) -> Array:
         """All constants in one array, which starts at a multiple of 64 bytes."""
-        blob = aligned_empty((self.size,), np.uint8)
+        blob = aligned_empty((self.size,))
         for offset, array in self.arrays:
             blob[offset : offset + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).reshape(-1) if array.ndim else array.reshape(1).view(np.uint8)
         self.arrays.clear()

@@ -14,11 +14,11 @@ from typing import Any, Final, Self
 import numpy as np
 
 from tilewright.errors import CompileError
-from tilewright.expr import INT64, IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul, walk
+from tilewright.expr import IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul, walk
 from tilewright.expr import _intern as intern
 from tilewright.node import node
 from tilewright.tir.stmt import IterVar
-from tilewright.types import DataType
+from tilewright.types import INT64, DataType
 
 
 class Operation:
@@ -287,5 +287,28 @@ def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], na
     return reduce
 
 
-__all__ = ["Combiner", "ComputeOp", "Operation", "MAX", "MIN", "PROD", "PlaceholderOp", "Reduce", "SUM", "Tensor", "TensorElem", "broadcast", "comm_reducer", "compute",
-           "if_then_else", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis", "sum"]
+__all__ = [
+    "MAX",
+    "MIN",
+    "PROD",
+    "SUM",
+    "Combiner",
+    "ComputeOp",
+    "Operation",
+    "PlaceholderOp",
+    "Reduce",
+    "Tensor",
+    "TensorElem",
+    "broadcast",
+    "comm_reducer",
+    "compute",
+    "if_then_else",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "placeholder",
+    "prod",
+    "reduce_axis",
+    "sum",
+]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.expr import INT64, Buffer, IntImm, Load, PrimExpr, Var, add, const, substitute, walk
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, substitute, walk
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
+from tilewright.types import INT64
 
 Box = list[tuple[PrimExpr, int]]
 
@@ -28,7 +29,7 @@ def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -
 
 
 def _size(d: int | PrimExpr) -> int:
-    return d if isinstance(d, int) else int(d)  # type: ignore[call-overload,no-any-return]
+    return d if isinstance(d, int) else int(d)  # type: ignore[call-overload]
 
 
 def _accesses(

@@ -7,6 +7,7 @@ not apply raises `ScheduleError`, which names the loop or block at fault and sho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 from tilewright.arith import Ranges, prove, simplify
 from tilewright.errors import ScheduleError
 from tilewright.expr import (
-    INT64,
     Buffer,
     IntImm,
     Load,
@@ -52,6 +52,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
+from tilewright.types import INT64
 
 
 class Schedule:
@@ -124,7 +125,7 @@ class Schedule:
         if len(loops) == 1:
             return loops[0]
         nodes = [self._serial(v, "fuse") for v in loops]
-        for outer, inner in zip(nodes, nodes[1:], strict=False):
+        for outer, inner in itertools.pairwise(nodes):
             if outer.body is not inner:
                 raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
         fused = Var("_".join(v.name for v in loops))

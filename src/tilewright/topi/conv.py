@@ -70,7 +70,7 @@ class _Geometry:
             for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
         ]
 
-    def at(self, n: Value, point: Sequence[Value], taps: Sequence[IterVar], channel: Value) -> tuple[PrimExpr, PrimExpr]:
+    def at(self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar], channel: Value) -> tuple[PrimExpr, PrimExpr]:
         """The input element under a tap, and the condition that it is not padding."""
         where: list[Any] = [None] * len(self.place)
         where[self.place[0]], where[self.place[-1]] = n, channel
@@ -115,9 +115,10 @@ def _direct(
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
-        return acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c)
+        value: PrimExpr = acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c)
+        return value
 
-    return te.compute(_placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
+    return te.compute(_placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
 
 
 def _placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
@@ -214,6 +215,7 @@ def window(g: _Geometry, channels: int, term: Any, out_place: tuple[int, ...], n
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
-        return acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
+        value: PrimExpr = acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
+        return value
 
     return te.compute(_placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]

@@ -25,8 +25,8 @@ def from_end(index: PrimExpr, size: Any) -> PrimExpr:
     return E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position
 
 
-def take(data: te.Tensor, indices: te.Tensor, axis: int | None, batch_dims: int, mode: str, shape: Sequence[Any]) -> te.Tensor:
-    """The slices of `data` along `axis` at `indices`; of the flattened data without an axis."""
+def take_flat(data: te.Tensor, indices: te.Tensor, mode: str) -> te.Tensor:
+    """The elements of the flattened `data` at `indices`."""
     sizes = dims(data)
 
     def flat(*i: Var) -> PrimExpr:
@@ -40,13 +40,19 @@ def take(data: te.Tensor, indices: te.Tensor, axis: int | None, batch_dims: int,
             position = E.floordiv(position, n)
         return data(*reversed(where))
 
+    return te.compute(indices.shape, flat, name="take")  # type: ignore[no-any-return]
+
+
+def take(data: te.Tensor, indices: te.Tensor, axis: int, batch_dims: int, mode: str, shape: Sequence[Any]) -> te.Tensor:
+    """The slices of `data` along `axis` at `indices`."""
+    sizes = dims(data)
+
     def along(*i: Var) -> PrimExpr:
-        assert axis is not None
         n = indices.ndim - batch_dims
         index = indices(*i[:batch_dims], *i[axis : axis + n])
         return data(*i[:axis], bounded(index, sizes[axis], mode), *i[axis + n :])
 
-    return te.compute(shape, flat if axis is None else along, name="take")  # type: ignore[no-any-return]
+    return te.compute(shape, along, name="take")  # type: ignore[no-any-return]
 
 
 def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 
 from tilewright.types import DataType
 
@@ -29,11 +30,12 @@ class Machine:
         return max(1, self.vector_bits // max(8, DataType(dtype).bits))
 
 
-_CURRENT: ContextVar[Machine] = ContextVar("machine", default=Machine())
+_PLAIN: Final = Machine()
+_CURRENT: ContextVar[Machine] = ContextVar("machine")
 
 
 def current() -> Machine:
-    return _CURRENT.get()
+    return _CURRENT.get(_PLAIN)
 
 
 @contextmanager

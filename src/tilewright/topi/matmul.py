@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 def dense(data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
     """`data[…, k]` times the transpose of `weight[n, k]`."""
     columns, depth = weight.extents
-    return matmul_rows(data, weight, lambda n, k: weight(n, k), lambda w: w, columns, depth, out_dtype, name="dense")
+    return matmul_rows(data, weight, weight, lambda w: w, columns, depth, out_dtype, name="dense")
 
 
 def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
@@ -42,8 +42,19 @@ def matmul_rows(
 ) -> te.Tensor:
     """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array."""
     lead = data.extents[:-1]
+    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name)
+    return te.compute((*lead, columns), lambda *i: acc(flatten(i[:-1], lead), i[-1]), name=f"{name}_out")  # type: ignore[no-any-return]
+
+
+def row_products(
+    data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
+    depth: int, out_dtype: str, name: str, scattered: tuple[int, ...] = (),
+) -> te.Tensor:
+    """The accumulators `acc[row, n]` of `matmul_rows`; `scattered` is for results whose columns are blocks of the image."""
+    lead = data.extents[:-1]
     rows = math.prod(lead)
-    tile = register_tile(rows, columns, depth, machine.current())
+    most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
+    tile = register_tile(rows, columns, depth, machine.current(), most_rows=most)
     packed = _pack(weight, element, matrix, columns, depth, tile)
     k = te.reduce_axis((0, depth), "k")
     dtype = DataType(out_dtype)
@@ -55,9 +66,10 @@ def matmul_rows(
     padded = -(-columns // tile.columns) * tile.columns
     acc = te.compute(
         (rows, padded), term, name=name, schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "unroll": _unroll(depth)}, axis_names=("m", "n"),
+        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "unroll": _unroll(depth), "scattered": scattered},
+        axis_names=("m", "n"),
     )
-    return te.compute((*lead, columns), lambda *i: acc(flatten(i[:-1], lead), i[-1]), name=f"{name}_out")  # type: ignore[no-any-return]
+    return acc  # type: ignore[no-any-return]
 
 
 def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
@@ -91,7 +103,7 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
         (batch, rows, panels * tile.columns), term, name="batch_matmul", schedule=schedule_matmul,
         attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "unroll": _unroll(depth)}, axis_names=("b", "m", "n"),
     )
-    return te.compute((batch, rows, columns), lambda g, m, n: acc(g, m, n), name="batch_matmul_out")  # type: ignore[no-any-return]
+    return te.compute((batch, rows, columns), acc, name="batch_matmul_out")  # type: ignore[no-any-return]
 
 
 def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:

@@ -67,7 +67,7 @@ def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
     mean = te.compute(total.shape, lambda *i: total(*i) * cast(x.dtype, scale), name="norm_mean", attrs={"keep": True})
 
     def squared(e: PrimExpr, row: Sequence[Value]) -> PrimExpr:
-        d = e - mean(*row)
+        d: PrimExpr = e - mean(*row)
         return d * d
 
     variance = rows.reduce(squared, te.sum, "norm_variance")

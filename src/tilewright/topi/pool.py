@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, cast, if_then_else, maximum, minimum
+from tilewright.expr import PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi.conv import Ints, channels_last, window
 from tilewright.topi.conv import _Geometry as Geometry
 
@@ -35,8 +35,8 @@ def avg_pool(
         x, inside = g.at(n, rest[:-1], taps, rest[-1])
         return te.sum(if_then_else(inside, x, cast(data.dtype, 0)), axis=taps)
 
-    def mean(total: PrimExpr, point: Sequence[Value]) -> PrimExpr:
-        count: Value = 1
+    def mean(total: PrimExpr, point: Sequence[PrimExpr]) -> PrimExpr:
+        count = as_expr(1)
         for d, o in enumerate(point):
             count = count * _covered(g, d, o, pads[d], pads[n_dims + d])
         return total / cast(data.dtype, count)
@@ -44,12 +44,12 @@ def avg_pool(
     return window(g, data.extents[g.place[-1]], term, channels_last(layout), name="avg_pool", finish=mean)
 
 
-def _covered(g: Geometry, d: int, o: Value, before: int, after: int) -> Value:
+def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:
     """How many taps of a window along one dimension count: those inside the image and its counted padding."""
     first, step, size = -g.before[d], g.dilation[d], g.ksize[d]
     low, high = -before, g.sizes[d] + after
     if first >= low and (g.out[d] - 1) * g.strides[d] - g.before[d] + (size - 1) * step < high:
-        return size
+        return as_expr(size)
     start = o * g.strides[d] - g.before[d]
     skipped = maximum(low - start + step - 1, 0) // step
     reach = minimum((high - start + step - 1) // step, size)

@@ -9,6 +9,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
+from tilewright.topi.schedules.reduce import schedule_reduce
 
 
 def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[list[Any], list[IterVar], Callable[[Sequence[Var]], list[Any]]]:
@@ -37,7 +38,8 @@ def reduce(
     """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
-    return te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name)  # type: ignore[no-any-return]
+    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, schedule=schedule_reduce)
+    return te.compute(shape, total, name=f"{name}_out")  # type: ignore[no-any-return]
 
 
 def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str) -> te.Tensor:
@@ -61,5 +63,5 @@ def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
-    found = te.compute(shape, body, name=f"{name}_pair")
+    found = te.compute(shape, body, name=f"{name}_pair", schedule=schedule_reduce)
     return te.compute(shape, found[0], name=name, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from tilewright.topi.machine import Machine
 _STORE_CYCLES = 1.0
 _TILE_OVERHEAD = 12.0
 _LOAD_SHARE = 0.08
+_MOST_VECTORS_OF_A_ROW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
     for r in range(1, min(most_rows, rows) + 1):
         for v in range(1, 33):
             if (v - 1) * lanes >= columns and v > 1:
+                break
+            if r == 1 and v > _MOST_VECTORS_OF_A_ROW:
                 break
             if r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
                 continue

@@ -171,7 +171,7 @@ class OneHot(Op):
     def reference(self, indices: Array, on_value: Array, off_value: Array) -> Array:
         at = self.axis % (indices.ndim + 1)
         place = np.arange(self.depth).reshape([-1 if d == at else 1 for d in range(indices.ndim + 1)])
-        return np.where(np.expand_dims(indices, at) == place, on_value, off_value).astype(DataType(self.dtype).numpy())
+        return np.asarray(np.where(np.expand_dims(indices, at) == place, on_value, off_value), DataType(self.dtype).numpy())
 
     def compute(self, indices: te.Tensor, on_value: te.Tensor, off_value: te.Tensor) -> te.Tensor:
         return topi.one_hot(indices, on_value, off_value, self.depth, self.axis % (indices.ndim + 1), self.dtype)

@@ -53,20 +53,23 @@ class Take(Op):
         return axis_of(self.batch_dims, ndim + 1, "batch_dims")
 
     def reference(self, data: Array, indices: Array) -> Array:
-        mode = "wrap" if self.mode == "wrap" else "clip"
         if self.axis is None or not self._batch(indices.ndim):
-            return np.take(data, indices.astype(np.int64), self.axis, mode=mode)
+            return self._taken(data, indices, self.axis)
         batch = self._batch(indices.ndim)
         axis = self.axis % data.ndim - batch
         shape = self._shape(data.shape, indices.shape)
         n = int(np.prod(shape[:batch]))
-        rows = zip(data.reshape(n, *data.shape[batch:]), indices.reshape(n, *indices.shape[batch:]).astype(np.int64), strict=True)
-        return np.stack([np.take(x, i, axis, mode=mode) for x, i in rows]).reshape(shape)
+        rows = zip(data.reshape(n, *data.shape[batch:]), indices.reshape(n, *indices.shape[batch:]), strict=True)
+        return np.stack([self._taken(x, i, axis) for x, i in rows]).reshape(shape)
+
+    def _taken(self, data: Array, indices: Array, axis: int | None) -> Array:
+        return np.asarray(np.take(data, indices.astype(np.int64), axis, mode="wrap" if self.mode == "wrap" else "clip"))
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
-        axis = None if self.axis is None else self.axis % data.ndim
+        if self.axis is None:
+            return topi.take_flat(data, indices, self.mode)
         shape = self._shape(dims(data), dims(indices))
-        return topi.take(data, indices, axis, self._batch(indices.ndim), self.mode, shape)
+        return topi.take(data, indices, self.axis % data.ndim, self._batch(indices.ndim), self.mode, shape)
 
 
 def _positive(indices: Array, size: int) -> Any:
@@ -89,9 +92,9 @@ class Gather(Op):
 
     def reference(self, data: Array, indices: Array) -> Array:
         axis = self.axis % data.ndim
-        place = list(np.indices(indices.shape, sparse=True))
+        place: list[Any] = list(np.indices(indices.shape, sparse=True))
         place[axis] = _positive(indices, data.shape[axis])
-        return data[tuple(place)]
+        return np.asarray(data[tuple(place)])
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         return topi.gather(data, self.axis % data.ndim, indices)
@@ -122,7 +125,7 @@ class GatherNd(Op):
     def reference(self, data: Array, indices: Array) -> Array:
         b = self.batch_dims
         batch = np.indices(indices.shape[1:], sparse=True)[:b]
-        return data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))]
+        return np.asarray(data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))])
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         return topi.gather_nd(data, indices, self.batch_dims, self._shape(dims(data), dims(indices)))
@@ -167,7 +170,7 @@ class ScatterElements(Op):
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         axis = self.axis % data.ndim
-        place = list(np.indices(indices.shape, sparse=True))
+        place: list[Any] = list(np.indices(indices.shape, sparse=True))
         place[axis] = _positive(indices, data.shape[axis])
         return _scatter(data, tuple(place), updates, self.reduction)
 

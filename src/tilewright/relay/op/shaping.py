@@ -127,9 +127,8 @@ def _left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
             kept.remove(n)
             del rest[match]
     have, others = product(rest), product(kept)
-    if isinstance(have, int) and isinstance(others, int):
-        if others == 0 or have % others:
-            raise ShapeError(f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}")
+    if isinstance(have, int) and isinstance(others, int) and (others == 0 or have % others):
+        raise ShapeError(f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}")
     return tuple(have // others if d == unknown[0] else n for d, n in enumerate(result))
 
 

@@ -359,7 +359,7 @@ class Tile(Op):
 
     def _aligned(self, shape: Shape) -> tuple[Shape, tuple[int, ...]]:
         n = max(len(shape), len(self.reps))
-        return (1,) * (n - len(shape)) + shape, (1,) * (n - len(self.reps)) + self.reps
+        return (*(1,) * (n - len(shape)), *shape), (*(1,) * (n - len(self.reps)), *self.reps)
 
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)

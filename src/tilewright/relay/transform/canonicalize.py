@@ -15,7 +15,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
-from tilewright.relay.op.nn import BiasAdd
+from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.transform.movement import reshaped

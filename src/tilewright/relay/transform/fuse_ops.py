@@ -123,26 +123,28 @@ class _Graph:
             return
         mine = self.group[first]
         while (found := self._path(mine.last)) is not None:
-            if not self._accepts(mine, found[-1]) or any(kind_of(c) > Fusion.INJECTIVE or is_view(c) for c in found[:-1]):
+            if not self._accepts(mine, found):
                 return
             joined = {id(g): len(g.members) for g in (mine, *(self.group[c] for c in found))}
             if sum(joined.values()) > self.most:
                 return
             self._join(mine, found)
 
-    def _accepts(self, mine: _Group, end: Call) -> bool:
-        """May `end` compute `mine`, which nothing but the calls up to it reads, on the way?"""
-        if mine.kind > Fusion.INJECTIVE or is_view(end) or (isinstance(end.op, Op) and end.op.variadic):
+    def _accepts(self, mine: _Group, found: Sequence[Call]) -> bool:
+        """May the last of `found` compute `mine`, and what lies between them, on the way?"""
+        *middle, end = found
+        if is_view(end) or (isinstance(end.op, Op) and end.op.variadic) or any(map(is_view, middle)):
             return False
+        others = [g for g in (mine, *(self.group[c] for c in middle)) if g is not self.group[end]]
+        hardest = max((g.kind for g in others), default=Fusion.ELEMWISE)
         shape, other = shape_of(mine.last), shape_of(end)
-        if shape is None or other is None:
+        if hardest > Fusion.INJECTIVE or shape is None or other is None:
             return False
-        plain = mine.kind <= Fusion.BROADCAST
         if kind_of(end) == Fusion.REDUCE:
-            return plain
+            return hardest <= Fusion.BROADCAST
         if kind_of(end) > Fusion.INJECTIVE or _size(shape) < _size(other):
             return False
-        return self.group[end].kind <= Fusion.INJECTIVE or (plain and shape == other)
+        return self.group[end].kind <= Fusion.INJECTIVE or (hardest <= Fusion.BROADCAST and shape == other)
 
     def _path(self, at: Call) -> list[Call] | None:
         """The calls between a value and its post-dominator, which comes last; None when one of them is no operator."""

@@ -13,7 +13,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.op.broadcast import Add, Divide, Multiply, Power, Subtract
 from tilewright.relay.op.elementwise import Cast, Sqrt
-from tilewright.relay.op.nn import BatchMatmul
+from tilewright.relay.op.nn_matmul import BatchMatMul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.transform.movement import axes_of, carried, compose, inverse, is_identity, reshaped, transposed
@@ -193,7 +193,7 @@ def product_of_transpose(e: Call) -> Expr | None:
     if axes != (*range(rank - 2), rank - 1, rank - 2):
         return None
     attributes = {**e.op.attributes(), "transpose_b": not e.attrs.transpose_b}  # type: ignore[union-attr]
-    return Call(BatchMatmul(**attributes), [e.args[0], y.args[0]], e.span)
+    return Call(BatchMatMul(**attributes), [e.args[0], y.args[0]], e.span)
 
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
@@ -207,7 +207,7 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Transpose: (transpose_of,),
     Concatenate: (concatenate_one,),
     StridedSlice: (slice_everything,),
-    BatchMatmul: (product_of_transpose,),
+    BatchMatMul: (product_of_transpose,),
 }
 
 __all__ = ["SimplifyExpr", "is_identity", "simplify"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.movement import groups, reshaped
 from tilewright.relay.visitor import rewrite
@@ -89,7 +89,7 @@ def _seen_before(a: Expr, after: tuple[Any, ...], before: tuple[Any, ...]) -> Ex
         return reshaped(a, before)
     wide = (1,) * (len(after) - len(shape)) + tuple(shape)
     runs = groups(before, after)
-    if runs is None or not isinstance(a, Constant):
+    if runs is None:
         return None
     new = [1] * len(before)
     for left, right in runs:

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import (
-    INT64,
     And,
     Buffer,
     IntImm,
@@ -47,6 +46,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
 )
 from tilewright.tir.transform.place_buffers import place_buffers
+from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
 Points = dict[PrimExpr, PrimExpr]

@@ -28,7 +28,7 @@ from tilewright.tir.transform.scope import inside, runs_once, trips
 MOST_SEGMENTS: Final = 8
 MOST_BRANCHES: Final = 4
 """Of a parallel loop."""
-MOST_STORES: Final = 4096
+MOST_STORES: Final = 2048
 """In all segments of a loop together, after unrolling."""
 MOST_COMBINATIONS: Final = 512
 

@@ -208,10 +208,12 @@ def _keeps(e: Cast, neutral: Callable[[PrimExpr], bool]) -> bool:
 def _where_zero(e: Binary, neutral: Callable[[PrimExpr], bool]) -> tuple[PrimExpr, PrimExpr] | None:
     if not neutral(const(0, e.dtype)):
         return None
-    if isinstance(e, Sub):  # if_then_else(c, v, z) - z
-        if isinstance(e.a, Select) and e.a.false_value is e.b and not e.dtype.is_float:
-            return e.a.condition, sub(e.a.true_value, e.b)
-        return None
+    if isinstance(e, Sub):  # if_then_else(c, v, z) - z, as the padding of a quantised tensor is
+        chosen = e.a.value if isinstance(e.a, Cast) else e.a
+        if not isinstance(chosen, Select) or number_of(e.b) is None or number_of(chosen.false_value) != number_of(e.b):
+            return None
+        value = chosen.true_value if chosen is e.a else e.a.with_operands([chosen.true_value])
+        return chosen.condition, sub(value, e.b)
     for x, other in ((e.a, e.b), (e.b, e.a)):
         inner = _where_not(x, neutral)
         if inner is not None:

@@ -176,9 +176,6 @@ class _Vectorizer:
         for x in _loads(s.value):
             if x.buffer is s.buffer and simplify(x.indices[0], self.ranges) is not index:
                 raise _NoVector
-        if mask is not None and s.buffer.scope == "local" and self.within(s.buffer, index):
-            place = Load(s.buffer, (index,))
-            return Store(s.buffer, broadcast(self.vector(if_then_else(mask, s.value, place), None), self.lanes), (self.vector(index, None),))
         value = broadcast(self.vector(s.value, mask), self.lanes)
         lanes = None if mask is None else broadcast(self.vector(mask, None), self.lanes)
         return Store(s.buffer, value, (self.vector(index, None),), lanes)

@@ -5,7 +5,9 @@ Where every input is read at the very element that is written, all axes are one;
 
 from __future__ import annotations
 
-from tilewright.expr import Load, PrimExpr, walk
+import math
+
+from tilewright.expr import Buffer, Load, PrimExpr, walk
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, expressions, walk_stmt
 from tilewright.topi.machine import Machine
@@ -20,10 +22,7 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
     if not axes:
         return
     block = s.block(output)
-    work = 2
-    for v in axes:
-        work *= s.extent(v)
-    store = next(iter(walk_stmt(block.body)))
+    elements = math.prod(s.extent(v) for v in axes)
     itemsize = max((b.dtype.itemsize for b in _buffers(block)), default=4)
     lanes = max(1, machine.vector_bits // 8 // itemsize)
     if _same_element(block):
@@ -33,7 +32,6 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
         kept = [v for v in axes if s.extent(v) > 1] or axes[-1:]
         loop = kept[-1]
         outer = axes[: axes.index(loop)]
-    del store
     extent = s.extent(loop)
     while lanes > 1 and lanes > extent:
         lanes //= 2
@@ -43,10 +41,10 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
         s.unroll(vector)
         s.vectorize(lane)
         outer = [around] if outer == [loop] else outer
-    parallel_over(s, outer, work, machine)
+    parallel_over(s, outer, elements * 4 / machine.lanes("float32"))
 
 
-def _buffers(block: Block) -> list[object]:
+def _buffers(block: Block) -> list[Buffer]:
     return [e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)]
 
 

@@ -10,8 +10,9 @@ from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
 
-PARALLEL_WORK = 40_000
-"""Scalar operations under which waking a second thread costs more than it gains."""
+WORTH_SHARING = 5_000.0
+"""Nanoseconds of work under which a second thread costs more than it gains."""
+_PIECES = 32
 
 
 @dataclass(slots=True)
@@ -25,6 +26,11 @@ class KernelBlocks:
     others: tuple[str, ...] = ()
 
     @property
+    def multiply_time(self) -> float:
+        """Nanoseconds that the anchor's multiply-adds take at the machine's peak."""
+        return float(self.anchor.attrs["flops"]) / (16 * self.machine.lanes("float32"))
+
+    @property
     def machine(self) -> Machine:
         return current()
 
@@ -32,27 +38,16 @@ class KernelBlocks:
         return self.names[op]
 
 
-def parallel_over(s: Schedule, loops: Sequence[Var], work: int, machine: Machine) -> None:
+def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
     """Run a nest's outermost loops on several threads when there is work for it: the fewest that give enough pieces."""
-    if work < PARALLEL_WORK or not loops:
+    if nanoseconds < WORTH_SHARING:
         return
-    wanted = 16
     chosen: list[Var] = []
     trips = 1
     for v in loops:
         chosen.append(v)
         trips *= s.extent(v)
-        if trips >= wanted:
+        if trips >= _PIECES // 2:
             break
-    if trips < 2:
-        return
-    fused = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
-    s.parallel(fused, grain=max(1, trips // 64))
-
-
-def vector_split(s: Schedule, loop: Var, lanes: int, unroll: int = 1) -> tuple[Var, Var, Var]:
-    """A loop cut for vectors: outer trips, unrolled vectors, lanes."""
-    outer, vectors, lane = s.split(loop, [None, unroll, lanes])
-    s.unroll(vectors)
-    s.vectorize(lane)
-    return outer, vectors, lane
+    if trips > 1:
+        s.parallel(s.fuse(*chosen), grain=max(1, trips // _PIECES))

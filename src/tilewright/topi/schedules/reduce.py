@@ -5,6 +5,8 @@ When the last axis of the input is kept, it gives the lanes; when it is reduced,
 
 from __future__ import annotations
 
+import math
+
 from tilewright.expr import Load, Var, walk
 from tilewright.tir.stmt import expressions, walk_stmt
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
@@ -17,9 +19,7 @@ def schedule_reduce(k: KernelBlocks) -> None:
     s, acc, lanes = k.schedule, k.name(k.anchor), k.machine.lanes("float32")
     axes, _ = s.axes(k.output)
     separate = acc != k.output
-    work = 1
-    for v in (*axes, *s.axes(acc)[1]):
-        work *= s.extent(v)
+    work = 2.0 * math.prod(s.extent(v) for v in (*axes, *s.axes(acc)[1])) / lanes
     kept = [v for v in axes if s.extent(v) > 1]
     last = kept[-1] if kept else axes[-1] if axes else None
     contiguous = _reads_along_reduction(k, acc)
@@ -30,7 +30,7 @@ def schedule_reduce(k: KernelBlocks) -> None:
         if contiguous and not several:
             _lanes_of_reduction(k, acc, lanes * _VECTORS)
         if axes:
-            parallel_over(s, axes, work, k.machine)
+            parallel_over(s, axes, work)
         return
     width = min(lanes * _VECTORS, 1 << (s.extent(last).bit_length() - 1))
     vectors = max(1, width // lanes)
@@ -46,7 +46,7 @@ def schedule_reduce(k: KernelBlocks) -> None:
         s.unroll(v_in)
         s.vectorize(l_in)
     s.vectorize(lane)
-    parallel_over(s, [*[v for v in axes if v is not last], block] if axes[-1] is last else [block], work, k.machine)
+    parallel_over(s, [*[v for v in axes if v is not last], block] if axes[-1] is last else [block], work)
 
 
 def _reads_along_reduction(k: KernelBlocks, acc: str) -> bool:

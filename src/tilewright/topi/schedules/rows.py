@@ -11,6 +11,8 @@ Otherwise the last axis gives the lanes, and each vector of it is done at once:
 
 from __future__ import annotations
 
+import math
+
 from tilewright.expr import Var
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
@@ -20,9 +22,7 @@ def schedule_rows(k: KernelBlocks) -> None:
     s = k.schedule
     axes, _ = s.axes(k.output)
     reduced = sorted(k.anchor.attrs["axes"])
-    work = 8
-    for v in axes:
-        work *= s.extent(v)
+    work = 4.0 * math.prod(s.extent(v) for v in axes) / k.machine.lanes("float32")
     stages = [name for op, name in k.names.items() if name != k.output]
     along = reduced == list(range(len(axes) - len(reduced), len(axes)))
     if along:
@@ -31,7 +31,7 @@ def schedule_rows(k: KernelBlocks) -> None:
         _in_lanes(k, axes, reduced, stages, work)
 
 
-def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: list[str], work: int) -> None:
+def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: list[str], work: float) -> None:
     s, lanes = k.schedule, k.machine.lanes("float32")
     row = s.fuse(*rows) if rows else None
     column = s.fuse(*columns)
@@ -48,7 +48,7 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
         last = s.fuse(*inside) if len(inside) > 1 else inside[0]
         _vectorize(k, last, lanes * 4 if s.block(name).init is not None else lanes)
     _vectorize(k, column, lanes)
-    parallel_over(s, [row], work, k.machine)
+    parallel_over(s, [row], work)
 
 
 def _vectorize(k: KernelBlocks, loop: Var, lanes: int) -> None:
@@ -61,7 +61,7 @@ def _vectorize(k: KernelBlocks, loop: Var, lanes: int) -> None:
         s.vectorize(s.split(loop, [None, lanes])[1])
 
 
-def _in_lanes(k: KernelBlocks, axes: list[Var], reduced: list[int], stages: list[str], work: int) -> None:
+def _in_lanes(k: KernelBlocks, axes: list[Var], reduced: list[int], stages: list[str], work: float) -> None:
     s, lanes = k.schedule, k.machine.lanes("float32")
     outer = [v for d, v in enumerate(axes) if d not in reduced and d != len(axes) - 1]
     inner = [axes[d] for d in reduced if d != len(axes) - 1]
@@ -81,4 +81,4 @@ def _in_lanes(k: KernelBlocks, axes: list[Var], reduced: list[int], stages: list
         if spatial and s.extent(spatial[-1]) == lanes and len(axes) - 1 not in reduced:
             s.reorder(*[v for v in around[around.index(block) + 1 :] if v is not spatial[-1]], spatial[-1])
             s.vectorize(spatial[-1])
-    parallel_over(s, outer or [block], work, k.machine)
+    parallel_over(s, outer or [block], work)

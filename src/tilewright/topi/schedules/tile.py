@@ -7,10 +7,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from tilewright.expr import Var
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.schedules.kernel import PARALLEL_WORK, KernelBlocks
+from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
+
+_ENOUGH: Final = 8
+_MOST_BLOCKS: Final = 32
 
 
 def schedule_matmul(k: KernelBlocks) -> None:
@@ -20,6 +26,9 @@ def schedule_matmul(k: KernelBlocks) -> None:
     batch_axes: int = k.anchor.attrs["batch_axes"]
     spatial, _ = s.axes(k.output)
     batch, rows, column = spatial[:batch_axes], spatial[batch_axes:-1], spatial[-1]
+    scattered: tuple[int, ...] = k.anchor.attrs.get("scattered", ())
+    if scattered:
+        rows, column = _gather_blocks(s, rows, column, scattered)
     row = s.fuse(*rows)
     row_outer, row_inner = s.split(row, [None, tile.rows])
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
@@ -29,15 +38,17 @@ def schedule_matmul(k: KernelBlocks) -> None:
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    work = k.anchor.attrs["flops"]
-    outermost = [*batch, panel]
     if packed:
         _pack_inside(s, packed, batch, k)
-        outermost = batch
-        if not batch:
-            _parallel_rows(s, row_outer, work)
-            return
-    _parallel(s, outermost, row_outer, work)
+    _parallel(k, batch if batch and packed else [*batch, panel], row_outer)
+
+
+def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:
+    """Columns of the product that stand as blocks of `sizes` in the image: the axes of blocks, and one axis inside them."""
+    parts = [s.split(v, [None, size]) for v, size in zip(rows[1:], sizes, strict=True)]
+    blocks, inside = [p[0] for p in parts], [p[1] for p in parts]
+    s.reorder(rows[0], *blocks, *inside, column)
+    return [rows[0], *blocks], s.fuse(*inside, column)
 
 
 def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBlocks) -> None:
@@ -47,11 +58,9 @@ def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBloc
             s.compute_at(name, batch[-1])
         spatial, _ = s.axes(name)
         lane = spatial[-1]
-        outer, inner = s.split(lane, [None, k.machine.lanes()])
-        s.vectorize(inner)
-        if not batch and s.extent(spatial[0]) > 1:
+        s.vectorize(s.split(lane, [None, k.machine.lanes()])[1])
+        if not batch and k.multiply_time >= WORTH_SHARING:
             s.parallel(spatial[0])
-        del outer
 
 
 def schedule_conv(k: KernelBlocks) -> None:
@@ -73,14 +82,10 @@ def schedule_conv(k: KernelBlocks) -> None:
     for v in (ow_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    packed = [name for op, name in k.names.items() if op.prepack is not None]
-    for name in packed:
+    for name in (name for op, name in k.names.items() if op.prepack is not None):
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
-    work = k.anchor.attrs["flops"]
-    if work < PARALLEL_WORK:
-        return
-    _parallel(s, [*group, panel], s.fuse(*images), work)
+    _parallel(k, [*group, panel], s.fuse(*images))
 
 
 def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
@@ -107,27 +112,21 @@ def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: in
     s.vectorize(lane)
 
 
-def _parallel(s: Schedule, outer: list[Var], row_outer: Var, work: int) -> None:
-    if work < PARALLEL_WORK:
+def _parallel(k: KernelBlocks, outer: list[Var], row: Var) -> None:
+    """Threads over the outer loops when these have trips enough, else over blocks of rows, moved outermost."""
+    s = k.schedule
+    if k.multiply_time < WORTH_SHARING:
         return
-    trips = 1
-    for v in outer:
-        trips *= s.extent(v)
-    if trips >= 8 or s.extent(row_outer) < 2:
+    trips = math.prod(s.extent(v) for v in outer)
+    if trips >= _ENOUGH or s.extent(row) < 2:
         if trips > 1:
             s.parallel(s.fuse(*outer))
         return
-    blocks = min(s.extent(row_outer), 16)
-    while s.extent(row_outer) % blocks:
-        blocks -= 1
+    blocks = max(b for b in range(1, _MOST_BLOCKS + 1) if s.extent(row) % b == 0)
     if blocks == 1:
-        s.parallel(s.fuse(*outer, row_outer))
+        if s.loops(k.output).index(row) == len(outer):
+            s.parallel(s.fuse(*outer, row))
         return
-    block, _ = s.split(row_outer, [blocks, None])
+    block, _ = s.split(row, [blocks, None])
     s.reorder(block, *outer)
     s.parallel(block)
-
-
-def _parallel_rows(s: Schedule, row_outer: Var, work: int) -> None:
-    if work >= PARALLEL_WORK and s.extent(row_outer) > 1:
-        s.parallel(row_outer)

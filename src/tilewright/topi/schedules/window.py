@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from tilewright.topi.schedules.kernel import PARALLEL_WORK, KernelBlocks, parallel_over
+from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
 _MOST_UNROLLED = 64
 
@@ -36,6 +36,4 @@ def schedule_window(k: KernelBlocks) -> None:
     s.vectorize(tile[-1])
     s.unroll(inner)
     s.vectorize(lane)
-    work = k.anchor.attrs["flops"]
-    if work >= PARALLEL_WORK:
-        parallel_over(s, images, work, machine)
+    parallel_over(s, images, 2 * k.multiply_time)

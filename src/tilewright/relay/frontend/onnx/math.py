@@ -66,11 +66,6 @@ def power(x: Expr, y: Expr) -> Expr:
     return relay.power(x, y)
 
 
-@converter("Div", since=7)
-def divide(a: Expr, b: Expr) -> Expr:
-    return relay.divide(a, b)
-
-
 @converter("Mod")
 def mod(a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
     return relay.mod(a, b) if fmod else relay.floor_mod(a, b)
@@ -163,7 +158,7 @@ def leaky_relu(x: Expr, *, alpha: float = 0.01) -> Expr:
     return relay.nn.leaky_relu(x, alpha=alpha)
 
 
-@converter("PRelu")
+@converter("PRelu", since=7)
 def prelu(x: Expr, slope: Expr) -> Expr:
     return relay.where(relay.less(x, scalar(0, x)), relay.multiply(x, slope), x)
 
@@ -173,10 +168,7 @@ def prelu_per_channel(x: Expr, slope: Expr) -> Expr:
     """Before opset 7 a slope of one dimension belongs to the channels."""
     if rank(slope) == 1 and rank(x) > 2 and shape_of(slope) != (1,):
         slope = reshape(slope, (*shape_of(slope), *[1] * (rank(x) - 2)))
-    return relay.where(relay.less(x, scalar(0, x)), relay.multiply(x, slope), x)
-
-
-converter("PRelu", since=7)(prelu)
+    return prelu(x, slope)
 
 
 @converter("HardSigmoid")

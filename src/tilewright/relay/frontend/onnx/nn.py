@@ -1,0 +1,254 @@
+"""Convolution, pooling and normalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright import relay
+from tilewright.relay.expr import Expr, TupleGetItem
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, pad, per_channel, rank, reshape, scalar, shape_of
+
+_CONV: Final = {1: (relay.nn.conv1d, "NCW", "OIW"), 2: (relay.nn.conv2d, "NCHW", "OIHW"), 3: (relay.nn.conv3d, "NCDHW", "OIDHW")}
+_CONV_TRANSPOSE: Final = {
+    1: (relay.nn.conv1d_transpose, "NCW", "IOW"), 2: (relay.nn.conv2d_transpose, "NCHW", "IOHW"), 3: (relay.nn.conv3d_transpose, "NCDHW", "IODHW"),
+}
+_MAX_POOL: Final = {1: relay.nn.max_pool1d, 2: relay.nn.max_pool2d, 3: relay.nn.max_pool3d}
+_AVG_POOL: Final = {1: relay.nn.avg_pool1d, 2: relay.nn.avg_pool2d, 3: relay.nn.avg_pool3d}
+_LAYOUT: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def _spatial(x: Expr, table: dict[int, Any], node: Node) -> int:
+    n = rank(x) - 2
+    if n not in table:
+        node.refuse(f"an input of {rank(x)} dimensions is not supported; it must have {', '.join(str(k + 2) for k in table)}")
+    return n
+
+
+def _paddings(
+    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str, pads: Sequence[int] | None, node: Node,
+) -> tuple[int, ...]:
+    """Padding before and after each spatial dimension: all befores, then all afters, as ONNX and relay have it."""
+    n = len(kernel)
+    if auto_pad in ("NOTSET", ""):
+        given = tuple(pads) if pads is not None else (0,) * 2 * n
+        if len(given) != 2 * n:
+            node.refuse(f"pads has {len(given)} numbers, and {2 * n} are needed: before and after each of {n} dimensions")
+        return given
+    if auto_pad == "VALID":
+        return (0,) * 2 * n
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        node.refuse(f"auto_pad is {auto_pad!r}; it must be NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+    if all(s == 1 for s in strides):
+        totals = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+    else:
+        sizes = node.static(x, "X")[2:]
+        totals = [max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size) for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
+    small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    return (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
+
+
+@converter("Conv")
+def conv(
+    x: Expr, w: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    n = _spatial(x, _CONV, node)
+    build, layout, kernel_layout = _CONV[n]
+    kernel = kernel_shape or node.static(w, "W")[2:]
+    strides, dilations = strides or (1,) * n, dilations or (1,) * n
+    padding = _paddings(x, kernel, strides, dilations, auto_pad, pads, node)
+    y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel),
+              data_layout=layout, kernel_layout=kernel_layout)
+    return y if b is None else relay.nn.bias_add(y, b, axis=1)
+
+
+@converter("ConvTranspose")
+def conv_transpose(
+    x: Expr, w: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None, output_padding: tuple[int, ...] | None = None, output_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    n = _spatial(x, _CONV_TRANSPOSE, node)
+    build, layout, kernel_layout = _CONV_TRANSPOSE[n]
+    kernel = kernel_shape or node.static(w, "W")[2:]
+    strides, dilations, extra = strides or (1,) * n, dilations or (1,) * n, output_padding or (0,) * n
+    if output_shape is None and auto_pad in ("NOTSET", "VALID", ""):
+        padding = tuple(pads) if pads and auto_pad != "VALID" else (0,) * 2 * n
+    else:
+        sizes = node.static(x, "X")[2:]
+        wanted = output_shape[-n:] if output_shape else tuple(size * s for size, s in zip(sizes, strides, strict=True))
+        full = [s * (size - 1) + e + (k - 1) * d + 1 for size, s, e, k, d in zip(sizes, strides, extra, kernel, dilations, strict=True)]
+        totals = [f - size for f, size in zip(full, wanted, strict=True)]
+        extra = tuple(e + max(0, -t) for e, t in zip(extra, totals, strict=True))
+        small = [max(0, t) // 2 for t in totals]
+        large = [max(0, t) - s for t, s in zip(totals, small, strict=True)]
+        padding = (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
+    y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[1] * group, kernel_size=tuple(kernel),
+              output_padding=extra, data_layout=layout, kernel_layout=kernel_layout)
+    return y if b is None else relay.nn.bias_add(y, b, axis=1)
+
+
+@converter("MaxPool")
+def max_pool(
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None, storage_order: int = 0, strides: tuple[int, ...] | None = None, node: Node,
+) -> tuple[Expr, ...]:
+    if any(node.outputs[1:]):
+        node.refuse("its second output, the indices of the maxima, is not supported; export the model without it")
+    n = _spatial(x, _MAX_POOL, node)
+    strides, dilations = strides or (1,) * n, dilations or (1,) * n
+    padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
+    return (_MAX_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil),)
+
+
+def _ceil(
+    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: tuple[int, ...], ceil_mode: bool,
+) -> tuple[bool, tuple[int, ...]]:
+    """Whether rounding up changes anything. Where it does not, plain pooling is said, which is easier to compute."""
+    dims, n = shape_of(x)[2:], len(kernel)
+    if not ceil_mode or not all(isinstance(d, int) for d in dims):
+        return ceil_mode, padding
+    left = [(dims[k] + padding[k] + padding[k + n] - (kernel[k] - 1) * dilations[k] - 1) % strides[k] for k in range(n)]
+    return any(left), padding
+
+
+@converter("AveragePool")
+def average_pool(
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0, dilations: tuple[int, ...] | None = None,
+    kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    n = _spatial(x, _AVG_POOL, node)
+    strides, dilations = strides or (1,) * n, dilations or (1,) * n
+    padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
+    return _AVG_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil,
+                        count_include_pad=bool(count_include_pad and any(padding)))
+
+
+@converter("LpPool")
+def lp_pool(
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...], p: int = 2,
+    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    """(sum |x|^p)^(1/p): an average that counts the padding, times the size of the window."""
+    powered = relay.power(relay.abs(x), scalar(p, x))
+    n = _spatial(x, _AVG_POOL, node)
+    strides, dilations = strides or (1,) * n, dilations or (1,) * n
+    padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    padded = pad(powered, [(0, 0), (0, 0), *[(padding[k], padding[k + n]) for k in range(n)]])
+    ceil, _ = _ceil(padded, kernel_shape, strides, dilations, (0,) * 2 * n, bool(ceil_mode))
+    if ceil:
+        node.refuse("ceil_mode=1 that makes windows past the end is not supported here; export the model with ceil_mode=0")
+    mean = _AVG_POOL[n](padded, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=(0,) * 2 * n, layout=_LAYOUT[n])
+    return relay.power(relay.multiply(mean, scalar(math.prod(kernel_shape), x)), scalar(1 / p, x))
+
+
+def _over_space(build: Callable[..., Expr], x: Expr) -> Expr:
+    return build(x, axis=tuple(range(2, rank(x))), keepdims=True)
+
+
+@converter("GlobalAveragePool")
+def global_average_pool(x: Expr) -> Expr:
+    return relay.nn.global_avg_pool2d(x, layout="NCHW") if rank(x) == 4 else _over_space(relay.mean, x)
+
+
+@converter("GlobalMaxPool")
+def global_max_pool(x: Expr) -> Expr:
+    return relay.nn.global_max_pool2d(x, layout="NCHW") if rank(x) == 4 else _over_space(relay.max, x)
+
+
+@converter("GlobalLpPool")
+def global_lp_pool(x: Expr, *, p: int = 2) -> Expr:
+    return relay.power(_over_space(relay.sum, relay.power(relay.abs(x), scalar(p, x))), scalar(1 / p, x))
+
+
+@converter("BatchNormalization")
+def batch_norm_first(
+    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0, node: Node,
+) -> tuple[Expr, ...]:
+    if not spatial:
+        node.refuse("spatial=0 (statistics for every position) is not supported; export the model with spatial=1")
+    return (_batch_norm(x, scale, b, mean, var, epsilon),)
+
+
+@converter("BatchNormalization", since=9)
+def batch_norm(
+    x: Expr, scale: Expr, b: Expr, input_mean: Expr, input_var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
+) -> tuple[Expr, ...]:
+    if not training_mode:
+        return (_batch_norm(x, scale, b, input_mean, input_var, epsilon),)
+    axes = (0, *range(2, rank(x)))
+    mean, var = relay.mean(x, axis=axes), relay.variance(x, axis=axes)
+    running = [relay.add(relay.multiply(old, scalar(momentum, old)), relay.multiply(new, scalar(1 - momentum, new)))
+               for old, new in ((input_mean, mean), (input_var, var))]
+    return (_batch_norm(x, scale, b, mean, var, epsilon), *running)
+
+
+def _batch_norm(x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, epsilon: float) -> Expr:
+    return TupleGetItem(relay.nn.batch_norm(x, *(cast(v, dtype_of(x)) for v in (scale, b, mean, var)), axis=1, epsilon=epsilon), 0)
+
+
+@converter("InstanceNormalization")
+def instance_norm(x: Expr, scale: Expr, b: Expr, *, epsilon: float = 1e-5) -> Expr:
+    return relay.nn.instance_norm(x, scale, b, axis=1, epsilon=epsilon)
+
+
+@converter("LayerNormalization")
+def layer_norm(x: Expr, scale: Expr, b: Expr | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, node: Node) -> tuple[Expr, ...]:
+    ndim = rank(x)
+    axis %= ndim
+    if axis == ndim - 1 and rank(scale) == 1 and not any(node.outputs[1:]):
+        bias = scalar(np.zeros(node.static(scale, "Scale")), x) if b is None else b
+        return (relay.nn.layer_norm(x, scale, bias, axis=-1, epsilon=epsilon),)
+    axes = tuple(range(axis, ndim))
+    wide = cast(x, "float32") if stash_type == 1 else x
+    mean = relay.mean(wide, axis=axes, keepdims=True)
+    centred = relay.subtract(wide, mean)
+    variance = relay.mean(relay.multiply(centred, centred), axis=axes, keepdims=True)
+    inverse = relay.rsqrt(relay.add(variance, scalar(epsilon, wide)))
+    y = relay.multiply(cast(relay.multiply(centred, inverse), dtype_of(x)), scale)
+    return (y if b is None else relay.add(y, b)), mean, inverse
+
+
+@converter("GroupNormalization")
+def group_norm_by_group(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, node: Node) -> Expr:
+    """In opset 18 scale and bias are one number a group."""
+    each = node.static(x, "X")[1] // num_groups
+    return relay.nn.group_norm(x, relay.repeat(scale, repeats=each, axis=0), relay.repeat(bias, repeats=each, axis=0), num_groups=num_groups, axis=1, epsilon=epsilon)
+
+
+@converter("GroupNormalization", since=21)
+def group_norm(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1) -> Expr:
+    return relay.nn.group_norm(x, scale, bias, num_groups=num_groups, axis=1, epsilon=epsilon)
+
+
+@converter("LRN")
+def lrn(x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int) -> Expr:
+    return relay.nn.lrn(x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
+
+
+@converter("Dropout")
+def dropout_first(data: Expr, *, ratio: float = 0.5, is_test: int = 0, node: Node) -> tuple[Expr, ...]:
+    return _kept(data, node)
+
+
+@converter("Dropout", since=12)
+def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int = 0, node: Node) -> tuple[Expr, ...]:
+    if node.scalar(training_mode, "training_mode", False) and node.scalar(ratio, "ratio", 0.5):
+        node.refuse("training_mode is true, and models are compiled to be run, not to be trained; export the model in evaluation mode")
+    return _kept(data, node)
+
+
+def _kept(data: Expr, node: Node) -> tuple[Expr, ...]:
+    """Dropout of a model that is not trained: its input, and a mask that keeps everything."""
+    if not any(node.outputs[1:]):
+        return (data,)
+    kind = "bool" if node.opset >= 10 else dtype_of(data)
+    return data, relay.ones_like(data) if kind != "bool" else relay.cast(relay.ones_like(data), dtype="bool")

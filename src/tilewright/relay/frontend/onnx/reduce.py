@@ -1,0 +1,122 @@
+"""Reductions: sums, means, norms, extremes and where they are, soft maxima."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tilewright import relay
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+
+Axes = Sequence[int] | None
+
+
+def _log_sum_exp(x: Expr, axis: Axes, keepdims: bool) -> Expr:
+    """log(sum(exp(x))) with the maximum taken out, so that nothing overflows; an infinite maximum is taken as 0."""
+    top = relay.max(x, axis=axis, keepdims=True)
+    top = relay.where(relay.isinf(top), scalar(0, x), top)
+    total = relay.add(relay.log(relay.sum(relay.exp(relay.subtract(x, top)), axis=axis, keepdims=True)), top)
+    return total if keepdims else relay.squeeze(total, axis=tuple(range(rank(x))) if axis is None else tuple(axis))
+
+
+_REDUCTIONS: Final[dict[str, Callable[[Expr, Axes, bool], Expr]]] = {
+    "ReduceSum": lambda x, axis, keep: relay.sum(x, axis=axis, keepdims=keep),
+    "ReduceMean": lambda x, axis, keep: relay.mean(x, axis=axis, keepdims=keep),
+    "ReduceProd": lambda x, axis, keep: relay.prod(x, axis=axis, keepdims=keep),
+    "ReduceL1": lambda x, axis, keep: relay.sum(relay.abs(x), axis=axis, keepdims=keep),
+    "ReduceL2": lambda x, axis, keep: relay.sqrt(relay.sum(relay.multiply(x, x), axis=axis, keepdims=keep)),
+    "ReduceSumSquare": lambda x, axis, keep: relay.sum(relay.multiply(x, x), axis=axis, keepdims=keep),
+    "ReduceLogSum": lambda x, axis, keep: relay.log(relay.sum(x, axis=axis, keepdims=keep)),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": lambda x, axis, keep: _extreme(relay.max, x, axis, keep),
+    "ReduceMin": lambda x, axis, keep: _extreme(relay.min, x, axis, keep),
+}
+
+
+def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool) -> Expr:
+    if dtype_of(x) == "bool":
+        return relay.cast(build(relay.cast(x, dtype="uint8"), axis=axis, keepdims=keep), dtype="bool")
+    return build(x, axis=axis, keepdims=keep)
+
+
+def _register_reduction(op_type: str, build: Callable[[Expr, Axes, bool], Expr], axes_are_input_since: int) -> None:
+    @converter(op_type)
+    def reduce_by_attribute(data: Expr, *, axes: tuple[int, ...] | None = None, keepdims: int = 1) -> Expr:
+        return build(data, axes, bool(keepdims))
+
+    @converter(op_type, since=axes_are_input_since)
+    def reduce_(data: Expr, axes: Expr | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0, node: Node) -> Expr:
+        where: Axes = None if axes is None else node.ints(axes, "axes")
+        if not where:
+            if noop_with_empty_axes:
+                return build(data, (), True) if op_type not in _EXTREMES else data
+            where = None
+        return build(data, where, bool(keepdims))
+
+
+_EXTREMES: Final = ("ReduceMax", "ReduceMin", "ReduceSum", "ReduceMean", "ReduceProd")
+"""Reductions that over no axes at all change nothing."""
+
+for _name, _build in _REDUCTIONS.items():
+    _register_reduction(_name, _build, 13 if _name == "ReduceSum" else 18)
+
+
+def _register_arg(op_type: str, build: Callable[..., Expr]) -> None:
+    @converter(op_type)
+    def arg(data: Expr, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Expr:
+        return cast(build(data, axis=(axis,), keepdims=bool(keepdims), select_last_index=bool(select_last_index)), "int64")
+
+
+_register_arg("ArgMax", relay.argmax)
+_register_arg("ArgMin", relay.argmin)
+
+
+def _register_softmax(op_type: str, build: Callable[..., Expr]) -> None:
+    @converter(op_type)
+    def flattened(x: Expr, *, axis: int = 1, node: Node) -> Expr:
+        """Before opset 13 all dimensions from `axis` on count as one."""
+        dims = shape_of(x)
+        axis = axis_of(axis, len(dims), node)
+        if all(isinstance(d, int) and d == 1 for d in dims[axis + 1:]):
+            return build(x, axis=axis)
+        return reshape(build(reshape(x, (*dims[:axis], -1)), axis=axis), dims)
+
+    @converter(op_type, since=13)
+    def softmax(x: Expr, *, axis: int = -1) -> Expr:
+        return build(x, axis=axis)
+
+
+_register_softmax("Softmax", relay.nn.softmax)
+_register_softmax("LogSoftmax", relay.nn.log_softmax)
+
+
+@converter("Hardmax")
+def hardmax_flattened(x: Expr, *, axis: int = 1, node: Node) -> Expr:
+    dims = node.static(x, "input")
+    axis = axis_of(axis, len(dims), node)
+    return reshape(_hardmax(reshape(x, (*dims[:axis], -1)), -1), dims)
+
+
+@converter("Hardmax", since=13)
+def hardmax(x: Expr, *, axis: int = -1) -> Expr:
+    return _hardmax(x, axis)
+
+
+def _hardmax(x: Expr, axis: int) -> Expr:
+    """1 at the first maximum, 0 elsewhere."""
+    axis %= rank(x)
+    first = relay.argmax(x, axis=(axis,), keepdims=False)
+    depth: Any = shape_of(x)[axis]
+    return relay.one_hot(first, scalar(1, x), scalar(0, x), depth=depth, axis=axis, dtype=dtype_of(x))
+
+
+@converter("LpNormalization")
+def lp_normalization(x: Expr, *, axis: int = -1, p: int = 2, node: Node) -> Expr:
+    if p not in (1, 2):
+        node.refuse(f"p is {p}; it must be 1 or 2")
+    norm = _REDUCTIONS["ReduceL1" if p == 1 else "ReduceL2"](x, (axis,), True)
+    zero = scalar(0, x)
+    return relay.where(relay.equal(norm, zero), zero, relay.divide(x, norm))

@@ -1,0 +1,409 @@
+"""Operators that move, select and make elements: reshape, slice, gather, pad, expand, one-hot, …"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import relay
+from tilewright.expr import PrimExpr
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, fields, pad, rank, reshape, scalar, shape_of, slice_axis, transpose
+
+
+@converter("Reshape")
+def reshape_by_attribute(data: Expr, *, shape: tuple[int, ...] = ()) -> Expr:
+    return reshape(data, _copied_zeros(data, shape))
+
+
+@converter("Reshape", since=5)
+def reshape_to(data: Expr, shape: Expr, *, allowzero: int = 0, node: Node) -> Expr:
+    wanted = node.known(shape)
+    if wanted is None:
+        node.value(shape, "shape")
+    dims = tuple(wanted.flat) if wanted is not None else ()
+    return reshape(data, dims if allowzero else _copied_zeros(data, dims))
+
+
+def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape with every 0 replaced by the input's dimension at that place."""
+    old = shape_of(data)
+    return tuple(old[k] if not isinstance(d, PrimExpr) and d == 0 and k < len(old) else d for k, d in enumerate(dims))
+
+
+@converter("Flatten")
+def flatten(x: Expr, *, axis: int = 1) -> Expr:
+    dims = shape_of(x)
+    axis = axis + len(dims) if axis < 0 else axis
+    front, back = dims[:axis], dims[axis:]
+    if all(isinstance(d, int) for d in back):
+        return reshape(x, (-1 if not all(isinstance(d, int) for d in front) else math.prod(front), math.prod(back)))
+    return reshape(x, (math.prod(front), -1) if all(isinstance(d, int) for d in front) else (_product(front), _product(back)))
+
+
+def _product(dims: Sequence[Any]) -> Any:
+    total: Any = 1
+    for d in dims:
+        total = total * d
+    return total
+
+
+@converter("Transpose")
+def transpose_axes(data: Expr, *, perm: tuple[int, ...] | None = None) -> Expr:
+    return transpose(data, perm if perm is not None else tuple(reversed(range(rank(data)))))
+
+
+@converter("Squeeze")
+def squeeze_by_attribute(data: Expr, *, axes: tuple[int, ...] | None = None, node: Node) -> Expr:
+    dims = shape_of(data)
+    if axes is None:
+        gone = {k for k, d in enumerate(node.static(data, "data")) if d == 1}
+    else:
+        gone = {axis_of(a, len(dims), node) for a in axes}
+    for k in gone:
+        if isinstance(dims[k], int) and dims[k] != 1:
+            node.refuse(f"dimension {k} of the input, of shape {dims}, is not 1 and cannot be squeezed")
+    if not gone:
+        return data
+    if isinstance(data, Constant):
+        return reshape(data, tuple(d for k, d in enumerate(dims) if k not in gone))
+    return relay.squeeze(data, axis=tuple(sorted(gone)))
+
+
+@converter("Squeeze", since=13)
+def squeeze(data: Expr, axes: Expr | None = None, *, node: Node) -> Expr:
+    return squeeze_by_attribute(data, axes=None if axes is None else node.ints(axes, "axes"), node=node)
+
+
+@converter("Unsqueeze")
+def unsqueeze_by_attribute(data: Expr, *, axes: tuple[int, ...], node: Node) -> Expr:
+    total = rank(data) + len(axes)
+    places = sorted(axis_of(a, total, node) for a in axes)
+    if len(set(places)) != len(places):
+        node.refuse(f"axes {tuple(axes)} names a dimension twice")
+    if isinstance(data, Constant):
+        return reshape(data, np.expand_dims(data.value, tuple(places)).shape)
+    for place in places:
+        data = relay.expand_dims(data, axis=place)
+    return data
+
+
+@converter("Unsqueeze", since=13)
+def unsqueeze(data: Expr, axes: Expr, *, node: Node) -> Expr:
+    return unsqueeze_by_attribute(data, axes=node.ints(axes, "axes"), node=node)
+
+
+@converter("Concat")
+def concat(*inputs: Expr, axis: int = 1) -> Expr:
+    return inputs[0] if len(inputs) == 1 else relay.concatenate(inputs, axis=axis)
+
+
+@converter("Split")
+def split_by_attribute(data: Expr, split: Expr | None = None, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
+    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
+
+
+@converter("Split", since=2)
+def split_by_sizes(data: Expr, *, axis: int = 0, split: tuple[int, ...] | None = None, node: Node) -> tuple[Expr, ...]:
+    return _split(data, split, len(node.outputs), axis, node)
+
+
+@converter("Split", since=13)
+def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
+    return split_by_attribute(data, split, axis=axis, node=node)
+
+
+@converter("Split", since=18)
+def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: int | None = None, node: Node) -> tuple[Expr, ...]:
+    return _split(data, None if split is None else node.ints(split, "split"), num_outputs or len(node.outputs), axis, node)
+
+
+def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
+    axis = axis_of(axis, rank(data), node)
+    length = shape_of(data)[axis]
+    if sizes is None:
+        if not isinstance(length, int):
+            length = node.static(data, "input")[axis]
+        step = -(-length // count)
+        sizes = [min(step, max(0, length - k * step)) for k in range(count)]
+    if isinstance(length, int) and sum(sizes) != length:
+        node.refuse(f"the parts {tuple(sizes)} do not add up to {length}, the size of dimension {axis}")
+    if len(sizes) == 1:
+        return (data,)
+    ends = np.cumsum(sizes)[:-1].tolist()
+    return fields(relay.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
+
+
+@converter("Slice")
+def slice_by_attribute(data: Expr, *, starts: tuple[int, ...], ends: tuple[int, ...], axes: tuple[int, ...] | None = None, node: Node) -> Expr:
+    return _slice(data, starts, ends, axes, None, node)
+
+
+@converter("Slice", since=10)
+def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps: Expr | None = None, *, node: Node) -> Expr:
+    axis_values = None if axes is None else node.ints(axes, "axes")
+    step_values = None if steps is None else node.ints(steps, "steps")
+    return _slice(data, _bounds(data, starts, "starts", axis_values, node), _bounds(data, ends, "ends", axis_values, node), axis_values, step_values, node)
+
+
+def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[int, ...]:
+    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end."""
+    value = node.known(x)
+    if value is None or value.dtype != object:
+        return node.ints(x, name)
+    dims, result = shape_of(data), []
+    for k, bound in enumerate(value.flat):
+        size = dims[axes[k] if axes is not None else k]
+        if bound is not size and not isinstance(bound, (int, np.integer)):
+            return node.ints(x, name)
+        result.append((1 << 62) if bound is size else int(bound))
+    return tuple(result)
+
+
+def _slice(
+    data: Expr, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None, node: Node,
+) -> Expr:
+    dims = shape_of(data)
+    axes = range(len(starts)) if axes is None else [axis_of(a, len(dims), node) for a in axes]
+    steps = [1] * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        node.refuse(f"starts, ends, axes and steps must be of one length, and they are {len(starts)}, {len(ends)}, {len(axes)} and {len(steps)}")
+    parts = []
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if step == 0:
+            node.refuse(f"the step of dimension {axis} is 0")
+        part = _slice_part(start, end, step, dims[axis], axis, data, node)
+        if part is not None:
+            parts.append((*part, axis))
+    if not parts:
+        return data
+    begin, end_, stride, axis_ = zip(*parts, strict=True)
+    return relay.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
+
+
+def _slice_part(start: int, end: int, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
+    """Begin, end and stride within a dimension, or None when all of it is taken."""
+    if not isinstance(size, int):
+        if start == 0 and end >= 1 << 31 and step == 1:
+            return None
+        if step > 0 and start >= 0 and end >= 0:
+            return start, min(end, (1 << 31) - 1), step
+        size = node.static(data, "data")[axis]
+    first, last, step = slice(start, None if step < 0 and end < -size else end, step).indices(size)
+    if (first, last, step) == (0, size, 1):
+        return None
+    if step < 0 and last < 0:  # a negative end would count from the back
+        last = -size - 1
+    return first, last, step
+
+
+@converter("Gather")
+def gather(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
+    axis = axis_of(axis, rank(data), node)
+    value = node.known(indices)
+    size = shape_of(data)[axis]
+    if value is not None and value.dtype != object:
+        if isinstance(size, int):
+            if value.size and (value.min() < -size or value.max() >= size):
+                node.refuse(f"an index is outside dimension {axis} of the input, which has {size} elements")
+            indices = Constant(np.where(value < 0, value + size, value)) if (value < 0).any() else indices
+    elif isinstance(size, int) and dtype_of(indices).code == "int":
+        indices = relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, scalar(size, indices)), indices)
+    return relay.take(data, indices, axis=axis)
+
+
+@converter("GatherElements")
+def gather_elements(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
+    axis = axis_of(axis, rank(data), node)
+    return relay.gather(data, _from_front(indices, shape_of(data)[axis], node), axis=axis)
+
+
+def _from_front(indices: Expr, size: Any, node: Node) -> Expr:
+    """Indices that may count from the back as indices from the front."""
+    value = node.known(indices)
+    if value is not None and value.dtype != object:
+        if not (value < 0).any():
+            return indices
+        if isinstance(size, int):
+            return Constant(np.where(value < 0, value + size, value))
+    if not isinstance(size, int):
+        return indices
+    return relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, scalar(size, indices)), indices)
+
+
+def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr:
+    """Indices with the index tuple in the first dimension, as relay has it; ONNX has it in the last."""
+    value = node.known(indices)
+    count = shape_of(indices)[-1]
+    if not (value is not None and (value >= 0).all()) and all(isinstance(s, int) for s in sizes[:count]):
+        bound = Constant(np.asarray(sizes[:count], dtype_of(indices).numpy()))
+        indices = relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, bound), indices)
+    n = rank(indices)
+    return transpose(indices, (n - 1, *range(n - 1)))
+
+
+@converter("GatherND")
+def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> Expr:
+    return relay.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+@converter("Scatter", "ScatterElements")
+def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none", node: Node) -> Expr:
+    if reduction not in _REDUCTIONS:
+        node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
+    axis = axis_of(axis, rank(data), node)
+    return relay.scatter_elements(data, _from_front(indices, shape_of(data)[axis], node), updates, axis=axis, reduction=_REDUCTIONS[reduction])
+
+
+@converter("ScatterND")
+def scatter_nd(data: Expr, indices: Expr, updates: Expr, *, reduction: str = "none", node: Node) -> Expr:
+    if reduction not in _REDUCTIONS:
+        node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
+    return relay.scatter_nd(data, _index_tuples_first(indices, shape_of(data), node), updates, mode=_REDUCTIONS[reduction])
+
+
+@converter("Expand")
+def expand(x: Expr, shape: Expr, *, node: Node) -> Expr:
+    known = node.known(shape)
+    wanted = tuple(known.flat) if known is not None else node.ints(shape, "shape")
+    dims = shape_of(x)
+    padded = (1,) * (len(wanted) - len(dims)) + tuple(dims)
+    wanted = (1,) * (len(padded) - len(wanted)) + tuple(int(d) if isinstance(d, np.integer) else d for d in wanted)
+    result = tuple(w if isinstance(p, int) and p == 1 else p for p, w in zip(padded, wanted, strict=True))
+    if len(result) == len(dims) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b) for a, b in zip(result, dims, strict=True)):
+        return x
+    return relay.broadcast_to(x, shape=result)
+
+
+@converter("Tile")
+def tile_along_axis(x: Expr, tiles: Expr, axis: Expr, *, node: Node) -> Expr:
+    reps = [1] * rank(x)
+    reps[node.scalar(axis, "axis")] = node.scalar(tiles, "tiles")
+    return relay.tile(x, reps=tuple(reps))
+
+
+@converter("Tile", since=6)
+def tile(x: Expr, repeats: Expr, *, node: Node) -> Expr:
+    reps = node.ints(repeats, "repeats")
+    return x if all(r == 1 for r in reps) else relay.tile(x, reps=reps)
+
+
+@converter("Pad")
+def pad_by_attribute(data: Expr, *, pads: tuple[int, ...] | None = None, paddings: tuple[int, ...] | None = None, mode: str = "constant", value: float = 0.0, node: Node) -> Expr:
+    given = pads if pads is not None else paddings
+    if given is None:
+        node.refuse("attribute 'pads' is missing")
+    return _pad(data, given, None, mode, scalar(value, data), node)
+
+
+@converter("Pad", since=11)
+def pad_by_inputs(data: Expr, pads: Expr, constant_value: Expr | None = None, axes: Expr | None = None, *, mode: str = "constant", node: Node) -> Expr:
+    where = None if axes is None else node.ints(axes, "axes")
+    fill = scalar(0, data) if constant_value is None else reshape(constant_value, ())
+    return _pad(data, node.ints(pads, "pads"), where, mode, fill, node)
+
+
+def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str, value: Expr, node: Node) -> Expr:
+    ndim = rank(data)
+    places = range(ndim) if axes is None else [axis_of(a, ndim, node) for a in axes]
+    if len(pads) != 2 * len(places):
+        node.refuse(f"pads has {len(pads)} numbers, and {2 * len(places)} are needed: before and after each of {len(places)} dimensions")
+    widths = [(0, 0)] * ndim
+    for k, axis in enumerate(places):
+        widths[axis] = (pads[k], pads[k + len(places)])
+    for axis, (before, after) in enumerate(widths):
+        if before < 0 or after < 0:
+            size = node.static(data, "data")[axis]
+            data = slice_axis(data, axis, max(0, -before), size - max(0, -after))
+    widths = [(max(0, a), max(0, b)) for a, b in widths]
+    if mode == "wrap":
+        return _wrapped(data, widths, node)
+    if mode not in ("constant", "reflect", "edge"):
+        node.refuse(f"mode is {mode!r}; it must be constant, reflect, edge or wrap")
+    return pad(data, widths, value, mode)
+
+
+def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
+    """Padding with what stands at the other end, as a gather along each padded dimension."""
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            size = node.static(data, "data")[axis]
+            data = relay.take(data, Constant(np.arange(-before, size + after, dtype=np.int64) % size), axis=axis)
+    return data
+
+
+@converter("DepthToSpace")
+def depth_to_space(x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
+    return relay.nn.depth_to_space(x, block_size=blocksize, layout="NCHW", mode=mode)
+
+
+@converter("SpaceToDepth")
+def space_to_depth(x: Expr, *, blocksize: int) -> Expr:
+    return relay.nn.space_to_depth(x, block_size=blocksize, layout="NCHW")
+
+
+@converter("Where")
+def where(condition: Expr, x: Expr, y: Expr) -> Expr:
+    return relay.where(condition, x, y)
+
+
+@converter("OneHot")
+def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
+    count = int(node.scalar(depth, "depth"))
+    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
+    indices = relay.floor_mod(cast(indices, "int64"), relay.const(count, "int64"))
+    return relay.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
+
+
+@converter("OneHot", since=11)
+def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
+    """Indices in [-depth, depth - 1] count from either end; others are nowhere."""
+    count = int(node.scalar(depth, "depth"))
+    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
+    indices = cast(indices, "int64")
+    indices = relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, scalar(count, indices)), indices)
+    return relay.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
+
+
+@converter("Trilu")
+def trilu(x: Expr, k: Expr | None = None, *, upper: int = 1, node: Node) -> Expr:
+    return relay.trilu(x, relay.const(int(node.scalar(k, "k", 0)), "int64"), upper=bool(upper))
+
+
+@converter("CumSum")
+def cumsum(x: Expr, axis: Expr, *, exclusive: int = 0, reverse: int = 0, node: Node) -> Expr:
+    along = axis_of(int(node.scalar(axis, "axis")), rank(x), node)
+    if reverse:
+        x = relay.reverse(x, axis=along)
+    total = relay.cumsum(x, axis=along, dtype=dtype_of(x), exclusive=bool(exclusive))
+    return relay.reverse(total, axis=along) if reverse else total
+
+
+@converter("TopK")
+def topk_by_attribute(x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
+    return fields(relay.topk(x, k=k, axis=axis, ret_type="both", is_ascend=False, dtype="int64"), 2)
+
+
+@converter("TopK", since=10)
+def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
+    count = int(node.scalar(k, "K"))
+    return fields(relay.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
+
+
+@converter("ReverseSequence")
+def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_axis: int = 0, node: Node) -> Expr:
+    """Element t of a sequence of length n comes from n - 1 - t, and from t itself behind its end."""
+    dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
+    t = np.arange(dims[time_axis])
+    source = np.stack([np.where(t < n, n - 1 - t, t) for n in lengths])
+    source = source.T if time_axis < batch_axis else source
+    shape = [d if k in (batch_axis, time_axis) else 1 for k, d in enumerate(dims)]
+    return relay.gather(x, Constant(np.ascontiguousarray(np.broadcast_to(source.reshape(shape), dims))), axis=time_axis)

@@ -1,0 +1,267 @@
+"""Resampling of images: resize and upsampling (ONNX Resize)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.layouts import data_axes
+from tilewright.relay.op.nn_conv import ordered, per_dimension
+from tilewright.relay.op.nn_pool import Spatial
+from tilewright.relay.op.registry import Array, Fusion, op, tensors
+from tilewright.relay.op.shapes import inverse, require_rank, text
+from tilewright.topi import resize as topi
+from tilewright.topi.resize import Line
+from tilewright.types import DataType, TensorType, Type
+
+METHODS = ("nearest_neighbor", "linear", "cubic")
+ROUNDINGS = ("floor", "ceil", "round", "round_prefer_floor", "round_prefer_ceil")
+MODES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize")
+
+
+def _exact(number: float) -> Fraction:
+    """A scale as the fraction that it was meant to be: 0.6 is 3/5."""
+    return Fraction(number).limit_denominator(1 << 14)
+
+
+def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
+    """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode)."""
+    factor = Fraction(out, size) if scale is None else _exact(scale)
+    half = Fraction(1, 2)
+    step, start = 1 / factor, Fraction(0)
+    if mode == "align_corners":
+        step = Fraction(size - 1, out - 1) if out > 1 else Fraction(0)
+    elif mode == "tf_crop_and_resize":
+        low, high = map(_exact, roi or (0, 1))
+        step = (high - low) * (size - 1) / (out - 1) if out > 1 else Fraction(0)
+        start = low * (size - 1) if out > 1 else (low + high) * (size - 1) * half
+    elif mode == "tf_half_pixel_for_nn":
+        start = half * step
+    elif mode == "half_pixel_symmetric":
+        start = half * step - half + Fraction(size, 2) * (1 - Fraction(out) / (factor * size))
+    elif mode == "pytorch_half_pixel" and out == 1:
+        step = Fraction(0)
+    elif mode != "asymmetric":
+        start = half * step - half
+    c = lcm(step.denominator, start.denominator)
+    return Line(int(step * c), int(start * c), c)
+
+
+class Resize(Spatial):
+    """Base of the resizes of one to three dimensions.
+
+    `method` is nearest_neighbor, linear or cubic; `coordinate_transformation_mode` and `rounding_method` (for nearest
+    neighbours; "" rounds down, or to the nearest with align_corners) are those of ONNX Resize. `roi` holds all starts, then
+    all ends, for tf_crop_and_resize, where points outside become `extrapolation_value`. `cubic_exclude` gives taps outside
+    no weight. `scales` are the exact factors, where they are not the ratio of the sizes. Integers lose their fraction.
+    """
+
+    size: Any
+    roi: Any
+    method: str
+    coordinate_transformation_mode: str
+    rounding_method: str
+    cubic_alpha: float
+    cubic_exclude: int
+    extrapolation_value: float
+    out_dtype: str | None
+    scales: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", per_dimension(self.size, self.rank, "size"))
+
+    def _dtype(self, dtype: Any) -> DataType:
+        return DataType(self.out_dtype or dtype)
+
+    def infer(self, data: Type) -> TensorType:
+        t = require_rank(tensors(data)[0], self.rank + 2, "data")
+        named = (("method", self.method, METHODS), ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
+        for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
+            if value not in known:
+                raise ShapeError(f"{what} '{value}' is not known; it is one of {', '.join(known)}")
+        for what, values, n in (("scales", self.scales, self.rank), ("roi", self.roi, 2 * self.rank)):
+            if values is not None and len(values) != n:
+                raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
+        axes = data_axes(self.layout, self.rank)
+        shape = ordered(t.shape, axes)
+        if min(self.size) < 1 or any(isinstance(n, int) and n < 1 for n in shape[2:]):
+            raise ShapeError(f"an image of {text(shape[2:])} cannot be resized to {text(self.size)}; all sizes must be 1 or more")
+        return TensorType(ordered((*shape[:2], *self.size), inverse(axes)), self._dtype(t.dtype))
+
+    def _lines(self, sizes: Sequence[int]) -> list[Line]:
+        n, mode = self.rank, self.coordinate_transformation_mode
+        scales = self.scales or (None,) * n
+        spans = list(zip(self.roi[:n], self.roi[n:], strict=True)) if self.roi else [None] * n
+        return [line_of(mode, *each) for each in zip(sizes, self.size, scales, spans, strict=True)]
+
+    def _rounding(self) -> str:
+        aligned = self.coordinate_transformation_mode == "align_corners"
+        return self.rounding_method or ("round" if aligned else "floor")
+
+    def _extrapolation(self) -> float | None:
+        return self.extrapolation_value if self.coordinate_transformation_mode == "tf_crop_and_resize" else None
+
+    def reference(self, data: Array) -> Array:
+        spatial = data_axes(self.layout, self.rank)[2:]
+        lines = self._lines([data.shape[d] for d in spatial])
+        result = data
+        if self.method != "nearest_neighbor":
+            result = data.astype(np.float64 if data.dtype == np.float64 else np.float32)
+        outside = np.zeros((1,) * data.ndim, bool)
+        for axis, line, n in zip(spatial, lines, self.size, strict=True):
+            position = line.a * np.arange(n) + line.b
+            along = [-1 if d == axis else 1 for d in range(data.ndim)]
+            size = data.shape[axis]
+            outside = outside | ((position < 0) | (position > (size - 1) * line.c)).reshape(along)
+            result = self._sampled(result, axis, position, line.c, along)
+        value = self._extrapolation()
+        if value is not None:
+            result = np.where(outside, np.asarray(value, result.dtype), result)
+        return np.asarray(result, self._dtype(data.dtype).numpy())
+
+    def _sampled(self, x: Array, axis: int, position: Any, c: int, along: list[int]) -> Array:
+        """`x` resampled along one dimension at `position / c`."""
+        size = x.shape[axis]
+        low, t = position // c, ((position % c) / c).astype(x.dtype)
+        if self.method == "nearest_neighbor":
+            doubled, rounding = 2 * position, self._rounding()
+            nearest = {"floor": low, "ceil": -(-position // c), "round_prefer_floor": (doubled + c - 1) // (2 * c)}
+            index = nearest.get(rounding, (doubled + c) // (2 * c))
+            return np.take(x, np.clip(index, 0, size - 1), axis=axis)
+        if self.method == "linear":
+            taps = [(low, 1 - t), (low + 1, t)]
+        else:
+            taps = self._cubic(low, t, size)
+        total = np.zeros((), x.dtype)
+        for index, weight in taps:
+            total = total + np.take(x, np.clip(index, 0, size - 1), axis=axis) * weight.astype(x.dtype).reshape(along)
+        return total
+
+    def _cubic(self, low: Any, t: Any, size: int) -> list[tuple[Any, Any]]:
+        """The four taps of Keys' cubic convolution."""
+        a = self.cubic_alpha
+        weights = []
+        for k in (-1, 0, 1, 2):
+            d = np.abs(t - k)
+            near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+            weights.append(np.where(d <= 1, near, far))
+        if self.cubic_exclude:
+            weights = [np.where((low + k >= 0) & (low + k < size), w, 0) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
+            weights = [w / sum(weights) for w in weights]
+        return [(low + k, w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        spatial = data_axes(self.layout, self.rank)[2:]
+        lines = self._lines([data.extents[d] for d in spatial])
+        cubic = self.cubic_alpha, bool(self.cubic_exclude)
+        return topi.resize(
+            data, spatial, self.size, lines, self.method, self._rounding(), cubic, self._extrapolation(), self._dtype(data.dtype)
+        )
+
+    def simplify(self, call: Call) -> Expr | None:
+        """A resize to the same size, exactly -> its input."""
+        t = call.args[0].tensor_type
+        if t != call.tensor_type or not t.is_static:
+            return None
+        lines = self._lines([t.shape[d] for d in data_axes(self.layout, self.rank)[2:]])
+        return call.args[0] if all(line == Line(1, 0, 1) for line in lines) else None
+
+
+@op("image.resize1d", kind=Fusion.INJECTIVE)
+class Resize1D(Resize):
+    """(batch, channels, width) resampled to `size`."""
+
+    size: tuple[int, ...]
+    roi: tuple[float, ...] | None = None
+    layout: str = "NCW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = ""
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    extrapolation_value: float = 0.0
+    out_dtype: str | None = None
+    scales: tuple[float, ...] | None = None
+    rank = 1
+
+
+@op("image.resize2d", kind=Fusion.INJECTIVE)
+class Resize2D(Resize):
+    """(batch, channels, height, width) resampled to `size`."""
+
+    size: tuple[int, ...]
+    roi: tuple[float, ...] | None = None
+    layout: str = "NCHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = ""
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    extrapolation_value: float = 0.0
+    out_dtype: str | None = None
+    scales: tuple[float, ...] | None = None
+    rank = 2
+
+
+@op("image.resize3d", kind=Fusion.INJECTIVE)
+class Resize3D(Resize):
+    """(batch, channels, depth, height, width) resampled to `size`."""
+
+    size: tuple[int, ...]
+    roi: tuple[float, ...] | None = None
+    layout: str = "NCDHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = ""
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    extrapolation_value: float = 0.0
+    out_dtype: str | None = None
+    scales: tuple[float, ...] | None = None
+    rank = 3
+
+
+@op("nn.upsampling", kind=Fusion.INJECTIVE)
+class Upsampling(Spatial):
+    """(batch, channels, height, width) made larger by `scale_h` and `scale_w`.
+
+    `method` is nearest_neighbor, bilinear or bicubic; positions are `i / scale`, or with `align_corners` such that the
+    corners stay.
+    """
+
+    scale_h: float = 1
+    scale_w: float = 1
+    layout: str = "NCHW"
+    method: str = "nearest_neighbor"
+    align_corners: bool = False
+    rank: ClassVar[int] = 2
+
+    def _resize(self, shape: Sequence[Any]) -> Resize2D:
+        method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
+        if method is None:
+            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor, bilinear or bicubic")
+        sizes = ordered(shape, data_axes(self.layout, 2))[2:]
+        if not all(isinstance(n, int) for n in sizes):
+            raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
+        target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
+        return Resize2D(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
+
+    def infer(self, data: Type) -> TensorType:
+        t = require_rank(tensors(data)[0], 4, "data")
+        return self._resize(t.shape).infer(t)
+
+    def reference(self, data: Array) -> Array:
+        return self._resize(data.shape).reference(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self._resize(data.extents).compute(data)
+
+    def simplify(self, call: Call) -> Expr | None:
+        return self._resize(call.args[0].tensor_type.shape)(call.args[0], span=call.span)

@@ -1,0 +1,343 @@
+"""Convolutions and transposed convolutions of one to three spatial dimensions.
+
+Padding is kept as all numbers before, then all after: (top, left, bottom, right). Strides, dilation and kernel sizes are
+kept as one number for each spatial dimension, whatever shorter form they were given in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.layouts import axes_between, channels_first, channels_last, data_axes, kernel_axes
+from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
+from tilewright.topi import conv as topi
+from tilewright.topi import conv_transpose as topi_transpose
+from tilewright.types import DataType, TensorType, Type
+
+Ints = Sequence[int]
+
+
+def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
+    """One number for each of `n` spatial dimensions."""
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    numbers = numbers * n if len(numbers) == 1 else numbers
+    if len(numbers) != n:
+        raise ShapeError(f"{what} must be one number or {n}, and it is {text(numbers)}")
+    return numbers
+
+
+def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
+    """Padding as n numbers before and n after; one number, n, or 2n are understood."""
+    numbers = (padding,) if isinstance(padding, int) else tuple(padding)
+    full = {1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers}.get(len(numbers)) if len(numbers) != 1 else numbers * (2 * n)
+    if full is None:
+        raise ShapeError(f"padding must be 1, {n} or {2 * n} numbers, and it is {text(numbers)}")
+    return full
+
+
+def normalized(self: Any, n: int, *names: str) -> None:
+    """Give the named attributes and `padding` of an operator their full form."""
+    for name in names:
+        value = getattr(self, name)
+        if value is not None:
+            object.__setattr__(self, name, per_dimension(value, n, name))
+    object.__setattr__(self, "padding", both_sides(self.padding, n))
+
+
+def ordered(shape: Sequence[Any], axes: Perm) -> tuple[Any, ...]:
+    return tuple(shape[a] for a in axes)
+
+
+def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, dilation: int, axis: int) -> Any:
+    """How many places a window has along one dimension; raises `ShapeError` when it does not fit."""
+    reach = (kernel - 1) * dilation + 1
+    room = size + before + after - reach
+    if isinstance(room, int) and room < 0:
+        raise ShapeError(f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and {after}")
+    return room // stride + 1
+
+
+class Convolution(Op):
+    """Base of what the two kinds of convolution share: their attributes and layouts."""
+
+    rank: ClassVar[int]
+    strides: Any
+    padding: Any
+    dilation: Any
+    groups: int
+    channels: int | None
+    kernel_size: Any
+    data_layout: str
+    kernel_layout: str
+    out_layout: str
+    out_dtype: str
+    transposed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        normalized(self, self.rank, "strides", "dilation", "kernel_size")
+
+    def axes(self) -> tuple[Perm, Perm, Perm]:
+        """Axes that bring data into NC…, the kernel into OI… (IO… when transposed), and the result out of NC…."""
+        out = inverse(data_axes(self.out_layout or self.data_layout, self.rank))
+        return data_axes(self.data_layout, self.rank), kernel_axes(self.kernel_layout, self.rank, self.transposed), out
+
+    def _checked(self, data: Type, weight: Type) -> tuple[Shape, Shape, DataType, Perm]:
+        """The shapes in NC… and OI… order (IO… when transposed), the dtype and order of the result."""
+        d = require_rank(tensors(data)[0], self.rank + 2, "data")
+        w = require_rank(tensors(weight)[0], self.rank + 2, "weight")
+        data_order, kernel_order, out_order = self.axes()
+        kernel = ordered(w.shape, kernel_order)
+        if self.kernel_size is not None and any(map(differ, self.kernel_size, kernel[2:])):
+            raise ShapeError(f"kernel_size is {text(self.kernel_size)}, and the weight {text(w.shape)} ({self.kernel_layout}) has {text(kernel[2:])}")
+        return ordered(d.shape, data_order), kernel, product_dtype(d.dtype, w.dtype, self.out_dtype), out_order
+
+    def _channels(self, found: Any) -> Any:
+        if self.channels is not None and differ(self.channels, found):
+            raise ShapeError(f"channels is {self.channels}, and the weight makes {found}")
+        return found
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+        """Channels-first -> channels-last data and HWIO kernels (also for groups and depthwise), whatever order is given."""
+        first, last = channels_first(self.rank), channels_last(self.rank)
+        if self.data_layout != first or self.out_layout not in ("", first):
+            return (self, (None, None), None) if perms[0] is None else None
+        perm = last_channels(self.rank + 2)
+        kernel_layout = first[2:] + ("OI" if self.transposed else "IO")
+        kernel_perm = axes_between(self.kernel_layout, kernel_layout, "kernel layout")
+        attrs = {**self.attributes(), "data_layout": last, "kernel_layout": kernel_layout, "out_layout": ""}
+        return type(self)(**attrs), (perm, kernel_perm), perm
+
+
+class Conv(Convolution):
+    """Base of the convolutions."""
+
+    def infer(self, data: Type, weight: Type) -> TensorType:
+        shape, kernel, dtype, out = self._checked(data, weight)
+        if differ(shape[1], kernel[1] * self.groups):
+            groups = f" in {self.groups} groups" if self.groups != 1 else ""
+            raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[1]}{groups}) differ")
+        if isinstance(kernel[0], int) and kernel[0] % self.groups:
+            raise ShapeError(f"the {kernel[0]} output channels cannot be divided among {self.groups} groups")
+        n = self.rank
+        sizes = [
+            window_count(shape[2 + k], self.padding[k], self.padding[n + k], kernel[2 + k], self.strides[k], self.dilation[k], k) for k in range(n)
+        ]
+        return TensorType(ordered((shape[0], self._channels(kernel[0]), *sizes), out), dtype)
+
+    def reference(self, data: Array, weight: Array) -> Array:
+        data_order, kernel_order, out_order = self.axes()
+        x, w, n = data.transpose(data_order), weight.transpose(kernel_order), self.rank
+        result = convolve(x, w, self.strides, (self.padding[:n], self.padding[n:]), self.dilation, self.groups)
+        dtype = product_dtype(DataType(data.dtype), DataType(weight.dtype), self.out_dtype)
+        return narrowed(result, dtype).transpose(out_order)
+
+    def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
+        return topi.conv(
+            data, weight, self.strides, self.padding, self.dilation, self.groups, self.data_layout, self.kernel_layout,
+            self.out_layout or self.data_layout, out_dtype,
+        )
+
+
+def narrowed(result: Array, dtype: DataType) -> Array:
+    """An accumulated result in its own dtype; integers wrap around."""
+    if dtype.is_integer and result.dtype.kind == "f":
+        result = result.astype(np.int64)
+    return np.ascontiguousarray(result.astype(dtype.numpy()))
+
+
+def _at(whole: int, *where: Any) -> tuple[Any, ...]:
+    """An index: `whole` dimensions entirely, then `where`."""
+    return (*(slice(None),) * whole, *where)
+
+
+def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dilation: Ints, groups: int) -> Array:
+    """NC… data with an OI… kernel, one matrix product for each tap of the kernel; in the accumulator's type."""
+    kernel = w.shape[2:]
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(*padding, strict=True)]).astype(accumulator(x.dtype, w.dtype))
+    out = [(m - (k - 1) * d - 1) // s + 1 for m, k, d, s in zip(padded.shape[2:], kernel, dilation, strides, strict=True)]
+    per_group = w.reshape(groups, w.shape[0] // groups, *w.shape[1:]).astype(padded.dtype)
+    total = np.zeros((x.shape[0], groups, per_group.shape[1], int(np.prod(out))), padded.dtype)
+    for tap in itertools.product(*map(range, kernel)):
+        window = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, out, strides, strict=True))
+        seen = padded[_at(2, *window)].reshape(x.shape[0], groups, x.shape[1] // groups, -1)
+        total += multiplied(per_group[_at(3, *tap)], seen)
+    return total.reshape(x.shape[0], w.shape[0], *out)
+
+
+@op("nn.conv1d", kind=Fusion.OUT_FUSABLE)
+class Conv1D(Conv):
+    """One-dimensional convolution: data (batch, in, width), weight (out, in / groups, kernel), in these layouts or others."""
+
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCW"
+    kernel_layout: str = "OIW"
+    out_layout: str = ""
+    out_dtype: str = ""
+    rank = 1
+
+
+@op("nn.conv2d", kind=Fusion.OUT_FUSABLE)
+class Conv2D(Conv):
+    """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
+
+    `groups` equal to the input channels is a depthwise convolution. The result has `out_dtype`, that of the data without
+    one; integers are summed in it and wrap around.
+    """
+
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+    out_dtype: str = ""
+    rank = 2
+
+
+@op("nn.conv3d", kind=Fusion.OUT_FUSABLE)
+class Conv3D(Conv):
+    """Three-dimensional convolution: data (batch, in, depth, height, width), weight (out, in / groups, kd, kh, kw)."""
+
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "OIDHW"
+    out_layout: str = ""
+    out_dtype: str = ""
+    rank = 3
+
+
+class ConvTranspose(Convolution):
+    """Base of the transposed convolutions (the gradients of convolutions), whose kernels are (in, out / groups, …)."""
+
+    transposed = True
+    output_padding: Any
+
+    def __post_init__(self) -> None:
+        normalized(self, self.rank, "strides", "dilation", "kernel_size", "output_padding")
+
+    def _sizes(self, shape: Shape, kernel: Shape) -> list[Any]:
+        n = self.rank
+        return [
+            (shape[k] - 1) * self.strides[k] - self.padding[k] - self.padding[n + k] + (kernel[k] - 1) * self.dilation[k] + 1 + self.output_padding[k]
+            for k in range(n)
+        ]
+
+    def infer(self, data: Type, weight: Type) -> TensorType:
+        shape, kernel, dtype, out = self._checked(data, weight)
+        if differ(shape[1], kernel[0]):
+            raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[0]}) differ")
+        for k, (more, stride, dilation) in enumerate(zip(self.output_padding, self.strides, self.dilation, strict=True)):
+            if more >= max(stride, dilation):
+                raise ShapeError(f"output_padding {more} must be less than the stride {stride} or the dilation {dilation} of dimension {k}")
+        sizes = self._sizes(shape[2:], kernel[2:])
+        if any(isinstance(n, int) and n < 1 for n in sizes):
+            raise ShapeError(f"the padding {text(self.padding)} leaves nothing of the result: its spatial shape is {text(sizes)}")
+        return TensorType(ordered((shape[0], self._channels(kernel[1] * self.groups), *sizes), out), dtype)
+
+    def reference(self, data: Array, weight: Array) -> Array:
+        data_order, kernel_order, out_order = self.axes()
+        x, w = data.transpose(data_order), weight.transpose(kernel_order)
+        acc = accumulator(x.dtype, w.dtype)
+        batch, channels, kernel, g = x.shape[0], x.shape[1], w.shape[2:], self.groups
+        lowered = w.reshape(g, channels // g, *w.shape[1:]).swapaxes(1, 2).astype(acc)
+        pixels = x.reshape(batch, g, channels // g, -1).astype(acc)
+        out = self._sizes(x.shape[2:], kernel)
+        whole = [p + n + q for p, n, q in zip(self.padding[: self.rank], out, self.padding[self.rank :], strict=True)]
+        total = np.zeros((batch, w.shape[1] * g, *whole), acc)
+        for tap in itertools.product(*map(range, kernel)):
+            added = multiplied(lowered[_at(3, *tap)], pixels).reshape(batch, -1, *x.shape[2:])
+            place = tuple(
+                slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, self.dilation, x.shape[2:], self.strides, strict=True)
+            )
+            total[_at(2, *place)] += added
+        inside = tuple(slice(p, p + n) for p, n in zip(self.padding, out, strict=False))
+        dtype = product_dtype(DataType(data.dtype), DataType(weight.dtype), self.out_dtype)
+        return narrowed(total[_at(2, *inside)], dtype).transpose(out_order)
+
+    def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        data_order, kernel_order, out_order = self.axes()
+        sizes = self._sizes(ordered(data.extents, data_order)[2:], ordered(weight.extents, kernel_order)[2:])
+        dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
+        return topi_transpose.conv_transpose(
+            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order, kernel_order, out_order, dtype
+        )
+
+
+@op("nn.conv1d_transpose", kind=Fusion.OUT_FUSABLE)
+class Conv1DTranspose(ConvTranspose):
+    """Transposed one-dimensional convolution: data (batch, in, width), weight (in, out / groups, kernel)."""
+
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCW"
+    kernel_layout: str = "IOW"
+    out_layout: str = ""
+    output_padding: tuple[int, ...] = (0,)
+    out_dtype: str = ""
+    rank = 1
+
+
+@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
+class Conv2DTranspose(ConvTranspose):
+    """Transposed two-dimensional convolution: data (batch, in, height, width), weight (in, out / groups, kh, kw).
+
+    Each element of the data adds a copy of the kernel to the result, `strides` apart; `padding` is cut off the result, and
+    `output_padding` added after it.
+    """
+
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCHW"
+    kernel_layout: str = "IOHW"
+    out_layout: str = ""
+    output_padding: tuple[int, ...] = (0, 0)
+    out_dtype: str = ""
+    rank = 2
+
+
+@op("nn.conv3d_transpose", kind=Fusion.OUT_FUSABLE)
+class Conv3DTranspose(ConvTranspose):
+    """Transposed three-dimensional convolution: data (batch, in, depth, height, width), weight (in, out / groups, kd, kh, kw)."""
+
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "IODHW"
+    out_layout: str = ""
+    output_padding: tuple[int, ...] = (0, 0, 0)
+    out_dtype: str = ""
+    rank = 3

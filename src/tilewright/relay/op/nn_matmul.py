@@ -1,0 +1,157 @@
+"""Matrix products and what is added to their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
+from tilewright.topi import matmul as topi
+from tilewright.types import DataType, TensorType, Type
+
+
+def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
+    """The dtype of a sum of products: `out_dtype`, or that of both; two integer types may meet in a given one."""
+    if a is not b and not (out_dtype and a.is_integer and b.is_integer):
+        raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments" + ("" if out_dtype else ", or give out_dtype for integers"))
+    return DataType(out_dtype) if out_dtype not in ("", "void") else a
+
+
+def accumulator(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """In what numpy sums products: half floats in float32; integers of up to 16 bits in float64, exact below 2^53."""
+    kind = DataType(a)
+    if kind.is_float:
+        return np.dtype(np.float32) if kind.bits < 64 else np.dtype(np.float64)
+    return np.dtype(np.float64) if max(a.itemsize, b.itemsize) <= 2 else np.dtype(np.int64)
+
+
+def multiplied(a: Array, b: Array) -> Array:
+    return np.asarray(np.matmul(a, b))
+
+
+def product_of(a: Array, b: Array, out_dtype: str) -> Array:
+    """The matrix product in its result's dtype; integers wrap around."""
+    dtype = product_dtype(DataType(a.dtype), DataType(b.dtype), out_dtype)
+    acc = accumulator(a.dtype, b.dtype)
+    total = multiplied(a.astype(acc), b.astype(acc))
+    if dtype.is_integer and acc.kind == "f":
+        total = total.astype(np.int64)
+    return total.astype(dtype.numpy())
+
+
+def _swapped(x: Array, swap: bool) -> Array:
+    return x.swapaxes(-1, -2) if swap else x
+
+
+@op("nn.dense", kind=Fusion.OUT_FUSABLE)
+class Dense(Op):
+    """data (…, in) times the transpose of weight (units, in)."""
+
+    units: int | None = None
+    out_dtype: str = ""
+
+    def infer(self, data: Type, weight: Type) -> TensorType:
+        d, w = tensors(data, weight)
+        require_rank(w, 2, "weight")
+        if d.ndim < 1 or differ(d.shape[-1], w.shape[1]):
+            raise ShapeError(f"the last dimension of data {text(d.shape)} and of weight {text(w.shape)} differ; the weight is (units, in)")
+        if self.units is not None and differ(self.units, w.shape[0]):
+            raise ShapeError(f"units is {self.units}, and the weight {text(w.shape)} has {w.shape[0]}")
+        return TensorType((*d.shape[:-1], w.shape[0]), product_dtype(d.dtype, w.dtype, self.out_dtype))
+
+    def reference(self, data: Array, weight: Array) -> Array:
+        return product_of(data, weight.T, self.out_dtype)
+
+    def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        return topi.dense(data, weight, product_dtype(data.dtype, weight.dtype, self.out_dtype))
+
+
+@op("nn.matmul", kind=Fusion.OUT_FUSABLE)
+class MatMul(Op):
+    """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix)."""
+
+    units: int | None = None
+    out_dtype: str = ""
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+    def infer(self, tensor_a: Type, tensor_b: Type) -> TensorType:
+        a, b = tensors(tensor_a, tensor_b)
+        require_rank(b, 2, "tensor_b")
+        if self.transpose_a:
+            require_rank(a, 2, "tensor_a, to be transposed,")
+        rows = a.shape[::-1] if self.transpose_a else a.shape
+        depth, columns = b.shape[::-1] if self.transpose_b else b.shape
+        if a.ndim < 1 or differ(rows[-1], depth):
+            raise ShapeError(f"{text(rows)} and {text((depth, columns))} cannot be multiplied: {rows[-1] if rows else 'nothing'} and {depth} differ")
+        if self.units is not None and differ(self.units, columns):
+            raise ShapeError(f"units is {self.units}, and tensor_b has {columns} columns")
+        return TensorType((*rows[:-1], columns), product_dtype(a.dtype, b.dtype, self.out_dtype))
+
+    def reference(self, tensor_a: Array, tensor_b: Array) -> Array:
+        return product_of(_swapped(tensor_a, self.transpose_a), _swapped(tensor_b, self.transpose_b), self.out_dtype)
+
+    def compute(self, tensor_a: te.Tensor, tensor_b: te.Tensor) -> te.Tensor:
+        dtype = product_dtype(tensor_a.dtype, tensor_b.dtype, self.out_dtype)
+        return topi.matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
+
+
+@op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE)
+class BatchMatMul(Op):
+    """The products of the matrices of two 3-d tensors, (b, m, k) times (b, n, k) transposed; a batch of one is repeated."""
+
+    out_dtype: str = ""
+    transpose_a: bool = False
+    transpose_b: bool = True
+
+    def infer(self, tensor_a: Type, tensor_b: Type) -> TensorType:
+        a, b = tensors(tensor_a, tensor_b)
+        require_rank(a, 3, "tensor_a")
+        require_rank(b, 3, "tensor_b")
+        rows, depth = a.shape[:0:-1] if self.transpose_a else a.shape[1:]
+        inner, columns = b.shape[:0:-1] if self.transpose_b else b.shape[1:]
+        if differ(depth, inner):
+            raise ShapeError(f"{text((rows, depth))} and {text((inner, columns))} cannot be multiplied: {depth} and {inner} differ")
+        batch = broadcast_shapes(a.shape[:1], b.shape[:1])
+        return TensorType((*batch, rows, columns), product_dtype(a.dtype, b.dtype, self.out_dtype))
+
+    def reference(self, tensor_a: Array, tensor_b: Array) -> Array:
+        return product_of(_swapped(tensor_a, self.transpose_a), _swapped(tensor_b, self.transpose_b), self.out_dtype)
+
+    def compute(self, tensor_a: te.Tensor, tensor_b: te.Tensor) -> te.Tensor:
+        dtype = product_dtype(tensor_a.dtype, tensor_b.dtype, self.out_dtype)
+        return topi.batch_matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
+
+
+@op("nn.bias_add", kind=Fusion.BROADCAST)
+class BiasAdd(Op):
+    """data plus bias[channel], the channels along `axis`."""
+
+    axis: int = 1
+
+    def infer(self, data: Type, bias: Type) -> TensorType:
+        d, b = tensors(data, bias)
+        require_same_dtype((d, b))
+        channels = d.shape[axis_of(self.axis, d.ndim)]
+        if b.ndim != 1 or differ(b.shape[0], channels):
+            raise ShapeError(f"the bias must have the shape ({channels},), one value for each element of axis {self.axis}, and it has {text(b.shape)}")
+        return d
+
+    def reference(self, data: Array, bias: Array) -> Array:
+        return np.asarray(data + bias.reshape([-1 if d == self.axis % data.ndim else 1 for d in range(data.ndim)]))
+
+    def compute(self, data: te.Tensor, bias: te.Tensor) -> te.Tensor:
+        axis = self.axis % data.ndim
+        return te.compute(data.shape, lambda *i: E.add(data(*i), bias(i[axis])), name="bias_add")  # type: ignore[no-any-return]
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
+        perm = perms[0]
+        if perm is None:
+            return self, (None, None), None
+        return BiasAdd(axis=perm.index(self.axis % len(perm))), (perm, None), perm

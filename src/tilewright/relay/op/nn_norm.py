@@ -1,0 +1,341 @@
+"""Softmax and the normalisations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Constant, Expr, Tuple
+from tilewright.relay.op.broadcast import Add, Multiply, Subtract
+from tilewright.relay.op.elementwise import Negative, Rsqrt
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shapes import axes_of, axis_of, differ, require_same_dtype, text
+from tilewright.topi import norm as topi
+from tilewright.topi import transform
+from tilewright.types import TensorType, TupleType, Type
+
+
+def _floating(t: TensorType) -> TensorType:
+    if not t.dtype.is_float:
+        raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first")
+    return t
+
+
+def _wide(x: Array) -> Array:
+    """Half floats as float32: sums are taken in at least that."""
+    return x.astype(np.float32) if x.dtype.itemsize < 4 else x
+
+
+def _aligned(x: Array, axis: int, ndim: int) -> Array:
+    return _wide(x).reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
+
+
+def _per_channel(data: TensorType, axis: int, **params: Type) -> None:
+    """Each parameter is a vector with one value for each element of `axis`."""
+    channels = data.shape[axis_of(axis, data.ndim)]
+    for name, t in params.items():
+        (p,) = tensors(t)
+        require_same_dtype((data, p))
+        if p.ndim != 1 or differ(p.shape[0], channels):
+            raise ShapeError(f"{name} must have the shape ({channels},), one value for each element of axis {axis}, and it has {text(p.shape)}")
+
+
+@op("nn.softmax", kind=Fusion.OUT_FUSABLE)
+class Softmax(Op):
+    """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
+
+    axis: int = -1
+
+    def infer(self, data: Type) -> TensorType:
+        t = _floating(tensors(data)[0])
+        axis_of(self.axis, t.ndim)
+        return t
+
+    def reference(self, data: Array) -> Array:
+        x = _wide(data)
+        powers = np.exp(x - x.max(axis=self.axis, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=self.axis, keepdims=True), data.dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.softmax(data, self.axis)
+
+
+@op("nn.log_softmax", kind=Fusion.OUT_FUSABLE)
+class LogSoftmax(Op):
+    """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
+
+    axis: int = -1
+
+    def infer(self, data: Type) -> TensorType:
+        t = _floating(tensors(data)[0])
+        axis_of(self.axis, t.ndim)
+        return t
+
+    def reference(self, data: Array) -> Array:
+        x = _wide(data)
+        shifted = x - x.max(axis=self.axis, keepdims=True)
+        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=self.axis, keepdims=True)), data.dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.log_softmax(data, self.axis)
+
+
+@op("nn.batch_norm", kind=Fusion.OPAQUE)
+class BatchNorm(Op):
+    """gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta along `axis`; inference only.
+
+    The result is a tuple: the normalised data, and the two moving statistics as they are. Without `scale` gamma counts as
+    ones, without `center` beta counts as zeros.
+    """
+
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+    def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
+        t = _floating(tensors(data)[0])
+        _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
+        return TupleType((t, moving_mean, moving_var))
+
+    def reference(self, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array) -> tuple[Array, ...]:
+        scale, shift = self._scale_and_shift(gamma, beta, moving_mean, moving_var)
+        x = _wide(data)
+        result = x * _aligned(scale, self.axis, data.ndim) + _aligned(shift, self.axis, data.ndim)
+        return np.asarray(result, data.dtype), moving_mean, moving_var
+
+    def _scale_and_shift(self, gamma: Array, beta: Array, mean: Array, var: Array) -> tuple[Array, Array]:
+        inverse = 1 / np.sqrt(_wide(var) + np.asarray(self.epsilon, _wide(var).dtype))
+        scale = _wide(gamma) * inverse if self.scale else inverse
+        return scale, (_wide(beta) if self.center else 0) - _wide(mean) * scale
+
+    def simplify(self, call: Call) -> Expr | None:
+        """batch_norm(x, …) -> (x * scale + shift, moving_mean, moving_var): a tuple, whose fields its users pick."""
+        data, *params = call.args
+        t = data.tensor_type
+        scale, shift = self._constants(params) if all(isinstance(p, Constant) for p in params) else self._expressions(params)
+        trailing = t.ndim - 1 - axis_of(self.axis, t.ndim)
+        if trailing:
+            channels = t.shape[self.axis]
+            scale, shift = (self._columns(v, channels, trailing) for v in (scale, shift))
+        scaled = Multiply()(data, scale, span=call.span)
+        return Tuple((Add()(scaled, shift, span=call.span), params[2], params[3]), call.span)
+
+    def _constants(self, params: list[Expr]) -> tuple[Expr, Expr]:
+        gamma, beta, mean, var = (p.value for p in params if isinstance(p, Constant))
+        return tuple(Constant(np.asarray(v, gamma.dtype)) for v in self._scale_and_shift(gamma, beta, mean, var))  # type: ignore[return-value]
+
+    def _expressions(self, params: list[Expr]) -> tuple[Expr, Expr]:
+        gamma, beta, mean, var = params
+        epsilon = Constant(np.asarray(self.epsilon, var.tensor_type.dtype.numpy()))
+        inverse = Rsqrt()(Add()(var, epsilon))
+        scale = Multiply()(gamma, inverse) if self.scale else inverse
+        moved = Multiply()(mean, scale)
+        return scale, Subtract()(beta, moved) if self.center else Negative()(moved)
+
+    def _columns(self, vector: Expr, channels: Any, trailing: int) -> Expr:
+        shape = (channels,) + (1,) * trailing
+        return Constant(vector.value.reshape(shape)) if isinstance(vector, Constant) else Reshape(shape)(vector)
+
+
+@op("nn.dropout", kind=Fusion.OPAQUE)
+class Dropout(Op):
+    """The data as they are, and a mask of ones: for inference, nothing is dropped."""
+
+    rate: float = 0.5
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        return TupleType((t, t))
+
+    def reference(self, data: Array) -> tuple[Array, ...]:
+        return data, np.ones_like(data)
+
+    def simplify(self, call: Call) -> Expr | None:
+        """dropout(x) -> (x, ones)."""
+        from tilewright.relay.op.create import OnesLike
+
+        return Tuple((call.args[0], OnesLike()(call.args[0])), call.span)
+
+
+def _normalized(data: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    x = _wide(data)
+    mean = x.mean(axis=axes, keepdims=True)
+    variance = np.square(x - mean).mean(axis=axes, keepdims=True)
+    return np.asarray((x - mean) / np.sqrt(variance + np.asarray(epsilon, x.dtype)))
+
+
+def _scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
+    """`x * gamma + beta`, each when there is one, along `axis`."""
+
+    def element(*i: E.Var) -> E.PrimExpr:
+        value = x(*i)
+        value = value if gamma is None else E.mul(value, gamma(i[axis]))
+        return value if beta is None else E.add(value, beta(i[axis]))
+
+    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
+
+
+class Normalization(Op):
+    """Base of the normalisations with a gamma and a beta for each element of `axis`."""
+
+    axis: int
+    epsilon: float
+    center: bool
+    scale: bool
+
+    def infer(self, data: Type, gamma: Type, beta: Type) -> TensorType:
+        t = _floating(tensors(data)[0])
+        _per_channel(t, self.axis, gamma=gamma, beta=beta)
+        return t
+
+    def _scaled(self, x: Array, gamma: Array, beta: Array, dtype: Any) -> Array:
+        x = x * _aligned(gamma, self.axis, x.ndim) if self.scale else x
+        x = x + _aligned(beta, self.axis, x.ndim) if self.center else x
+        return np.asarray(x, dtype)
+
+    def _finish(self, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+        name = self.name.removeprefix("nn.")
+        return _scaled(x, self.axis % x.ndim, gamma if self.scale else None, beta if self.center else None, name)
+
+
+@op("nn.layer_norm", kind=Fusion.OUT_FUSABLE)
+class LayerNorm(Normalization):
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, the statistics along `axis` (Ba et al., 2016)."""
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+    def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
+        return self._scaled(_normalized(data, axes_of(self.axis, data.ndim), self.epsilon), gamma, beta, data.dtype)
+
+    def compute(self, data: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+        return self._finish(topi.normalize(data, [self.axis], self.epsilon), gamma, beta)
+
+
+@op("nn.instance_norm", kind=Fusion.OUT_FUSABLE)
+class InstanceNorm(Normalization):
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta for each image and channel; channels along `axis`."""
+
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+    def _over(self, ndim: int) -> tuple[int, ...]:
+        return tuple(d for d in range(1, ndim) if d != self.axis % ndim)
+
+    def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
+        return self._scaled(_normalized(data, self._over(data.ndim), self.epsilon), gamma, beta, data.dtype)
+
+    def compute(self, data: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+        return self._finish(topi.normalize(data, self._over(data.ndim), self.epsilon), gamma, beta)
+
+
+@op("nn.group_norm", kind=Fusion.OUT_FUSABLE)
+class GroupNorm(Normalization):
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta for each image and group of channels along `axis`."""
+
+    num_groups: int
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+    def infer(self, data: Type, gamma: Type, beta: Type) -> TensorType:
+        t = Normalization.infer(self, data, gamma, beta)
+        channels = t.shape[axis_of(self.axis, t.ndim)]
+        if isinstance(channels, int) and channels % self.num_groups:
+            raise ShapeError(f"the {channels} channels cannot be divided into {self.num_groups} groups")
+        return t
+
+    def _grouped(self, shape: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """The shape with the groups apart, and the axes of the statistics."""
+        axis = self.axis % len(shape)
+        grouped = (*shape[:axis], self.num_groups, shape[axis] // self.num_groups, *shape[axis + 1 :])
+        return grouped, tuple(d for d in range(1, len(grouped)) if d != axis)
+
+    def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
+        shape, axes = self._grouped(data.shape)
+        normal = _normalized(data.reshape(shape), axes, self.epsilon).reshape(data.shape)
+        return self._scaled(normal, gamma, beta, data.dtype)
+
+    def compute(self, data: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
+        shape, axes = self._grouped(data.extents)
+        normal = topi.normalize(transform.reshape(data, shape), axes, self.epsilon)
+        return self._finish(transform.reshape(normal, data.extents), gamma, beta)
+
+
+@op("nn.l2_normalize", kind=Fusion.OUT_FUSABLE)
+class L2Normalize(Op):
+    """x / sqrt(max(sum(x * x), eps)) along `axis` (all axes without)."""
+
+    eps: float
+    axis: tuple[int, ...] | None = None
+
+    def infer(self, data: Type) -> TensorType:
+        t = _floating(tensors(data)[0])
+        axes_of(self.axis, t.ndim)
+        return t
+
+    def reference(self, data: Array) -> Array:
+        x = _wide(data)
+        total = np.square(x).sum(axis=axes_of(self.axis, x.ndim), keepdims=True)
+        return np.asarray(x / np.sqrt(np.maximum(total, np.asarray(self.eps, x.dtype))), data.dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.l2_normalize(data, axes_of(self.axis, data.ndim), self.eps)
+
+
+@op("nn.lrn", kind=Fusion.OPAQUE)
+class LRN(Op):
+    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al., 2012)."""
+
+    size: int = 5
+    axis: int = 1
+    bias: float = 2
+    alpha: float = 1e-5
+    beta: float = 0.75
+
+    def infer(self, data: Type) -> TensorType:
+        t = _floating(tensors(data)[0])
+        axis_of(self.axis, t.ndim)
+        if self.size < 1:
+            raise ShapeError(f"a neighbourhood of {self.size} is empty; size must be 1 or more")
+        return t
+
+    def _reach(self) -> tuple[int, int]:
+        return (self.size - 1) // 2, self.size // 2
+
+    def reference(self, data: Array) -> Array:
+        x, axis = _wide(data), self.axis % data.ndim
+        before, after = self._reach()
+        squares = np.pad(np.square(x), [(before, after) if d == axis else (0, 0) for d in range(x.ndim)])
+        total = sum(np.take(squares, np.arange(k, k + x.shape[axis]), axis=axis) for k in range(self.size))
+        scale = np.asarray(self.bias, x.dtype) + np.asarray(self.alpha / self.size, x.dtype) * total
+        return np.asarray(x / scale ** np.asarray(self.beta, x.dtype), data.dtype)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        axis, size = self.axis % data.ndim, data.shape[self.axis]
+        before, _ = self._reach()
+        tap = te.reduce_axis((0, self.size), "r")
+
+        def neighbours(*i: E.Var) -> E.PrimExpr:
+            at = i[axis] + tap.var - before
+            x = data(*i[:axis], at, *i[axis + 1 :])
+            return te.sum(E.if_then_else(E.all_of(at >= 0, at < size), x * x, E.const(0, x.dtype)), axis=tap)
+
+        total = te.compute(data.shape, neighbours, name="lrn_sum")
+
+        def element(*i: E.Var) -> E.PrimExpr:
+            scale = E.add(E.mul(total(*i), E.const(self.alpha / self.size, data.dtype)), E.const(self.bias, data.dtype))
+            return E.div(data(*i), E.pow(scale, E.const(self.beta, data.dtype)))
+
+        return te.compute(data.shape, element, name="lrn")  # type: ignore[no-any-return]

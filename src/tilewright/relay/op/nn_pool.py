@@ -1,0 +1,330 @@
+"""Pooling: maxima and means over windows, over whole images, and to a given size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.layouts import channels_first, channels_last, data_axes
+from tilewright.relay.op.nn_conv import normalized, ordered, per_dimension, window_count
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Perm, Shape, inverse, last_channels, require_rank
+from tilewright.topi import pool as topi
+from tilewright.topi.adaptive import adaptive_pool
+from tilewright.types import DataType, TensorType, Type
+
+Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
+
+
+class Spatial(Op):
+    """Base of the operators over the spatial dimensions of one tensor, whose `layout` says where they are."""
+
+    rank: ClassVar[int]
+    layout: str
+
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
+        """Channels-first stored channels-last -> the other layout."""
+        if perms[0] is None:
+            return self, (None,), None
+        perm = last_channels(self.rank + 2)
+        if perms[0] != perm or self.layout != channels_first(self.rank) or self.attributes().get("out_layout"):
+            return None
+        attrs = {**self.attributes(), "layout": channels_last(self.rank)}
+        return type(self)(**attrs), (perm,), perm
+
+
+def identity_of_max(dtype: np.dtype[Any]) -> Any:
+    """The value that changes no maximum."""
+    kind = DataType(dtype)
+    return -np.inf if kind.is_float else 0 if kind.code in ("uint", "bool") else np.iinfo(dtype).min
+
+
+def padded(x: Array, padding: Sequence[int], fill: Any) -> Array:
+    """NC… data with `padding` (all before, all after) around their spatial dimensions."""
+    n = x.ndim - 2
+    return np.pad(x, [(0, 0), (0, 0), *zip(padding[:n], padding[n:], strict=True)], constant_values=fill)
+
+
+class Pool(Spatial):
+    """Base of the pools over windows.
+
+    With `ceil_mode` a last window that starts inside the data or the padding before it may reach past the end; what lies
+    there is not counted (as PyTorch and ONNX have it).
+    """
+
+    pool_size: Any
+    strides: Any
+    dilation: Any
+    padding: Any
+    out_layout: str
+    ceil_mode: bool
+
+    def __post_init__(self) -> None:
+        normalized(self, self.rank, "pool_size", "strides", "dilation")
+
+    def _sizes(self, shape: Shape) -> list[Any]:
+        """The spatial shape of the result."""
+        return [self._size(shape[k], k) for k in range(self.rank)]
+
+    def _size(self, size: Any, k: int) -> Any:
+        before, after, stride = self.padding[k], self.padding[self.rank + k], self.strides[k]
+        more = stride - 1 if self.ceil_mode else 0
+        count = window_count(size, before, after + more, self.pool_size[k], stride, self.dilation[k], k)
+        if not self.ceil_mode:
+            return count
+        if not isinstance(count, int):
+            raise ShapeError(f"ceil_mode needs known sizes, and spatial dimension {k} is {size}; give the model's inputs fixed sizes")
+        return count - 1 if (count - 1) * stride >= size + before else count
+
+    def _reaching(self, shape: Shape) -> tuple[int, ...]:
+        """The padding, with what the last windows of ceil mode need more of it."""
+        after = []
+        for k, (size, count) in enumerate(zip(shape, self._sizes(shape), strict=True)):
+            reach = (count - 1) * self.strides[k] + (self.pool_size[k] - 1) * self.dilation[k] + 1
+            after.append(max(self.padding[self.rank + k], reach - size - self.padding[k]))
+        return (*self.padding[: self.rank], *after)
+
+    def infer(self, data: Type) -> TensorType:
+        t = require_rank(tensors(data)[0], self.rank + 2, "data")
+        shape = ordered(t.shape, data_axes(self.layout, self.rank))
+        order = inverse(data_axes(self.out_layout or self.layout, self.rank))
+        return TensorType(ordered((*shape[:2], *self._sizes(shape[2:])), order), t.dtype)
+
+    def _windows(self, x: Array, fill: Any) -> list[Array]:
+        """NC… data, padded with `fill`, as seen by each tap of the window."""
+        return self._taps(padded(x, self._reaching(x.shape[2:]), fill), self._sizes(x.shape[2:]))
+
+    def _taps(self, x: Array, out: Sequence[int]) -> list[Array]:
+        """Data padded to the end of the last window, as seen by each tap of the window."""
+        seen = []
+        for tap in itertools.product(*map(range, self.pool_size)):
+            where = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, self.dilation, out, self.strides, strict=True))
+            index: tuple[Any, ...] = (..., *where)
+            seen.append(x[index])
+        return seen
+
+    def _placed(self, result: Array) -> Array:
+        return np.ascontiguousarray(result.transpose(inverse(data_axes(self.out_layout or self.layout, self.rank))))
+
+
+class MaxPool(Pool):
+    """Base of the maximum pools; padding is never the maximum."""
+
+    def reference(self, data: Array) -> Array:
+        x = data.transpose(data_axes(self.layout, self.rank))
+        first, *others = self._windows(x, identity_of_max(data.dtype))
+        result = first.copy()
+        for seen in others:
+            np.maximum(result, seen, out=result)
+        return self._placed(result)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        sizes = ordered(data.extents, data_axes(self.layout, self.rank))[2:]
+        return topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout)
+
+
+class AvgPool(Pool):
+    """Base of the mean pools; padding counts as zeros with `count_include_pad`, else not at all."""
+
+    count_include_pad: bool
+
+    def _counts(self, shape: Sequence[int]) -> Array:
+        """How many elements each window counts."""
+        inner = self.padding if self.count_include_pad else (0,) * len(self.padding)
+        beyond = [a - b for a, b in zip(self._reaching(tuple(shape)), inner, strict=True)]
+        counted = padded(padded(np.ones((1, 1, *shape)), inner, 1), beyond, 0)
+        return np.maximum(sum(self._taps(counted, self._sizes(tuple(shape)))), 1)
+
+    def reference(self, data: Array) -> Array:
+        x = data.transpose(data_axes(self.layout, self.rank))
+        wide = np.float32 if DataType(data.dtype).is_float and data.dtype.itemsize < 4 else np.int64 if data.dtype.kind in "iu" else data.dtype
+        total: Array = sum(self._windows(x.astype(wide), 0))  # type: ignore[assignment]
+        counts = self._counts(x.shape[2:]).astype(wide)
+        mean = total / counts if DataType(data.dtype).is_float else np.trunc(total / counts)
+        return self._placed(mean.astype(data.dtype))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        sizes = ordered(data.extents, data_axes(self.layout, self.rank))[2:]
+        return topi.avg_pool(
+            data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding
+        )
+
+
+@op("nn.max_pool1d", kind=Fusion.OUT_FUSABLE)
+class MaxPool1D(MaxPool):
+    """The maximum of each window of (batch, channels, width)."""
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    dilation: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    layout: str = "NCW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+    rank = 1
+
+
+@op("nn.max_pool2d", kind=Fusion.OUT_FUSABLE)
+class MaxPool2D(MaxPool):
+    """The maximum of each window of (batch, channels, height, width)."""
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    layout: str = "NCHW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+    rank = 2
+
+
+@op("nn.max_pool3d", kind=Fusion.OUT_FUSABLE)
+class MaxPool3D(MaxPool):
+    """The maximum of each window of (batch, channels, depth, height, width)."""
+
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    layout: str = "NCDHW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+    rank = 3
+
+
+@op("nn.avg_pool1d", kind=Fusion.OUT_FUSABLE)
+class AvgPool1D(AvgPool):
+    """The mean of each window of (batch, channels, width)."""
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    dilation: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    layout: str = "NCW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    rank = 1
+
+
+@op("nn.avg_pool2d", kind=Fusion.OUT_FUSABLE)
+class AvgPool2D(AvgPool):
+    """The mean of each window of (batch, channels, height, width)."""
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    layout: str = "NCHW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    rank = 2
+
+
+@op("nn.avg_pool3d", kind=Fusion.OUT_FUSABLE)
+class AvgPool3D(AvgPool):
+    """The mean of each window of (batch, channels, depth, height, width)."""
+
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    layout: str = "NCDHW"
+    out_layout: str = ""
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    rank = 3
+
+
+class Adaptive(Spatial):
+    """Base of the pools to a given size, whose windows are [floor(i n / out), ceil((i + 1) n / out))."""
+
+    mean: ClassVar[bool]
+
+    def output(self) -> tuple[int, ...]:
+        """The spatial shape of the result."""
+        return (1,) * self.rank
+
+    def infer(self, data: Type) -> TensorType:
+        t = require_rank(tensors(data)[0], self.rank + 2, "data")
+        axes = data_axes(self.layout, self.rank)
+        shape = ordered(t.shape, axes)
+        for k, (size, out) in enumerate(zip(shape[2:], self.output(), strict=True)):
+            if isinstance(size, int) and (size < 1 or out < 1):
+                raise ShapeError(f"spatial dimension {k} of {size} cannot be pooled to {out}; both must be 1 or more")
+        return TensorType(ordered((*shape[:2], *self.output()), inverse(axes)), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        axes = data_axes(self.layout, self.rank)
+        x = data.transpose(axes)
+        reduced = x.astype(np.float32) if DataType(x.dtype).is_float and x.dtype.itemsize < 4 else x
+        result = np.empty((*x.shape[:2], *self.output()), reduced.dtype)
+        for point in itertools.product(*map(range, self.output())):
+            window: tuple[Any, ...] = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in zip(point, x.shape[2:], self.output(), strict=True))
+            seen = reduced[:, :, *window].reshape(*x.shape[:2], -1)
+            result[:, :, *point] = seen.mean(axis=-1, dtype=reduced.dtype) if self.mean else seen.max(axis=-1)
+        return np.ascontiguousarray(result.astype(data.dtype).transpose(inverse(axes)))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return adaptive_pool(data, data_axes(self.layout, self.rank)[2:], self.output(), self.mean)
+
+
+class AdaptiveTo(Adaptive):
+    """Base of those with an `output_size`, (1, …) without one."""
+
+    output_size: Any
+
+    def __post_init__(self) -> None:
+        if self.output_size is not None:
+            object.__setattr__(self, "output_size", per_dimension(self.output_size, self.rank, "output_size"))
+
+    def output(self) -> tuple[int, ...]:
+        return self.output_size or (1,) * self.rank
+
+
+@op("nn.adaptive_avg_pool2d", kind=Fusion.OUT_FUSABLE)
+class AdaptiveAvgPool2D(AdaptiveTo):
+    """Means over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCHW"
+    out_layout: str = ""
+    rank = 2
+    mean = True
+
+
+@op("nn.adaptive_max_pool2d", kind=Fusion.OUT_FUSABLE)
+class AdaptiveMaxPool2D(AdaptiveTo):
+    """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCHW"
+    out_layout: str = ""
+    rank = 2
+    mean = False
+
+
+@op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE)
+class GlobalAvgPool2D(Adaptive):
+    """The mean of each image: (batch, channels, 1, 1)."""
+
+    layout: str = "NCHW"
+    out_layout: str = ""
+    rank = 2
+    mean = True
+
+
+@op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE)
+class GlobalMaxPool2D(Adaptive):
+    """The maximum of each image: (batch, channels, 1, 1)."""
+
+    layout: str = "NCHW"
+    out_layout: str = ""
+    rank = 2
+    mean = False

@@ -1,0 +1,108 @@
+"""Resampling along several dimensions, by coordinates that are exact fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr, Value, Var
+
+Tap = tuple[PrimExpr, PrimExpr | None]
+"""An index along one dimension, and its weight: None for one."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where output element i lies in the input: at `(a * i + b) / c`, with integers a, b and c > 0."""
+
+    a: int
+    b: int
+    c: int
+
+
+def nearest_index(position: Value, c: int, rounding: str) -> PrimExpr:
+    """`position / c` rounded: `floor`, `ceil`, or to the nearest with halves down (`round_prefer_floor`) or up."""
+    if rounding == "floor":
+        return E.floordiv(position, c)
+    if rounding == "ceil":
+        return E.floordiv(E.add(position, c - 1), c)
+    if rounding == "round_prefer_floor":
+        return E.floordiv(E.add(E.mul(position, 2), c - 1), 2 * c)
+    return E.floordiv(E.add(E.mul(position, 2), c), 2 * c)
+
+
+def resize(
+    data: te.Tensor, spatial: Sequence[int], sizes: Sequence[int], lines: Sequence[Line], method: str, rounding: str, cubic: tuple[float, bool],
+    extrapolation: float | None, dtype: str,
+) -> te.Tensor:
+    """`data` resampled to `sizes` along the dimensions `spatial`; points outside become `extrapolation`, when there is one."""
+    source = [data.extents[d] for d in spatial]
+    shape: list[Value] = list(data.shape)
+    for d, n in zip(spatial, sizes, strict=True):
+        shape[d] = n
+    work = data.dtype if method == "nearest_neighbor" else "float64" if data.dtype == "float64" else "float32"
+
+    def taps(k: int, i: Var) -> list[Tap]:
+        line, last = lines[k], source[k] - 1
+        position = E.add(E.mul(i, line.a), line.b)
+        if method == "nearest_neighbor":
+            return [(_held(nearest_index(position, line.c, rounding), last), None)]
+        low = E.floordiv(position, line.c)
+        t = E.mul(E.cast(work, E.floormod(position, line.c)), E.const(1.0 / line.c, work))
+        if method == "linear":
+            return [(_held(low, last), E.sub(E.const(1, work), t)), (_held(low + 1, last), t)]
+        return _cubic_taps(low, t, last, *cubic)
+
+    def element(*i: Var) -> PrimExpr:
+        where: list[Value] = list(i)
+
+        def sampled(k: int) -> PrimExpr:
+            if k == len(spatial):
+                return E.cast(work, data(*where))
+            total: PrimExpr | None = None
+            for index, weight in taps(k, i[spatial[k]]):
+                where[spatial[k]] = index
+                value = sampled(k + 1)
+                term = value if weight is None else E.mul(value, weight)
+                total = term if total is None else E.add(total, term)
+            return total if total is not None else E.const(0, work)
+
+        value = sampled(0)
+        if extrapolation is not None:
+            value = E.if_then_else(_inside(i), value, E.const(extrapolation, work))
+        return E.cast(dtype, value)
+
+    def _inside(i: Sequence[Var]) -> PrimExpr:
+        inside = E.all_of()
+        for line, d, n in zip(lines, spatial, source, strict=True):
+            position = E.add(E.mul(i[d], line.a), line.b)
+            inside = E.all_of(inside, position >= 0, position <= (n - 1) * line.c)
+        return inside
+
+    return te.compute(shape, element, name="resize")  # type: ignore[no-any-return]
+
+
+def _held(index: PrimExpr, last: int) -> PrimExpr:
+    return E.maximum(E.minimum(index, last), 0)
+
+
+def _cubic_taps(low: PrimExpr, t: PrimExpr, last: int, a: float, exclude: bool) -> list[Tap]:
+    """Keys' cubic convolution; with `exclude` the taps outside have no weight, and the others sum to one."""
+    one = E.const(1, t.dtype)
+
+    def near(d: PrimExpr) -> PrimExpr:
+        return ((a + 2) * d - (a + 3)) * d * d + one
+
+    def far(d: PrimExpr) -> PrimExpr:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    weights = [far(t + 1.0), near(t), near(one - t), far(2.0 - t)]
+    places = [low + k for k in (-1, 0, 1, 2)]
+    if exclude:
+        zero = E.const(0, t.dtype)
+        weights = [E.if_then_else(E.all_of(p >= 0, p <= last), w, zero) for p, w in zip(places, weights, strict=True)]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [E.div(w, total) for w in weights]
+    return [(_held(p, last), w) for p, w in zip(places, weights, strict=True)]
