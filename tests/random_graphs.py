@@ -85,7 +85,7 @@ class Graph:
             return relay.nn.conv2d(a, self.weights(channels, 1, 3, 3), kernel_size=(3, 3), channels=channels, groups=channels, padding=(1, 1))
         made = self.random.choice([channels, 4])
         if self.random.random() < 0.3:
-            a = relay.nn.pad(a, const(0.0), pad_width=((0, 0), (0, 0), (1, 1), (1, 1)))
+            a = relay.nn.pad(a, ((0, 0), (0, 0), (1, 1), (1, 1)))
             return relay.nn.conv2d(a, self.weights(made, channels, 3, 3), kernel_size=(3, 3), channels=made)
         return relay.nn.conv2d(a, self.weights(made, channels, 1, 1), kernel_size=(1, 1), channels=made)
 

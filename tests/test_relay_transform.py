@@ -188,7 +188,7 @@ def test_the_plan_refuses_what_it_cannot_do() -> None:
     with pytest.raises(CompileError, match=r"the shape of Tensor\[\(n, 4\), float32\] is symbolic; fix the input shapes before compiling"):
         plan_memory(Function((x,), relay.nn.relu(x)))
     y = var("y", shape=(2,))
-    with pytest.raises(CompileError, match="a If cannot be compiled to straight-line code; only calls can"):
+    with pytest.raises(CompileError, match="an expression of the kind If cannot be compiled to straight-line code; only calls and tuples can"):
         plan_memory(Function((c, y), If(c, y, relay.nn.relu(y))))
     with pytest.raises(CompileError, match="the variable 'x' is bound by a let; convert to graph form first"):
         plan_memory(Function((), relay.nn.relu(var("x", shape=(2,)))))

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tilewright.relay.printer import text_of
 
 from tilewright import relay
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.interpreter import evaluate
+from tilewright.relay.printer import text_of
 from tilewright.types import TensorType
 
 FILES = sorted((Path(__file__).parent / "text").glob("relay_*.md"))
-CASE = re.compile(r"^## (?P<name>.+)\n+`(?P<pass>[^`]+)`\n+```python\n(?P<code>.*?)```\n+```text\n(?P<text>.*?)```\n", re.M | re.S)
+CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`]+)`\n+```python\n(?P<code>.*?)```\n+```text\n(?P<text>.*?)```\n", re.M | re.S)
 
 
 def cases() -> list[Any]:

@@ -51,6 +51,29 @@ class Expr:
 
         return text_of(self)
 
+    def __getitem__(self, index: int) -> Expr:
+        """A field of a tuple; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks."""
+        whole = self.checked_type
+        if not isinstance(whole, TupleType):
+            raise CompileError(f"a tuple was expected, and this is {whole!r}; take elements of a tensor with strided_slice or take", self.span)
+        if not 0 <= index < len(whole.fields):
+            raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")
+        return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index)
+
+    def __add__(self, other: Any) -> Call: return _apply("add", self, other)
+    def __radd__(self, other: Any) -> Call: return _apply("add", other, self)
+    def __sub__(self, other: Any) -> Call: return _apply("subtract", self, other)
+    def __rsub__(self, other: Any) -> Call: return _apply("subtract", other, self)
+    def __mul__(self, other: Any) -> Call: return _apply("multiply", self, other)
+    def __rmul__(self, other: Any) -> Call: return _apply("multiply", other, self)
+    def __truediv__(self, other: Any) -> Call: return _apply("divide", self, other)
+    def __rtruediv__(self, other: Any) -> Call: return _apply("divide", other, self)
+    def __neg__(self) -> Call: return _apply("negative", self)
+
+    def astype(self, dtype: str | DataType) -> Call:
+        """`relay.cast`."""
+        return _apply("cast", self, dtype=dtype)
+
 
 @node
 class Var(Expr):
@@ -198,3 +221,12 @@ def var(name_hint: str, type_annotation: Type | None = None, shape: Sequence[Any
     if type_annotation is None and shape is not None:
         type_annotation = TensorType(shape, dtype)
     return Var(name_hint, type_annotation)
+
+
+def _apply(name: str, *args: Any, **attrs: Any) -> Call:
+    """An operator as Python's operators write it; a number takes the dtype of the tensor beside it."""
+    from tilewright.relay.op.registry import as_relay, get
+
+    known = next((t for a in args if isinstance(a, Expr) and isinstance(t := a.known_type(), TensorType)), None)
+    dtype = known.dtype if known is not None else None
+    return get(name)(**attrs)(*(const(a, dtype) if isinstance(a, (int, float)) else as_relay(a) for a in args))

@@ -130,10 +130,12 @@ class Schedule:
                 raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
         fused = Var("_".join(v.name for v in loops))
         total, mapping, rest = 1, dict[PrimExpr, PrimExpr](), fused.astype(INT64)
-        for n in reversed(nodes):
+        longer = [n for n in nodes if self.extent(n.var) != 1]
+        for n in nodes:
+            mapping[n.var] = n.min
+        for n in reversed(longer):
             size = self.extent(n.var)
-            first = n is nodes[0]
-            mapping[n.var] = add(rest if first else floormod(rest, size), n.min)
+            mapping[n.var] = add(rest if n is longer[0] else floormod(rest, size), n.min)
             rest, total = floordiv(rest, size), total * size
         body = substitute_stmt(nodes[-1].body, mapping)
         self._replace(nodes[0], For(fused, const(0, INT64), const(total, INT64), SERIAL, body, origin=nodes[0].origin))

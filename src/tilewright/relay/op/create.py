@@ -142,7 +142,7 @@ class Arange(Op):
 
     def reference(self) -> Array:
         kind = DataType(self.dtype).numpy()
-        return (np.arange(self._count()).astype(kind) * np.asarray(self.step, kind) + np.asarray(self.start, kind)).astype(kind)
+        return np.asarray(np.arange(self._count()).astype(kind) * np.asarray(self.step, kind) + np.asarray(self.start, kind), kind)
 
     def compute(self) -> te.Tensor:
         return topi.arange(self.start, self.step, self._count(), self.dtype)

@@ -134,7 +134,7 @@ class Resize(Spatial):
             doubled, rounding = 2 * position, self._rounding()
             nearest = {"floor": low, "ceil": -(-position // c), "round_prefer_floor": (doubled + c - 1) // (2 * c)}
             index = nearest.get(rounding, (doubled + c) // (2 * c))
-            return np.take(x, np.clip(index, 0, size - 1), axis=axis)
+            return np.asarray(np.take(x, np.clip(index, 0, size - 1), axis=axis))
         if self.method == "linear":
             taps = [(low, 1 - t), (low + 1, t)]
         else:
@@ -142,7 +142,7 @@ class Resize(Spatial):
         total = np.zeros((), x.dtype)
         for index, weight in taps:
             total = total + np.take(x, np.clip(index, 0, size - 1), axis=axis) * weight.astype(x.dtype).reshape(along)
-        return total
+        return np.asarray(total)
 
     def _cubic(self, low: Any, t: Any, size: int) -> list[tuple[Any, Any]]:
         """The four taps of Keys' cubic convolution."""
@@ -175,7 +175,7 @@ class Resize(Spatial):
 
 
 @op("image.resize1d", kind=Fusion.INJECTIVE)
-class Resize1D(Resize):
+class Resize1d(Resize):
     """(batch, channels, width) resampled to `size`."""
 
     size: tuple[int, ...]
@@ -193,7 +193,7 @@ class Resize1D(Resize):
 
 
 @op("image.resize2d", kind=Fusion.INJECTIVE)
-class Resize2D(Resize):
+class Resize2d(Resize):
     """(batch, channels, height, width) resampled to `size`."""
 
     size: tuple[int, ...]
@@ -211,7 +211,7 @@ class Resize2D(Resize):
 
 
 @op("image.resize3d", kind=Fusion.INJECTIVE)
-class Resize3D(Resize):
+class Resize3d(Resize):
     """(batch, channels, depth, height, width) resampled to `size`."""
 
     size: tuple[int, ...]
@@ -243,7 +243,7 @@ class Upsampling(Spatial):
     align_corners: bool = False
     rank: ClassVar[int] = 2
 
-    def _resize(self, shape: Sequence[Any]) -> Resize2D:
+    def _resize(self, shape: Sequence[Any]) -> Resize2d:
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
         if method is None:
             raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor, bilinear or bicubic")
@@ -251,7 +251,7 @@ class Upsampling(Spatial):
         if not all(isinstance(n, int) for n in sizes):
             raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
-        return Resize2D(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
+        return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
 
     def infer(self, data: Type) -> TensorType:
         t = require_rank(tensors(data)[0], 4, "data")

@@ -174,7 +174,7 @@ def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dila
 
 
 @op("nn.conv1d", kind=Fusion.OUT_FUSABLE)
-class Conv1D(Conv):
+class Conv1d(Conv):
     """One-dimensional convolution: data (batch, in, width), weight (out, in / groups, kernel), in these layouts or others."""
 
     strides: tuple[int, ...] = (1,)
@@ -191,7 +191,7 @@ class Conv1D(Conv):
 
 
 @op("nn.conv2d", kind=Fusion.OUT_FUSABLE)
-class Conv2D(Conv):
+class Conv2d(Conv):
     """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
 
     `groups` equal to the input channels is a depthwise convolution. The result has `out_dtype`, that of the data without
@@ -212,7 +212,7 @@ class Conv2D(Conv):
 
 
 @op("nn.conv3d", kind=Fusion.OUT_FUSABLE)
-class Conv3D(Conv):
+class Conv3d(Conv):
     """Three-dimensional convolution: data (batch, in, depth, height, width), weight (out, in / groups, kd, kh, kw)."""
 
     strides: tuple[int, ...] = (1, 1, 1)
@@ -286,7 +286,7 @@ class ConvTranspose(Convolution):
 
 
 @op("nn.conv1d_transpose", kind=Fusion.OUT_FUSABLE)
-class Conv1DTranspose(ConvTranspose):
+class Conv1dTranspose(ConvTranspose):
     """Transposed one-dimensional convolution: data (batch, in, width), weight (in, out / groups, kernel)."""
 
     strides: tuple[int, ...] = (1,)
@@ -304,7 +304,7 @@ class Conv1DTranspose(ConvTranspose):
 
 
 @op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
-class Conv2DTranspose(ConvTranspose):
+class Conv2dTranspose(ConvTranspose):
     """Transposed two-dimensional convolution: data (batch, in, height, width), weight (in, out / groups, kh, kw).
 
     Each element of the data adds a copy of the kernel to the result, `strides` apart; `padding` is cut off the result, and
@@ -326,7 +326,7 @@ class Conv2DTranspose(ConvTranspose):
 
 
 @op("nn.conv3d_transpose", kind=Fusion.OUT_FUSABLE)
-class Conv3DTranspose(ConvTranspose):
+class Conv3dTranspose(ConvTranspose):
     """Transposed three-dimensional convolution: data (batch, in, depth, height, width), weight (in, out / groups, kd, kh, kw)."""
 
     strides: tuple[int, ...] = (1, 1, 1)

@@ -73,7 +73,7 @@ class Dense(Op):
 
 
 @op("nn.matmul", kind=Fusion.OUT_FUSABLE)
-class MatMul(Op):
+class Matmul(Op):
     """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix)."""
 
     units: int | None = None
@@ -103,7 +103,7 @@ class MatMul(Op):
 
 
 @op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE)
-class BatchMatMul(Op):
+class BatchMatmul(Op):
     """The products of the matrices of two 3-d tensors, (b, m, k) times (b, n, k) transposed; a batch of one is repeated."""
 
     out_dtype: str = ""

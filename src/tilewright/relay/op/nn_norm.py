@@ -13,10 +13,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.op.shapes import axes_of, axis_of, differ, require_same_dtype, text
+from tilewright.relay.op.shaping import Reshape
 from tilewright.topi import norm as topi
-from tilewright.topi import transform
 from tilewright.types import TensorType, TupleType, Type
 
 
@@ -267,10 +266,18 @@ class GroupNorm(Normalization):
         normal = _normalized(data.reshape(shape), axes, self.epsilon).reshape(data.shape)
         return self._scaled(normal, gamma, beta, data.dtype)
 
-    def compute(self, data: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-        shape, axes = self._grouped(data.extents)
-        normal = topi.normalize(transform.reshape(data, shape), axes, self.epsilon)
-        return self._finish(transform.reshape(normal, data.extents), gamma, beta)
+    def simplify(self, call: Call) -> Expr | None:
+        """group_norm(x, gamma, beta) -> instance_norm of the groups, as a tensor of one dimension more, * gamma + beta."""
+        data, gamma, beta = call.args
+        t = data.tensor_type
+        axis = self.axis % t.ndim
+        ones = Constant(np.ones(self.num_groups, t.dtype.numpy()))
+        normal = InstanceNorm(axis, self.epsilon, False, False)(Reshape(self._grouped(t.shape)[0])(data), ones, ones, span=call.span)
+        result: Expr = Reshape(t.shape)(normal)
+        channels = (t.shape[axis], *(1,) * (t.ndim - 1 - axis))
+        if self.scale:
+            result = Multiply()(result, Reshape(channels)(gamma), span=call.span)
+        return Add()(result, Reshape(channels)(beta), span=call.span) if self.center else result
 
 
 @op("nn.l2_normalize", kind=Fusion.OUT_FUSABLE)

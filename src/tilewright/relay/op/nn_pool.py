@@ -156,7 +156,7 @@ class AvgPool(Pool):
 
 
 @op("nn.max_pool1d", kind=Fusion.OUT_FUSABLE)
-class MaxPool1D(MaxPool):
+class MaxPool1d(MaxPool):
     """The maximum of each window of (batch, channels, width)."""
 
     pool_size: tuple[int, ...] = (1,)
@@ -170,7 +170,7 @@ class MaxPool1D(MaxPool):
 
 
 @op("nn.max_pool2d", kind=Fusion.OUT_FUSABLE)
-class MaxPool2D(MaxPool):
+class MaxPool2d(MaxPool):
     """The maximum of each window of (batch, channels, height, width)."""
 
     pool_size: tuple[int, ...] = (1, 1)
@@ -184,7 +184,7 @@ class MaxPool2D(MaxPool):
 
 
 @op("nn.max_pool3d", kind=Fusion.OUT_FUSABLE)
-class MaxPool3D(MaxPool):
+class MaxPool3d(MaxPool):
     """The maximum of each window of (batch, channels, depth, height, width)."""
 
     pool_size: tuple[int, ...] = (1, 1, 1)
@@ -198,7 +198,7 @@ class MaxPool3D(MaxPool):
 
 
 @op("nn.avg_pool1d", kind=Fusion.OUT_FUSABLE)
-class AvgPool1D(AvgPool):
+class AvgPool1d(AvgPool):
     """The mean of each window of (batch, channels, width)."""
 
     pool_size: tuple[int, ...] = (1,)
@@ -213,7 +213,7 @@ class AvgPool1D(AvgPool):
 
 
 @op("nn.avg_pool2d", kind=Fusion.OUT_FUSABLE)
-class AvgPool2D(AvgPool):
+class AvgPool2d(AvgPool):
     """The mean of each window of (batch, channels, height, width)."""
 
     pool_size: tuple[int, ...] = (1, 1)
@@ -228,7 +228,7 @@ class AvgPool2D(AvgPool):
 
 
 @op("nn.avg_pool3d", kind=Fusion.OUT_FUSABLE)
-class AvgPool3D(AvgPool):
+class AvgPool3d(AvgPool):
     """The mean of each window of (batch, channels, depth, height, width)."""
 
     pool_size: tuple[int, ...] = (1, 1, 1)
@@ -268,7 +268,8 @@ class Adaptive(Spatial):
         for point in itertools.product(*map(range, self.output())):
             window: tuple[Any, ...] = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in zip(point, x.shape[2:], self.output(), strict=True))
             seen = reduced[:, :, *window].reshape(*x.shape[:2], -1)
-            result[:, :, *point] = seen.mean(axis=-1, dtype=reduced.dtype) if self.mean else seen.max(axis=-1)
+            at: tuple[Any, ...] = (..., *point)
+            result[at] = seen.mean(axis=-1, dtype=reduced.dtype) if self.mean else seen.max(axis=-1)
         return np.ascontiguousarray(result.astype(data.dtype).transpose(inverse(axes)))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
@@ -289,7 +290,7 @@ class AdaptiveTo(Adaptive):
 
 
 @op("nn.adaptive_avg_pool2d", kind=Fusion.OUT_FUSABLE)
-class AdaptiveAvgPool2D(AdaptiveTo):
+class AdaptiveAvgPool2d(AdaptiveTo):
     """Means over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
 
     output_size: tuple[int, ...] | None = None
@@ -300,7 +301,7 @@ class AdaptiveAvgPool2D(AdaptiveTo):
 
 
 @op("nn.adaptive_max_pool2d", kind=Fusion.OUT_FUSABLE)
-class AdaptiveMaxPool2D(AdaptiveTo):
+class AdaptiveMaxPool2d(AdaptiveTo):
     """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
 
     output_size: tuple[int, ...] | None = None
@@ -311,7 +312,7 @@ class AdaptiveMaxPool2D(AdaptiveTo):
 
 
 @op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE)
-class GlobalAvgPool2D(Adaptive):
+class GlobalAvgPool2d(Adaptive):
     """The mean of each image: (batch, channels, 1, 1)."""
 
     layout: str = "NCHW"
@@ -321,7 +322,7 @@ class GlobalAvgPool2D(Adaptive):
 
 
 @op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE)
-class GlobalMaxPool2D(Adaptive):
+class GlobalMaxPool2d(Adaptive):
     """The maximum of each image: (batch, channels, 1, 1)."""
 
     layout: str = "NCHW"

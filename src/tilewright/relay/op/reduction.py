@@ -159,7 +159,7 @@ class All(Quantifier):
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
-    combine = staticmethod(te.comm_reducer(E.logical_and, lambda t: E.const(1, t), name="all"))
+    combine = staticmethod(te.min)
     of_arrays = staticmethod(np.all)
 
 
@@ -170,7 +170,7 @@ class Any_(Quantifier):
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
-    combine = staticmethod(te.comm_reducer(E.logical_or, lambda t: E.const(0, t), name="any"))
+    combine = staticmethod(te.max)
     of_arrays = staticmethod(np.any)
 
 

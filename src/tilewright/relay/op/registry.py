@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import numpy as np
@@ -157,6 +158,7 @@ def as_relay(value: Any) -> Expr:
     return const(value)
 
 
+@cache
 def function(cls: type[Op]) -> Callable[..., Call]:
     """The function form of an operator: `relay.nn.softmax(x, axis=1)` is `Softmax(axis=1)(x)`.
 
@@ -180,6 +182,19 @@ def function(cls: type[Op]) -> Callable[..., Call]:
     build.__name__ = cls.name.rpartition(".")[2]
     build.__doc__ = cls.__doc__
     return build
+
+
+def public_function(name: str, module: str) -> Callable[..., Call]:
+    """The function form of the operator `name`, for a module's `__getattr__`: unknown names are an `AttributeError`."""
+    cls = OPS.get(name)
+    if cls is None:
+        raise AttributeError(f"module '{module}' has no attribute '{name.rpartition('.')[2]}'", name=name)
+    return function(cls)  # type: ignore[arg-type]
+
+
+def operator_names(prefix: str) -> list[str]:
+    """The names of the operators directly under `prefix`, without it."""
+    return sorted(n.removeprefix(prefix) for n in OPS if n.startswith(prefix) and "." not in n.removeprefix(prefix))
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:

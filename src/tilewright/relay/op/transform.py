@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.expr import Call, Expr
+from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_same_dtype, text
 from tilewright.topi import transform as topi
@@ -109,8 +109,8 @@ class Concatenate(Op):
         return topi.concatenate(data, self.axis % data[0].ndim)
 
     def simplify(self, call: Call) -> Expr | None:
-        parts = getattr(call.args[0], "fields", ())
-        return parts[0] if len(parts) == 1 else None
+        parts = call.args[0]
+        return parts.fields[0] if isinstance(parts, Tuple) and len(parts.fields) == 1 else None
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         perm = next((p for p in perms if p is not None), None)

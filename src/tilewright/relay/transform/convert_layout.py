@@ -10,7 +10,7 @@ Transposes and reshapes of a permuted value cost nothing as long as no memory ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from tilewright.errors import InternalError
 from tilewright.ir.module import IRModule
@@ -22,6 +22,9 @@ from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.movement import Perm, axes_of, between, carried, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.types import TensorType, TupleType, Type
+
+CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
+"""How images and volumes are stored."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class _Sweep:
         op = e.op
         args = e.args[0].fields if op.variadic and isinstance(e.args[0], Tuple) else e.args  # type: ignore[union-attr]
         perms = [self.stored[a].perm for a in args]
-        moved = self._movement(e, perms[0]) if perms and perms[0] is not None else None
+        moved = self._movement(e, perms[0]) if perms else None
         if moved is not None:
             return moved
         how = op.relayout(perms)  # type: ignore[union-attr]
@@ -125,13 +128,16 @@ class _Sweep:
             raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as {result}")
         return _Stored(new, result)
 
-    def _movement(self, e: Call, perm: Perm) -> _Stored | None:
-        """Transposes and reshapes of a permuted value that leave memory as it is."""
+    def _movement(self, e: Call, perm: Perm | None) -> _Stored | None:
+        """Transposes and reshapes that leave memory as it is: of a permuted value, or of one into channels first."""
         source = self.stored[e.args[0]].expr
         if isinstance(e.op, Transpose):
-            order = compose_inverse(axes_of(e), perm)
+            axes = axes_of(e)
+            order = compose_inverse(axes, perm or tuple(range(len(axes))))
+            if perm is None and order not in CHANNELS_LAST:
+                return None
             return _Stored(source, None if is_identity(order) else order)
-        if e.op.view:  # type: ignore[union-attr]
+        if perm is not None and e.op.view:  # type: ignore[union-attr]
             before, after = e.args[0].tensor_type.shape, e.tensor_type.shape
             kept = carried(perm, before, after)
             if kept is not None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
-from tilewright.relay.op.nn_conv import Conv1D, Conv2D, Conv3D
+from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.visitor import rewrite
 
@@ -30,7 +30,7 @@ class FoldExplicitPadding(FunctionPass):
 
 def fold_padding(e: Expr) -> Expr | None:
     """A convolution of a padded value -> one with more padding."""
-    if not (isinstance(e, Call) and isinstance(e.op, (Conv1D, Conv2D, Conv3D))):
+    if not (isinstance(e, Call) and isinstance(e.op, (Conv1d, Conv2d, Conv3d))):
         return None
     pad = e.args[0]
     if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and _pads_zero(pad)):

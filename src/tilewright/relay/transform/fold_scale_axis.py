@@ -17,7 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.broadcast import Add, Multiply
-from tilewright.relay.op.nn_conv import Conv1D, Conv2D, Conv2DTranspose, Conv3D
+from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv2dTranspose, Conv3d
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order, rewrite
@@ -100,16 +100,16 @@ class Axes:
 
 def result_axes(op: Op) -> Axes | None:
     """The channels that an operator makes; None when its weight has no axis for them."""
-    if isinstance(op, (Conv1D, Conv2D, Conv3D)):
+    if isinstance(op, (Conv1d, Conv2d, Conv3d)):
         return _found(op.out_layout or op.data_layout, op.kernel_layout, "O")
-    if isinstance(op, Conv2DTranspose) and op.groups == 1:
+    if isinstance(op, Conv2dTranspose) and op.groups == 1:
         return _found(op.out_layout or op.data_layout, op.kernel_layout, "O")
     return Axes(-1, 0) if isinstance(op, Dense) else None
 
 
 def input_axes(op: Op) -> Axes | None:
     """The channels that an operator reads; None when its weight has no axis for them."""
-    if isinstance(op, (Conv1D, Conv2D, Conv3D)) and op.groups == 1:
+    if isinstance(op, (Conv1d, Conv2d, Conv3d)) and op.groups == 1:
         return _found(op.data_layout, op.kernel_layout, "I")
     return Axes(-1, 1) if isinstance(op, Dense) else None
 

@@ -137,7 +137,7 @@ class _Planner:
             case Var():
                 raise CompileError(f"the variable '{e.name_hint}' is bound by a let; convert to graph form first", e.span)
             case _:
-                raise CompileError(f"a {type(e).__name__} cannot be compiled to straight-line code; only calls can", e.span)
+                raise CompileError(f"an expression of the kind {type(e).__name__} cannot be compiled to straight-line code; only calls and tuples can", e.span)
 
     def _constant(self, array: np.ndarray[Any, Any]) -> _Memory:
         memory = self.known.get(id(array))

@@ -13,7 +13,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.op.broadcast import Add, Divide, Multiply, Power, Subtract
 from tilewright.relay.op.elementwise import Cast, Sqrt
-from tilewright.relay.op.nn_matmul import BatchMatMul
+from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.transform.movement import axes_of, carried, compose, inverse, is_identity, reshaped, transposed
@@ -91,22 +91,24 @@ def merge_constants(e: Call) -> Expr | None:
     return Call(e.op, [inner.args[0], Constant(np.asarray(value, a.value.dtype), b.span)], e.span)
 
 
-def divide_by_power_of_two(e: Call) -> Expr | None:
-    """divide(x, 8f) -> multiply(x, 0.125f), exactly"""
+def divide_by_constant(e: Call) -> Expr | None:
+    """divide(x, 8f) -> multiply(x, 0.125f): exact for powers of two, else one rounding more"""
     x, y = e.args
-    value = uniform(y) if isinstance(y, Constant) and e.tensor_type.dtype == "float32" else None
-    if value is None or abs(np.frexp(value)[0]) != 0.5 or not 1e-30 < abs(value) < 1e30:
+    if not isinstance(y, Constant) or e.tensor_type.dtype not in ("float32", "float64") or y.value.size == 0:
         return None
-    assert isinstance(y, Constant)
+    size = np.abs(y.value)
+    if not (size.min() > 1e-30 and size.max() < 1e30):
+        return None
     return Call(Multiply(), [x, Constant(np.asarray(1 / y.value, y.value.dtype), y.span)], e.span)
 
 
 def plain_power(e: Call) -> Expr | None:
-    """power(x, 2) -> multiply(x, x); power(x, 0.5) -> sqrt(x)"""
+    """power(x, 2) -> multiply(x, x); power(x, 3) -> multiply(multiply(x, x), x); power(x, 0.5) -> sqrt(x)"""
     x, y = e.args
     value = uniform(y) if isinstance(y, Constant) and e.tensor_type.dtype.is_float and x.known_type() == e.known_type() else None
-    if value is not None and value == 2:
-        return Call(Multiply(), [x, x], e.span)
+    if value is not None and value in (2, 3):
+        square = Call(Multiply(), [x, x], e.span)
+        return square if value == 2 else Call(Multiply(), [square, x], e.span)
     if value is not None and value == 0.5:
         return Call(Sqrt(), [x], e.span)
     return None
@@ -193,7 +195,7 @@ def product_of_transpose(e: Call) -> Expr | None:
     if axes != (*range(rank - 2), rank - 1, rank - 2):
         return None
     attributes = {**e.op.attributes(), "transpose_b": not e.attrs.transpose_b}  # type: ignore[union-attr]
-    return Call(BatchMatMul(**attributes), [e.args[0], y.args[0]], e.span)
+    return Call(BatchMatmul(**attributes), [e.args[0], y.args[0]], e.span)
 
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
@@ -201,13 +203,13 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Add: (add_zero, merge_constants),
     Subtract: (add_zero,),
     Multiply: (multiply_one, merge_constants),
-    Divide: (multiply_one, divide_by_power_of_two),
+    Divide: (multiply_one, divide_by_constant),
     Power: (multiply_one, plain_power),
     Cast: (cast_nothing, cast_twice),
     Transpose: (transpose_of,),
     Concatenate: (concatenate_one,),
     StridedSlice: (slice_everything,),
-    BatchMatMul: (product_of_transpose,),
+    BatchMatmul: (product_of_transpose,),
 }
 
 __all__ = ["SimplifyExpr", "is_identity", "simplify"]

@@ -16,7 +16,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.movement import groups, reshaped
-from tilewright.relay.visitor import rewrite
+from tilewright.relay.visitor import consumers, post_order, rewrite
 from tilewright.types import TensorType
 
 
@@ -28,11 +28,14 @@ class SinkReshape(FunctionPass):
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return rewrite(function, _Rule().apply)
+        rule = _Rule(consumers(post_order(function, inside=False)))
+        return rewrite(function, rule.apply, origin=rule.origin)
 
 
 class _Rule:
-    def __init__(self) -> None:
+    def __init__(self, users: dict[Expr, list[Expr]]) -> None:
+        self.users = users
+        self.origin: dict[Expr, Expr] = {}
         self.anchored: dict[Expr, bool] = {}
 
     def apply(self, e: Expr) -> Expr | None:
@@ -42,7 +45,7 @@ class _Rule:
         if not isinstance(kind, TensorType) or not kind.is_static:
             return None
         at = next((k for k, a in enumerate(e.args) if self._is_sinkable(a, kind)), None)
-        if at is None or any(self._is_anchored(a) for k, a in enumerate(e.args) if k != at):
+        if at is None or any(self._joins(a) for k, a in enumerate(e.args) if k != at):
             return None
         source = e.args[at].args[0]  # type: ignore[attr-defined]
         before = source.tensor_type.shape
@@ -58,6 +61,10 @@ class _Rule:
         if not (isinstance(a, Call) and isinstance(a.op, Op) and a.op.view):
             return False
         return a.tensor_type.shape == result.shape and self._is_anchored(a.args[0])
+
+    def _joins(self, a: Expr) -> bool:
+        """True for an operand that the call can be fused with as it is."""
+        return self._is_anchored(a) and len(self.users.get(self.origin.get(a, a), ())) <= 1
 
     def _is_anchored(self, e: Expr) -> bool:
         """True for a convolution or product and the elementwise calls behind it."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tilewright import relay
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, shape_of
@@ -26,7 +26,7 @@ def constant(
     for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))
-    node.refuse("it has no value")
+    return node.refuse("it has no value")
 
 
 @converter("Identity")
@@ -59,16 +59,16 @@ def cast_like(x: Expr, target_type: Expr, *, saturate: int = 1, round_mode: str 
 
 @converter("Shape")
 def shape(data: Expr, *, start: int = 0, end: int | None = None) -> Expr:
-    whole, dims = relay.shape_of(data, dtype="int64"), shape_of(data)
+    whole, dims = op.shape_of(data, dtype="int64"), shape_of(data)
     first, last, _ = slice(start, end).indices(len(dims))
     if (first, last) == (0, len(dims)):
         return whole
-    return relay.strided_slice(whole, begin=(first,), end=(max(first, last),), strides=(1,), axes=(0,))
+    return op.strided_slice(whole, begin=(first,), end=(max(first, last),), strides=(1,), axes=(0,))
 
 
 @converter("Size")
 def size(data: Expr) -> Expr:
-    return relay.ndarray_size(data, dtype="int64")
+    return op.ndarray_size(data, dtype="int64")
 
 
 @converter("ConstantOfShape")
@@ -79,21 +79,24 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
     known = node.known(shape)
     dims = tuple(known.flat) if known is not None else node.ints(shape, "input")
     dims = tuple(int(d) if isinstance(d, np.integer) else d for d in dims)
-    return relay.full(Constant(fill.reshape(())), shape=dims, dtype=DataType(fill.dtype))
+    return op.full(Constant(fill.reshape(())), shape=dims, dtype=DataType(fill.dtype))
 
 
 @converter("Range")
-def range_(start: Expr, limit: Expr, delta: Expr, *, node: Node) -> Expr:
+def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: Node) -> Expr:
     first, last, step = (node.scalar(x, name) for x, name in ((start, "start"), (limit, "limit"), (delta, "delta")))
     if step == 0:
         node.refuse("delta is 0")
-    return relay.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
+    return op.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
 
 
 @converter("EyeLike")
 def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Expr:
     kind = dtype_of(x) if dtype is None else element_type(dtype, "attribute 'dtype'", node.origin)
-    return Constant(np.eye(*node.static(x, "input"), k=k, dtype=kind.numpy()))
+    if rank(x) != 2:
+        node.refuse(f"its input must be a matrix, and it has {rank(x)} dimensions")
+    rows, columns = node.static(x, "input")
+    return Constant(np.eye(rows, columns, k, dtype=kind.numpy()))
 
 
 @converter("NonZero")

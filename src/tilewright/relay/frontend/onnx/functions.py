@@ -7,7 +7,7 @@ imported in place of the call. What neither has a body nor a converter is refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import onnx
 from onnx import defs
@@ -75,21 +75,36 @@ def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: S
         "or export the model with an option that avoids them", Origin(source.name) if source.name else None)
 
 
-def specified_function(node: onnx.NodeProto, opset: int, args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
-    """The body that the specification gives this operator, or None when it is primitive."""
+def specified_function(node: onnx.NodeProto, opset: int, primitives: int, args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
+    """The body that the specification gives this operator at `opset` of its domain, or None when it is primitive.
+
+    `primitives` is the opset of ONNX itself, in which bodies are written that do not say.
+    """
     schema = _schema(node.op_type, node.domain, opset)
     if schema is None:
         return None
-    versions = [v for v in schema.function_opset_versions if v <= opset] or list(schema.function_opset_versions)
+    versions = [v for v in schema.function_opset_versions if v <= primitives] or list(schema.function_opset_versions)
     if versions:
-        return _with_opset(schema.get_function_with_opset_version(max(versions)), opset, node)
-    versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+        return _complete(schema.get_function_with_opset_version(max(versions)), schema, primitives)
+    versions = [v for v in schema.context_dependent_function_opset_versions if v <= primitives]
     versions = versions or list(schema.context_dependent_function_opset_versions)
     if not versions:
         return None
     types = [_type_proto(a).SerializeToString() for a in args]
     body = schema.get_context_dependent_function_with_opset_version(max(versions), node.SerializeToString(), types)
-    return _with_opset(body, opset, node) if body else None
+    return _complete(body, schema, primitives) if body else None
+
+
+def with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
+    """The node with its attributes replaced by `given`, which refer to no enclosing function any more."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
+    for name, attribute in given.items():
+        made = copy.attribute.add()
+        made.CopyFrom(attribute)
+        made.name = name
+    return copy
 
 
 def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
@@ -105,10 +120,11 @@ def _is_supported(domain: str, op_type: str, opset: int) -> bool:
     if registry.find(domain, op_type, opset) is not None:
         return True
     schema = _schema(op_type, domain, opset)
-    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _schema(op_type: str, domain: str, opset: int) -> defs.OpSchema | None:
+def _schema(op_type: str, domain: str, opset: int) -> Any:
+    """The specification of an operator (an `onnx.defs.OpSchema`), or None when it has none at this opset."""
     if not defs.has(op_type, registry.domain_of(domain)):
         return None
     try:
@@ -117,11 +133,13 @@ def _schema(op_type: str, domain: str, opset: int) -> defs.OpSchema | None:
         return None  # the operator is younger than this opset
 
 
-def _with_opset(body: bytes, opset: int, node: onnx.NodeProto) -> onnx.FunctionProto:
-    function = onnx.FunctionProto.FromString(body)
-    function.name, function.domain = f"{node.op_type} as specified", "specification"
+def _complete(body: bytes, schema: Any, primitives: int) -> onnx.FunctionProto:
+    """The body with what the specification says beside it: the defaults of its attributes, and its opset."""
+    function: onnx.FunctionProto = onnx.FunctionProto.FromString(body)
+    function.name, function.domain = f"{schema.name} as specified", schema.domain
+    function.attribute_proto.extend(a.default_value for a in schema.attributes.values() if a.default_value.type)
     if not any(not registry.domain_of(o.domain) for o in function.opset_import):
-        function.opset_import.add(domain="", version=opset)
+        function.opset_import.add(domain="", version=primitives)
     return function
 
 

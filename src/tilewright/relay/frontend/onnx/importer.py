@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 import onnx
@@ -23,6 +24,7 @@ from tilewright.relay.frontend.onnx.known import KnownValues
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
+from tilewright.relay.frontend.onnx.wire import Span
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
 """`convert_config`: whether batched MatMul becomes batch_matmul with a transposed right side, as TVM's default was."""
@@ -47,13 +49,13 @@ def from_onnx(
         if key not in _OPTIONS:
             raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}")
         config[key] = value
-    proto, source = read_model(model)
-    inputs = ModelInputs(proto.graph, shape, dtype)
-    importer = _Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
-    outputs = importer.run()
+    with read_model(model) as (proto, source):
+        inputs = ModelInputs(proto.graph, shape, dtype)
+        importer = _Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
+        outputs = importer.run()
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     used = importer.used_params(body)
-    main = Function((*inputs.variables.values(), *used), body, {"output_tensor_names": [o.name for o in proto.graph.output]})
+    main = Function((*inputs.variables.values(), *used), body, {"output_tensor_names": tuple(o.name for o in proto.graph.output)})
     return IRModule.from_expr(main), {v.name_hint: inputs.params[v.name_hint] for v in used}
 
 
@@ -62,7 +64,7 @@ class _Scope:
     """Names and their values in one graph: converted ones, and stored tensors that are read when they are first asked for."""
 
     values: dict[str, Expr]
-    stored: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    stored: dict[str, tuple[onnx.TensorProto, Span | None]] = field(default_factory=dict)
     outer: _Scope | None = None
 
     def has(self, name: str) -> bool:
@@ -107,7 +109,8 @@ class _Importer:
     def _import_graph(self, graph: onnx.GraphProto, body: _Body) -> list[Expr]:
         if graph.sparse_initializer:
             raise ModelError(f"the graph '{graph.name}' has sparse initializers, which are not supported; store them dense")
-        body.scope.stored = {t.name: t for t in graph.initializer}
+        spans = self.source.spans if body.scope.outer is None else ()
+        body.scope.stored = {t.name: (t, span) for t, span in zip_longest(graph.initializer, spans)}
         if len(body.scope.stored) != len(graph.initializer):
             raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again")
         for index, node in execution_order(graph.node, [o.name for o in graph.output], body.scope.has, graph.name):
@@ -120,7 +123,8 @@ class _Importer:
             if found is not None:
                 return found
             if name in scope.stored:
-                scope.values[name] = made = self._parameter(name, read_tensor(scope.stored[name], self.source))
+                tensor, span = scope.stored[name]
+                scope.values[name] = made = self._parameter(name, read_tensor(tensor, self.source, span))
                 return made
             scope = scope.outer
         raise ModelError(f"there is no tensor '{name}'")
@@ -160,13 +164,14 @@ class _Importer:
         opset = body.opsets.get(domain, 1)
         found = registry.find(domain, proto.op_type, opset)
         if found is None:
-            spec = functions.specified_function(proto, opset, args)
+            whole = functions.with_attributes(proto, self._given(proto, body))
+            spec = functions.specified_function(whole, opset, body.opsets.get("", opset), args)
             if spec is None:
                 functions.refuse_operators({(domain, proto.op_type): [origin.name]}, self.source)
-            return self._call_function(spec, proto, origin, args, body)
+            return self._call_function(spec, whole, origin, args, body)
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs,
                     lambda graph: self._import_graph(graph, _Body(_Scope({}, outer=body.scope), body.opsets, body.attributes, body.prefix)))
-        result = found.convert(node, args, self._attributes(proto, body))
+        result = found.convert(node, args, {name: self._attribute_value(a) for name, a in self._given(proto, body).items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
             _locate(r, origin)
@@ -179,29 +184,24 @@ class _Importer:
         key = (function.domain, function.name, function.overload)
         if key in self._calling:
             raise ModelError(f"the function '{function.name}' calls itself; a model's functions must not be recursive", origin)
-        given = {a.name: a for a in function.attribute_proto} | {a.name: self._resolved(a, body) for a in proto.attribute}
+        given = {a.name: a for a in function.attribute_proto} | self._given(proto, body)
         scope = _Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
         opsets = {registry.domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
-        inner = _Body(scope, opsets, {k: a for k, a in given.items() if a is not None}, f"{origin.name}/")
+        inner = _Body(scope, opsets, given, f"{origin.name}/")
         absent = set(function.input) - set(scope.values)
         self._calling.append(key)
-        for index, node in execution_order(function.node, function.output, lambda n: n in scope.values or n in absent, function.name):
+        wanted = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False) if name]
+        for index, node in execution_order(function.node, wanted, lambda n: n in scope.values or n in absent, function.name):
             if absent.intersection(node.input):
                 node = functions.without_inputs(node, absent)
             self._import_node(node, index, inner)
         self._calling.pop()
-        return [self._lookup(name, scope) for name in function.output]
+        return [self._lookup(name, scope) if name in wanted else _NOTHING for name in function.output]
 
-    def _resolved(self, attribute: AttributeProto, body: _Body) -> AttributeProto | None:
-        return body.attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
-
-    def _attributes(self, proto: onnx.NodeProto, body: _Body) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for a in proto.attribute:
-            resolved = self._resolved(a, body)
-            if resolved is not None:
-                found[a.name] = self._attribute_value(resolved)
-        return found
+    def _given(self, proto: onnx.NodeProto, body: _Body) -> dict[str, AttributeProto]:
+        """The attributes of a node by name; those that refer to one of the enclosing function are looked up there."""
+        found = ((a.name, body.attributes.get(a.ref_attr_name) if a.ref_attr_name else a) for a in proto.attribute)
+        return {name: a for name, a in found if a is not None}
 
     def _attribute_value(self, a: AttributeProto) -> Any:
         read = _ATTRIBUTES.get(a.type)
@@ -222,6 +222,10 @@ _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.STRINGS: lambda a: tuple(s.decode("utf-8", "replace") for s in a.strings),
     AttributeProto.GRAPH: lambda a: a.g,
 }
+
+
+_NOTHING: Final = Tuple(())
+"""In the place of an output that nobody wants."""
 
 
 def _unchanged(e: Expr) -> Expr:

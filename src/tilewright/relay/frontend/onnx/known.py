@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
 from tilewright.types import TensorType
@@ -82,10 +83,25 @@ class KnownValues:
         return _apply(e.op, args)
 
 
+def _equal(x: Array, y: Array) -> Array | None:
+    """Which dimensions are equal; None when that is not known of all. No dimension is a negative number."""
+    found = []
+    for a, b in np.broadcast(x, y):
+        if isinstance(a, PrimExpr) or isinstance(b, PrimExpr):
+            if a is not b and not any(not isinstance(d, PrimExpr) and d < 0 for d in (a, b)):
+                return None
+            found.append(a is b)
+        else:
+            found.append(bool(a == b))
+    return np.array(found, bool).reshape(np.broadcast_shapes(x.shape, y.shape))
+
+
 def _apply(op: Op, args: list[Any]) -> Any:
     symbolic = any(a.dtype == object for arg in args for a in (arg if isinstance(arg, tuple) else (arg,)))
     if symbolic and op.name not in _SELECTING:
         rule = _ARITHMETIC.get(op.name)
+        if op.name == "equal":
+            return _equal(*args)
         return None if rule is None else np.array(rule(*(a.astype(object) for a in args)), dtype=object)
     result = op.reference(*args)
     return result if isinstance(result, tuple) else np.asarray(result)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import relay
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, transpose
 
@@ -44,7 +44,7 @@ def _times_matrix(a: Expr, weight: Expr) -> Expr:
     units = shape_of(weight)[0]
     dims = shape_of(a)
     rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
-    product = relay.nn.dense(rows, weight, units=units) if isinstance(units, int) else relay.nn.dense(rows, weight)
+    product = op.nn.dense(rows, weight, units=units) if isinstance(units, int) else op.nn.dense(rows, weight)
     return product if len(dims) == 2 else reshape(product, (*dims[:-1], units))
 
 
@@ -55,9 +55,9 @@ def _batched(a: Expr, b: Expr, node: Node) -> Expr:
     common = tuple(y if isinstance(x, int) and x == 1 else x for x, y in zip(before, after, strict=True))
     a, b = _stacked(a, before, common), _stacked(b, after, common)
     if node.config["use_nt_batch_matmul"]:
-        product = relay.nn.batch_matmul(a, transpose(b, (0, 2, 1)), transpose_a=False, transpose_b=True)
+        product = op.nn.batch_matmul(a, transpose(b, (0, 2, 1)), transpose_a=False, transpose_b=True)
     else:
-        product = relay.nn.batch_matmul(a, b, transpose_a=False, transpose_b=False)
+        product = op.nn.batch_matmul(a, b, transpose_a=False, transpose_b=False)
     if size == 1:
         return product
     return reshape(product, (*common, *shape_of(product)[1:]))
@@ -69,7 +69,7 @@ def _stacked(x: Expr, lead: tuple[Any, ...], common: tuple[Any, ...]) -> Expr:
     if all(isinstance(d, int) and d == 1 for d in lead):
         return reshape(x, (1, *tail))
     if any(a is not b and a != b for a, b in zip(lead, common, strict=True)):
-        x = relay.broadcast_to(x, shape=(*common, *tail))
+        x = op.broadcast_to(x, shape=(*common, *tail))
     if len(common) == 1:
         return x
     static = all(isinstance(d, int) for d in common)
@@ -87,14 +87,14 @@ def gemm_first(
 def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Expr:
     y = _times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
     if alpha != 1:
-        y = relay.multiply(y, scalar(alpha, y))
+        y = op.multiply(y, scalar(alpha, y))
     if c is None or beta == 0:
         return y
     if beta != 1:
-        c = Constant((c.value * beta).astype(c.value.dtype), c.span) if isinstance(c, Constant) else relay.multiply(c, scalar(beta, c))
+        c = Constant((c.value * beta).astype(c.value.dtype), c.span) if isinstance(c, Constant) else op.multiply(c, scalar(beta, c))
     if rank(c) == 1 and shape_of(c)[0] == shape_of(y)[1]:
-        return relay.nn.bias_add(y, c, axis=-1)
-    return relay.add(y, c)
+        return op.nn.bias_add(y, c, axis=-1)
+    return op.add(y, c)
 
 
 @converter("Einsum")
@@ -110,7 +110,7 @@ def einsum(*inputs: Expr, equation: str, node: Node) -> Expr:
         term, x = _product(term, x, other, y, keep)
     summed = tuple(k for k, letter in enumerate(term) if letter not in result)
     if summed:
-        x, term = relay.sum(x, axis=summed, keepdims=False), "".join(c for c in term if c in result)
+        x, term = op.sum(x, axis=summed, keepdims=False), "".join(c for c in term if c in result)
     return transpose(x, [term.index(letter) for letter in result])
 
 
@@ -139,7 +139,7 @@ def _single(term: str, x: Expr, later: set[str], node: Node) -> tuple[str, Expr]
         node.refuse(f"the equation takes a diagonal ({term!r}), which is not supported; write it with Mul and ReduceSum")
     lonely = tuple(k for k, letter in enumerate(term) if letter not in later)
     if lonely:
-        x, term = relay.sum(x, axis=lonely, keepdims=False), "".join(c for c in term if c in later)
+        x, term = op.sum(x, axis=lonely, keepdims=False), "".join(c for c in term if c in later)
     return term, x
 
 
@@ -157,12 +157,12 @@ def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str]) -> tupl
         left = reshape(transpose(a, [a_term.index(c) for c in (*batch, *rows)]), [_size(a_term, a, c) for c in (*batch, *rows)] + [1] * len(columns))
         right = reshape(transpose(b, [b_term.index(c) for c in (*batch, *columns)]),
                         [_size(b_term, b, c) for c in batch] + [1] * len(rows) + [_size(b_term, b, c) for c in columns])
-        return "".join(order), relay.multiply(left, right)
+        return "".join(order), op.multiply(left, right)
     m, n, k = (_volume(sizes, group) for group in (rows, columns, summed))
     total = _volume(sizes, batch)
     left = reshape(transpose(a, [a_term.index(c) for c in (*batch, *rows, *summed)]), (total, m, k))
     right = reshape(transpose(b, [b_term.index(c) for c in (*batch, *columns, *summed)]), (total, n, k))
-    product = relay.nn.batch_matmul(left, right, transpose_a=False, transpose_b=True)
+    product = op.nn.batch_matmul(left, right, transpose_a=False, transpose_b=True)
     return "".join((*batch, *rows, *columns)), reshape(product, [sizes[c] for c in (*batch, *rows, *columns)])
 
 

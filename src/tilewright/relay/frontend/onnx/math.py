@@ -9,27 +9,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import relay
-from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.types import DataType
 
 _UNARY: Final = {
-    "Abs": relay.abs, "Neg": relay.negative, "Floor": relay.floor, "Ceil": relay.ceil, "Round": relay.round, "Sign": relay.sign,
-    "Sqrt": relay.sqrt, "Exp": relay.exp, "Log": relay.log, "Erf": relay.erf, "Sin": relay.sin, "Cos": relay.cos, "Tan": relay.tan,
-    "Asin": relay.asin, "Acos": relay.acos, "Atan": relay.atan, "Sinh": relay.sinh, "Cosh": relay.cosh, "Asinh": relay.asinh,
-    "Acosh": relay.acosh, "Atanh": relay.atanh, "Tanh": relay.tanh, "Sigmoid": relay.sigmoid, "IsNaN": relay.isnan,
-    "Relu": relay.nn.relu, "Not": relay.logical_not, "BitwiseNot": relay.bitwise_not,
+    "Abs": op.abs, "Neg": op.negative, "Floor": op.floor, "Ceil": op.ceil, "Round": op.round, "Sign": op.sign,
+    "Sqrt": op.sqrt, "Exp": op.exp, "Log": op.log, "Erf": op.erf, "Sin": op.sin, "Cos": op.cos, "Tan": op.tan,
+    "Asin": op.asin, "Acos": op.acos, "Atan": op.atan, "Sinh": op.sinh, "Cosh": op.cosh, "Asinh": op.asinh,
+    "Acosh": op.acosh, "Atanh": op.atanh, "Tanh": op.tanh, "Sigmoid": op.sigmoid, "IsNaN": op.isnan,
+    "Relu": op.nn.relu, "Not": op.logical_not, "BitwiseNot": op.bitwise_not,
 }
 _BINARY: Final = {
-    "Add": relay.add, "Sub": relay.subtract, "Mul": relay.multiply, "Div": relay.divide, "And": relay.logical_and, "Or": relay.logical_or,
-    "Xor": relay.logical_xor, "Equal": relay.equal, "Greater": relay.greater, "Less": relay.less, "Pow": relay.power,
+    "Add": op.add, "Sub": op.subtract, "Mul": op.multiply, "Div": op.divide, "And": op.logical_and, "Or": op.logical_or,
+    "Xor": op.logical_xor, "Equal": op.equal, "Greater": op.greater, "Less": op.less, "Pow": op.power,
 }
 _SINCE_BINARY: Final = {
-    "GreaterOrEqual": relay.greater_equal, "LessOrEqual": relay.less_equal, "BitwiseAnd": relay.bitwise_and,
-    "BitwiseOr": relay.bitwise_or, "BitwiseXor": relay.bitwise_xor,
+    "GreaterOrEqual": op.greater_equal, "LessOrEqual": op.less_equal, "BitwiseAnd": op.bitwise_and,
+    "BitwiseOr": op.bitwise_or, "BitwiseXor": op.bitwise_xor,
 }
 
 
@@ -62,54 +62,54 @@ def power(x: Expr, y: Expr) -> Expr:
     kind = dtype_of(x)
     if dtype_of(y) is not kind:
         wide = dtype_of(y) if dtype_of(y).is_float and not kind.is_float else kind
-        return cast(relay.power(cast(x, wide), cast(y, wide)), kind)
-    return relay.power(x, y)
+        return cast(op.power(cast(x, wide), cast(y, wide)), kind)
+    return op.power(x, y)
 
 
 @converter("Mod")
 def mod(a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
-    return relay.mod(a, b) if fmod else relay.floor_mod(a, b)
+    return op.mod(a, b) if fmod else op.floor_mod(a, b)
 
 
 @converter("Reciprocal")
 def reciprocal(x: Expr) -> Expr:
-    return relay.divide(scalar(1, x), x)
+    return op.divide(scalar(1, x), x)
 
 
 @converter("IsInf")
 def isinf(x: Expr, *, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
     if detect_negative and detect_positive:
-        return relay.isinf(x)
+        return op.isinf(x)
     if not detect_negative and not detect_positive:
-        return relay.logical_and(relay.isinf(x), relay.const(False))
-    return relay.equal(x, scalar(-np.inf if detect_negative else np.inf, x))
+        return op.logical_and(op.isinf(x), const(False))
+    return op.equal(x, scalar(-np.inf if detect_negative else np.inf, x))
 
 
 @converter("BitShift")
 def bit_shift(x: Expr, y: Expr, *, direction: str, node: Node) -> Expr:
     if direction not in ("LEFT", "RIGHT"):
         node.refuse(f"direction is {direction!r}; it must be 'LEFT' or 'RIGHT'")
-    return relay.left_shift(x, y) if direction == "LEFT" else relay.right_shift(x, y)
+    return op.left_shift(x, y) if direction == "LEFT" else op.right_shift(x, y)
 
 
 @converter("Max")
 def maximum(*data: Expr) -> Expr:
-    return reduce(relay.maximum, data)
+    return reduce(op.maximum, data)
 
 
 @converter("Min")
 def minimum(*data: Expr) -> Expr:
-    return reduce(relay.minimum, data)
+    return reduce(op.minimum, data)
 
 
 @converter("Sum")
 def add_all(*data: Expr) -> Expr:
-    return reduce(relay.add, data)
+    return reduce(op.add, data)
 
 
 @converter("Mean")
 def mean_of_all(*data: Expr) -> Expr:
-    return relay.divide(reduce(relay.add, data), scalar(len(data), data[0])) if len(data) > 1 else data[0]
+    return op.divide(reduce(op.add, data), scalar(len(data), data[0])) if len(data) > 1 else data[0]
 
 
 @converter("Clip")
@@ -124,8 +124,8 @@ def clip(x: Expr, min: Expr | None = None, max: Expr | None = None, *, node: Nod
         kind = dtype_of(x)
         return _clipped(x, _bound(low, kind, "min"), _bound(high, kind, "max"))
     if min is not None:
-        x = relay.maximum(x, min)
-    return x if max is None else relay.minimum(x, max)
+        x = op.maximum(x, min)
+    return x if max is None else op.minimum(x, max)
 
 
 def _bound(value: Any, kind: DataType, end: str) -> Any:
@@ -141,26 +141,26 @@ def _clipped(x: Expr, low: float, high: float) -> Expr:
     if math.isinf(low) and math.isinf(high):
         return x
     if low == 0 and high >= 3.4e38:
-        return relay.nn.relu(x)
+        return op.nn.relu(x)
     if low > high:  # the specification: then all values are `max`
-        return relay.minimum(relay.maximum(x, scalar(low, x)), scalar(high, x))
+        return op.minimum(op.maximum(x, scalar(low, x)), scalar(high, x))
     if not dtype_of(x).is_float and max(abs(low), abs(high)) > 1 << 53:
-        return relay.minimum(relay.maximum(x, scalar(low, x)), scalar(high, x))
+        return op.minimum(op.maximum(x, scalar(low, x)), scalar(high, x))
     if math.isinf(high):
-        return relay.maximum(x, scalar(low, x))
+        return op.maximum(x, scalar(low, x))
     if math.isinf(low):
-        return relay.minimum(x, scalar(high, x))
-    return relay.clip(x, a_min=low, a_max=high)
+        return op.minimum(x, scalar(high, x))
+    return op.clip(x, a_min=low, a_max=high)
 
 
 @converter("LeakyRelu")
 def leaky_relu(x: Expr, *, alpha: float = 0.01) -> Expr:
-    return relay.nn.leaky_relu(x, alpha=alpha)
+    return op.nn.leaky_relu(x, alpha=alpha)
 
 
 @converter("PRelu", since=7)
 def prelu(x: Expr, slope: Expr) -> Expr:
-    return relay.where(relay.less(x, scalar(0, x)), relay.multiply(x, slope), x)
+    return op.where(op.less(x, scalar(0, x)), op.multiply(x, slope), x)
 
 
 @converter("PRelu", since=1)
@@ -173,29 +173,29 @@ def prelu_per_channel(x: Expr, slope: Expr) -> Expr:
 
 @converter("HardSigmoid")
 def hard_sigmoid(x: Expr, *, alpha: float = 0.2, beta: float = 0.5) -> Expr:
-    return relay.clip(relay.add(relay.multiply(x, scalar(alpha, x)), scalar(beta, x)), a_min=0.0, a_max=1.0)
+    return op.clip(op.add(op.multiply(x, scalar(alpha, x)), scalar(beta, x)), a_min=0.0, a_max=1.0)
 
 
 @converter("HardSwish")
 def hard_swish(x: Expr) -> Expr:
-    return relay.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))
+    return op.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))
 
 
 @converter("Elu")
 def elu(x: Expr, *, alpha: float = 1.0) -> Expr:
-    negative = relay.minimum(x, scalar(0, x))
-    return relay.where(relay.less(x, scalar(0, x)), relay.multiply(relay.subtract(relay.exp(negative), scalar(1, x)), scalar(alpha, x)), x)
+    negative = op.minimum(x, scalar(0, x))
+    return op.where(op.less(x, scalar(0, x)), op.multiply(op.subtract(op.exp(negative), scalar(1, x)), scalar(alpha, x)), x)
 
 
 @converter("Celu")
 def celu(x: Expr, *, alpha: float = 1.0) -> Expr:
-    negative = relay.divide(relay.minimum(x, scalar(0, x)), scalar(alpha, x))
-    return relay.add(relay.nn.relu(x), relay.multiply(relay.subtract(relay.exp(negative), scalar(1, x)), scalar(alpha, x)))
+    negative = op.divide(op.minimum(x, scalar(0, x)), scalar(alpha, x))
+    return op.add(op.nn.relu(x), op.multiply(op.subtract(op.exp(negative), scalar(1, x)), scalar(alpha, x)))
 
 
 @converter("Selu", since=1)
 def selu_first(x: Expr, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Expr:
-    return relay.multiply(elu(x, alpha=alpha), scalar(gamma, x))
+    return op.multiply(elu(x, alpha=alpha), scalar(gamma, x))
 
 
 @converter("Selu", since=6)
@@ -205,46 +205,46 @@ def selu(x: Expr, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.
 
 @converter("ThresholdedRelu")
 def thresholded_relu(x: Expr, *, alpha: float = 1.0) -> Expr:
-    return relay.where(relay.greater(x, scalar(alpha, x)), x, scalar(0, x))
+    return op.where(op.greater(x, scalar(alpha, x)), x, scalar(0, x))
 
 
 @converter("Softplus")
 def softplus(x: Expr) -> Expr:
     """max(x, 0) + log(1 + exp(-|x|)): never overflows."""
-    return relay.add(relay.nn.relu(x), relay.log(relay.add(relay.exp(relay.negative(relay.abs(x))), scalar(1, x))))
+    return op.add(op.nn.relu(x), op.log(op.add(op.exp(op.negative(op.abs(x))), scalar(1, x))))
 
 
 @converter("Softsign")
 def softsign(x: Expr) -> Expr:
-    return relay.divide(x, relay.add(relay.abs(x), scalar(1, x)))
+    return op.divide(x, op.add(op.abs(x), scalar(1, x)))
 
 
 @converter("Mish")
 def mish(x: Expr) -> Expr:
-    return relay.multiply(x, relay.tanh(softplus(x)))
+    return op.multiply(x, op.tanh(softplus(x)))
 
 
 @converter("Swish")
 def swish(x: Expr, *, alpha: float = 1.0) -> Expr:
-    return relay.multiply(x, relay.sigmoid(x if alpha == 1 else relay.multiply(x, scalar(alpha, x))))
+    return op.multiply(x, op.sigmoid(x if alpha == 1 else op.multiply(x, scalar(alpha, x))))
 
 
 @converter("Gelu")
 def gelu(x: Expr, *, approximate: str = "none", node: Node) -> Expr:
     if approximate == "none":
-        inner = relay.erf(relay.multiply(x, scalar(math.sqrt(0.5), x)))
+        inner = op.erf(op.multiply(x, scalar(math.sqrt(0.5), x)))
     elif approximate == "tanh":
-        cubic = relay.multiply(relay.multiply(relay.multiply(x, x), x), scalar(0.044715, x))
-        inner = relay.tanh(relay.multiply(relay.add(x, cubic), scalar(math.sqrt(2 / math.pi), x)))
+        cubic = op.multiply(op.multiply(op.multiply(x, x), x), scalar(0.044715, x))
+        inner = op.tanh(op.multiply(op.add(x, cubic), scalar(math.sqrt(2 / math.pi), x)))
     else:
         node.refuse(f"approximate is {approximate!r}; it must be 'none' or 'tanh'")
-    return relay.multiply(relay.multiply(x, scalar(0.5, x)), relay.add(inner, scalar(1, x)))
+    return op.multiply(op.multiply(x, scalar(0.5, x)), op.add(inner, scalar(1, x)))
 
 
 @converter("Shrink")
 def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
-    lower = relay.where(relay.less(x, scalar(-lambd, x)), relay.add(x, scalar(bias, x)), scalar(0, x))
-    return relay.where(relay.greater(x, scalar(lambd, x)), relay.subtract(x, scalar(bias, x)), lower)
+    lower = op.where(op.less(x, scalar(-lambd, x)), op.add(x, scalar(bias, x)), scalar(0, x))
+    return op.where(op.greater(x, scalar(lambd, x)), op.subtract(x, scalar(bias, x)), lower)
 
 
 @converter("Det")

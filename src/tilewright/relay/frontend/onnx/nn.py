@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import relay
 from tilewright.relay.expr import Expr, TupleGetItem
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, pad, per_channel, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, pad, rank, scalar, shape_of
 
-_CONV: Final = {1: (relay.nn.conv1d, "NCW", "OIW"), 2: (relay.nn.conv2d, "NCHW", "OIHW"), 3: (relay.nn.conv3d, "NCDHW", "OIDHW")}
+_CONV: Final = {1: (op.nn.conv1d, "NCW", "OIW"), 2: (op.nn.conv2d, "NCHW", "OIHW"), 3: (op.nn.conv3d, "NCDHW", "OIDHW")}
 _CONV_TRANSPOSE: Final = {
-    1: (relay.nn.conv1d_transpose, "NCW", "IOW"), 2: (relay.nn.conv2d_transpose, "NCHW", "IOHW"), 3: (relay.nn.conv3d_transpose, "NCDHW", "IODHW"),
+    1: (op.nn.conv1d_transpose, "NCW", "IOW"), 2: (op.nn.conv2d_transpose, "NCHW", "IOHW"), 3: (op.nn.conv3d_transpose, "NCDHW", "IODHW"),
 }
-_MAX_POOL: Final = {1: relay.nn.max_pool1d, 2: relay.nn.max_pool2d, 3: relay.nn.max_pool3d}
-_AVG_POOL: Final = {1: relay.nn.avg_pool1d, 2: relay.nn.avg_pool2d, 3: relay.nn.avg_pool3d}
+_MAX_POOL: Final = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
+_AVG_POOL: Final = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
 _LAYOUT: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
@@ -65,7 +65,7 @@ def conv(
     padding = _paddings(x, kernel, strides, dilations, auto_pad, pads, node)
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel),
               data_layout=layout, kernel_layout=kernel_layout)
-    return y if b is None else relay.nn.bias_add(y, b, axis=1)
+    return y if b is None else op.nn.bias_add(y, b, axis=1)
 
 
 @converter("ConvTranspose")
@@ -91,7 +91,7 @@ def conv_transpose(
         padding = (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[1] * group, kernel_size=tuple(kernel),
               output_padding=extra, data_layout=layout, kernel_layout=kernel_layout)
-    return y if b is None else relay.nn.bias_add(y, b, axis=1)
+    return y if b is None else op.nn.bias_add(y, b, axis=1)
 
 
 @converter("MaxPool")
@@ -138,7 +138,7 @@ def lp_pool(
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """(sum |x|^p)^(1/p): an average that counts the padding, times the size of the window."""
-    powered = relay.power(relay.abs(x), scalar(p, x))
+    powered = op.power(op.abs(x), scalar(p, x))
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
     padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
@@ -147,7 +147,7 @@ def lp_pool(
     if ceil:
         node.refuse("ceil_mode=1 that makes windows past the end is not supported here; export the model with ceil_mode=0")
     mean = _AVG_POOL[n](padded, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=(0,) * 2 * n, layout=_LAYOUT[n])
-    return relay.power(relay.multiply(mean, scalar(math.prod(kernel_shape), x)), scalar(1 / p, x))
+    return op.power(op.multiply(mean, scalar(math.prod(kernel_shape), x)), scalar(1 / p, x))
 
 
 def _over_space(build: Callable[..., Expr], x: Expr) -> Expr:
@@ -156,17 +156,17 @@ def _over_space(build: Callable[..., Expr], x: Expr) -> Expr:
 
 @converter("GlobalAveragePool")
 def global_average_pool(x: Expr) -> Expr:
-    return relay.nn.global_avg_pool2d(x, layout="NCHW") if rank(x) == 4 else _over_space(relay.mean, x)
+    return op.nn.global_avg_pool2d(x, layout="NCHW") if rank(x) == 4 else _over_space(op.mean, x)
 
 
 @converter("GlobalMaxPool")
 def global_max_pool(x: Expr) -> Expr:
-    return relay.nn.global_max_pool2d(x, layout="NCHW") if rank(x) == 4 else _over_space(relay.max, x)
+    return op.nn.global_max_pool2d(x, layout="NCHW") if rank(x) == 4 else _over_space(op.max, x)
 
 
 @converter("GlobalLpPool")
 def global_lp_pool(x: Expr, *, p: int = 2) -> Expr:
-    return relay.power(_over_space(relay.sum, relay.power(relay.abs(x), scalar(p, x))), scalar(1 / p, x))
+    return op.power(_over_space(op.sum, op.power(op.abs(x), scalar(p, x))), scalar(1 / p, x))
 
 
 @converter("BatchNormalization")
@@ -185,19 +185,20 @@ def batch_norm(
     if not training_mode:
         return (_batch_norm(x, scale, b, input_mean, input_var, epsilon),)
     axes = (0, *range(2, rank(x)))
-    mean, var = relay.mean(x, axis=axes), relay.variance(x, axis=axes)
-    running = [relay.add(relay.multiply(old, scalar(momentum, old)), relay.multiply(new, scalar(1 - momentum, new)))
+    mean = op.mean(x, axis=axes)
+    var = op.variance(x, op.mean(x, axis=axes, keepdims=True), axis=axes)
+    running = [op.add(op.multiply(old, scalar(momentum, old)), op.multiply(new, scalar(1 - momentum, new)))
                for old, new in ((input_mean, mean), (input_var, var))]
     return (_batch_norm(x, scale, b, mean, var, epsilon), *running)
 
 
 def _batch_norm(x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, epsilon: float) -> Expr:
-    return TupleGetItem(relay.nn.batch_norm(x, *(cast(v, dtype_of(x)) for v in (scale, b, mean, var)), axis=1, epsilon=epsilon), 0)
+    return TupleGetItem(op.nn.batch_norm(x, *(cast(v, dtype_of(x)) for v in (scale, b, mean, var)), axis=1, epsilon=epsilon), 0)
 
 
 @converter("InstanceNormalization")
 def instance_norm(x: Expr, scale: Expr, b: Expr, *, epsilon: float = 1e-5) -> Expr:
-    return relay.nn.instance_norm(x, scale, b, axis=1, epsilon=epsilon)
+    return op.nn.instance_norm(x, scale, b, axis=1, epsilon=epsilon)
 
 
 @converter("LayerNormalization")
@@ -206,32 +207,32 @@ def layer_norm(x: Expr, scale: Expr, b: Expr | None = None, *, axis: int = -1, e
     axis %= ndim
     if axis == ndim - 1 and rank(scale) == 1 and not any(node.outputs[1:]):
         bias = scalar(np.zeros(node.static(scale, "Scale")), x) if b is None else b
-        return (relay.nn.layer_norm(x, scale, bias, axis=-1, epsilon=epsilon),)
+        return (op.nn.layer_norm(x, scale, bias, axis=-1, epsilon=epsilon),)
     axes = tuple(range(axis, ndim))
     wide = cast(x, "float32") if stash_type == 1 else x
-    mean = relay.mean(wide, axis=axes, keepdims=True)
-    centred = relay.subtract(wide, mean)
-    variance = relay.mean(relay.multiply(centred, centred), axis=axes, keepdims=True)
-    inverse = relay.rsqrt(relay.add(variance, scalar(epsilon, wide)))
-    y = relay.multiply(cast(relay.multiply(centred, inverse), dtype_of(x)), scale)
-    return (y if b is None else relay.add(y, b)), mean, inverse
+    mean = op.mean(wide, axis=axes, keepdims=True)
+    centred = op.subtract(wide, mean)
+    variance = op.mean(op.multiply(centred, centred), axis=axes, keepdims=True)
+    inverse = op.rsqrt(op.add(variance, scalar(epsilon, wide)))
+    y = op.multiply(cast(op.multiply(centred, inverse), dtype_of(x)), scale)
+    return (y if b is None else op.add(y, b)), mean, inverse
 
 
 @converter("GroupNormalization")
 def group_norm_by_group(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, node: Node) -> Expr:
     """In opset 18 scale and bias are one number a group."""
     each = node.static(x, "X")[1] // num_groups
-    return relay.nn.group_norm(x, relay.repeat(scale, repeats=each, axis=0), relay.repeat(bias, repeats=each, axis=0), num_groups=num_groups, axis=1, epsilon=epsilon)
+    return op.nn.group_norm(x, op.repeat(scale, repeats=each, axis=0), op.repeat(bias, repeats=each, axis=0), num_groups=num_groups, axis=1, epsilon=epsilon)
 
 
 @converter("GroupNormalization", since=21)
 def group_norm(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1) -> Expr:
-    return relay.nn.group_norm(x, scale, bias, num_groups=num_groups, axis=1, epsilon=epsilon)
+    return op.nn.group_norm(x, scale, bias, num_groups=num_groups, axis=1, epsilon=epsilon)
 
 
 @converter("LRN")
 def lrn(x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int) -> Expr:
-    return relay.nn.lrn(x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
+    return op.nn.lrn(x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
 
 
 @converter("Dropout")
@@ -251,4 +252,4 @@ def _kept(data: Expr, node: Node) -> tuple[Expr, ...]:
     if not any(node.outputs[1:]):
         return (data,)
     kind = "bool" if node.opset >= 10 else dtype_of(data)
-    return data, relay.ones_like(data) if kind != "bool" else relay.cast(relay.ones_like(data), dtype="bool")
+    return data, op.ones_like(data) if kind != "bool" else op.cast(op.ones_like(data), dtype="bool")

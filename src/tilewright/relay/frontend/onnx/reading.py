@@ -6,9 +6,10 @@ external data is read only from inside the model's folder.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -16,10 +17,11 @@ from typing import Any, Final, NoReturn
 import ml_dtypes
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto
 
 from tilewright.errors import CompileError, ModelError, Origin
+from tilewright.relay.frontend.onnx.wire import FileData, MalformedError, MemoryData, ModelData, Span, split
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
@@ -37,39 +39,51 @@ _FIELDS: Final[dict[int, str]] = {
     TensorProto.UINT64: "uint64_data", TensorProto.UINT32: "uint64_data",
 }
 """Where a tensor of that type keeps its values when they are not raw; all others are in `int32_data`."""
-_PACKED: Final = {TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4}
+_PACKED: Final[dict[int, Any]] = {TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4}
 _UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
-    """Where a model came from: the name to show for it, and the folder that its external data must be in."""
+    """Where a model came from: the name to show for it, the folder that its external data must be in, its bytes."""
 
     name: str = ""
     folder: Path | None = None
+    data: ModelData | None = None
+    spans: Sequence[Span | None] = ()
+    """By position of the initializer, where its raw data is when it is not in the message itself."""
+
+    @property
+    def origin(self) -> Origin | None:
+        return Origin(self.name) if self.name else None
 
 
-def read_model(model: Any) -> tuple[onnx.ModelProto, Source]:
-    """The model and its source. Raises `ModelError` for whatever is not a whole ONNX model."""
-    if isinstance(model, onnx.ModelProto):
-        source = Source()
-    elif isinstance(model, (bytes, bytearray, memoryview)):
-        source = Source()
-        model = _parse(bytes(model), "the given bytes")
+@contextlib.contextmanager
+def read_model(model: Any) -> Iterator[tuple[onnx.ModelProto, Source]]:
+    """The model and its source, which stays open inside the `with`. Raises `ModelError` for whatever is not a whole ONNX model."""
+    source = Source()
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        source.data = MemoryData(bytes(model))
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        source = Source(str(path), path.resolve().parent)
-        model = _parse(_read_file(path), f"'{path}'")
-    else:
+        source.name, source.folder, source.data = str(path), path.resolve().parent, _open(path)
+    elif not isinstance(model, onnx.ModelProto):
         raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}")
-    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again")
-    return model, source
-
-
-def _read_file(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        proto = model if source.data is None else _parse(source.data, source)
+        if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
+            raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again")
+        yield proto, source
+    finally:
+        if source.data is not None:
+            source.data.close()
+
+
+def _open(path: Path) -> ModelData:
+    try:
+        if path.is_dir():
+            raise IsADirectoryError
+        return FileData(path) if path.is_file() else MemoryData(path.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')") from None
     except IsADirectoryError:
@@ -80,21 +94,27 @@ def _read_file(path: Path) -> bytes:
         raise ModelError(f"'{path}' cannot be read: {error.strerror}") from None
 
 
-def _parse(data: bytes, what: str) -> onnx.ModelProto:
-    if not data:
+def _parse(data: ModelData, source: Source) -> onnx.ModelProto:
+    what = f"'{source.name}'" if source.name else "the given bytes"
+    if not data.size:
         raise ModelError(f"{what} is empty; copy or export the model again")
+    start = data.read(0, min(512, data.size))
     for magic, at, meaning in _LOOKALIKES:
-        if data[at:at + len(magic)] == magic:
+        if start[at:at + len(magic)] == magic:
             raise ModelError(f"{what} is not an ONNX model: it looks like {meaning}")
     try:
-        return onnx.ModelProto.FromString(data)
+        content, source.spans = split(data)
+    except MalformedError:
+        content, source.spans = data.read(0, data.size), ()
+    try:
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(content)
     except DecodeError:
-        start = data[:512]
         if all(32 <= b < 127 or b in b"\t\r\n" for b in start):
             raise ModelError(f"{what} is not an ONNX model: it is a text file that begins with {start[:24].decode()!r}") from None
-        if data[0] == 0x08:
-            raise ModelError(f"{what} is damaged or truncated after {len(data)} bytes; copy or export the model again") from None
+        if start[0] == 0x08:
+            raise ModelError(f"{what} is damaged or truncated after {data.size} bytes; copy or export the model again") from None
         raise ModelError(f"{what} is not an ONNX model, or it is damaged; export the model again") from None
+    return proto
 
 
 def element_type(code: int, what: str, origin: Origin | None = None) -> DataType:
@@ -108,12 +128,15 @@ def element_type(code: int, what: str, origin: Origin | None = None) -> DataType
     raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an integer type", origin)
 
 
-def read_tensor(tensor: TensorProto, source: Source) -> Array:
-    """The value of a tensor, not copied where it is stored raw. Raises `ModelError` when sizes and data disagree."""
+def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -> Array:
+    """The value of a tensor, whose raw data is at `span` of the source when that is given.
+
+    Raises `ModelError` when its type, its shape and its data do not agree, before anything is allocated.
+    """
     what = f"tensor '{tensor.name}'" if tensor.name else "a constant tensor"
 
     def refuse(why: str) -> NoReturn:
-        raise ModelError(f"{what} {why}; the file is damaged: export the model again", Origin(source.name) if source.name else None)
+        raise ModelError(f"{what} {why}; the file is damaged: export the model again", source.origin)
 
     dtype = element_type(tensor.data_type, what).numpy()
     shape = tuple(tensor.dims)
@@ -124,12 +147,13 @@ def read_tensor(tensor: TensorProto, source: Source) -> Array:
     nbytes = (count + 1) // 2 if packed else count * dtype.itemsize
     if tensor.data_location == TensorProto.EXTERNAL:
         raw: Any = _read_external(tensor, source, nbytes, what)
-    elif tensor.HasField("raw_data"):
-        raw = tensor.raw_data
+    elif span is not None or tensor.HasField("raw_data"):
+        stored = span.size if span is not None else len(tensor.raw_data)
+        if stored != nbytes:
+            refuse(f"has shape {shape} and type {dtype}, {nbytes} bytes, and {stored} bytes of data")
+        raw = source.data.array(span) if span is not None and source.data is not None else tensor.raw_data
     else:
         return _typed_values(tensor, dtype, count, refuse).reshape(shape)
-    if len(raw) != nbytes:
-        refuse(f"has shape {shape} and type {dtype}, {nbytes} bytes, and {len(raw)} bytes of data")
     if packed:
         nibbles = np.frombuffer(raw, np.uint8)
         return _nibbles(nibbles, tensor.data_type, count).reshape(shape)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tilewright import relay
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
 
@@ -16,29 +16,29 @@ Axes = Sequence[int] | None
 
 def _log_sum_exp(x: Expr, axis: Axes, keepdims: bool) -> Expr:
     """log(sum(exp(x))) with the maximum taken out, so that nothing overflows; an infinite maximum is taken as 0."""
-    top = relay.max(x, axis=axis, keepdims=True)
-    top = relay.where(relay.isinf(top), scalar(0, x), top)
-    total = relay.add(relay.log(relay.sum(relay.exp(relay.subtract(x, top)), axis=axis, keepdims=True)), top)
-    return total if keepdims else relay.squeeze(total, axis=tuple(range(rank(x))) if axis is None else tuple(axis))
+    top = op.max(x, axis=axis, keepdims=True)
+    top = op.where(op.isinf(top), scalar(0, x), top)
+    total = op.add(op.log(op.sum(op.exp(op.subtract(x, top)), axis=axis, keepdims=True)), top)
+    return total if keepdims else op.squeeze(total, axis=tuple(range(rank(x))) if axis is None else tuple(axis))
 
 
 _REDUCTIONS: Final[dict[str, Callable[[Expr, Axes, bool], Expr]]] = {
-    "ReduceSum": lambda x, axis, keep: relay.sum(x, axis=axis, keepdims=keep),
-    "ReduceMean": lambda x, axis, keep: relay.mean(x, axis=axis, keepdims=keep),
-    "ReduceProd": lambda x, axis, keep: relay.prod(x, axis=axis, keepdims=keep),
-    "ReduceL1": lambda x, axis, keep: relay.sum(relay.abs(x), axis=axis, keepdims=keep),
-    "ReduceL2": lambda x, axis, keep: relay.sqrt(relay.sum(relay.multiply(x, x), axis=axis, keepdims=keep)),
-    "ReduceSumSquare": lambda x, axis, keep: relay.sum(relay.multiply(x, x), axis=axis, keepdims=keep),
-    "ReduceLogSum": lambda x, axis, keep: relay.log(relay.sum(x, axis=axis, keepdims=keep)),
+    "ReduceSum": lambda x, axis, keep: op.sum(x, axis=axis, keepdims=keep),
+    "ReduceMean": lambda x, axis, keep: op.mean(x, axis=axis, keepdims=keep),
+    "ReduceProd": lambda x, axis, keep: op.prod(x, axis=axis, keepdims=keep),
+    "ReduceL1": lambda x, axis, keep: op.sum(op.abs(x), axis=axis, keepdims=keep),
+    "ReduceL2": lambda x, axis, keep: op.sqrt(op.sum(op.multiply(x, x), axis=axis, keepdims=keep)),
+    "ReduceSumSquare": lambda x, axis, keep: op.sum(op.multiply(x, x), axis=axis, keepdims=keep),
+    "ReduceLogSum": lambda x, axis, keep: op.log(op.sum(x, axis=axis, keepdims=keep)),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": lambda x, axis, keep: _extreme(relay.max, x, axis, keep),
-    "ReduceMin": lambda x, axis, keep: _extreme(relay.min, x, axis, keep),
+    "ReduceMax": lambda x, axis, keep: _extreme(op.max, x, axis, keep),
+    "ReduceMin": lambda x, axis, keep: _extreme(op.min, x, axis, keep),
 }
 
 
 def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool) -> Expr:
     if dtype_of(x) == "bool":
-        return relay.cast(build(relay.cast(x, dtype="uint8"), axis=axis, keepdims=keep), dtype="bool")
+        return op.cast(build(op.cast(x, dtype="uint8"), axis=axis, keepdims=keep), dtype="bool")
     return build(x, axis=axis, keepdims=keep)
 
 
@@ -70,8 +70,8 @@ def _register_arg(op_type: str, build: Callable[..., Expr]) -> None:
         return cast(build(data, axis=(axis,), keepdims=bool(keepdims), select_last_index=bool(select_last_index)), "int64")
 
 
-_register_arg("ArgMax", relay.argmax)
-_register_arg("ArgMin", relay.argmin)
+_register_arg("ArgMax", op.argmax)
+_register_arg("ArgMin", op.argmin)
 
 
 def _register_softmax(op_type: str, build: Callable[..., Expr]) -> None:
@@ -89,8 +89,8 @@ def _register_softmax(op_type: str, build: Callable[..., Expr]) -> None:
         return build(x, axis=axis)
 
 
-_register_softmax("Softmax", relay.nn.softmax)
-_register_softmax("LogSoftmax", relay.nn.log_softmax)
+_register_softmax("Softmax", op.nn.softmax)
+_register_softmax("LogSoftmax", op.nn.log_softmax)
 
 
 @converter("Hardmax")
@@ -108,9 +108,9 @@ def hardmax(x: Expr, *, axis: int = -1) -> Expr:
 def _hardmax(x: Expr, axis: int) -> Expr:
     """1 at the first maximum, 0 elsewhere."""
     axis %= rank(x)
-    first = relay.argmax(x, axis=(axis,), keepdims=False)
+    first = op.argmax(x, axis=(axis,), keepdims=False)
     depth: Any = shape_of(x)[axis]
-    return relay.one_hot(first, scalar(1, x), scalar(0, x), depth=depth, axis=axis, dtype=dtype_of(x))
+    return op.one_hot(first, scalar(1, x), scalar(0, x), depth=depth, axis=axis, dtype=dtype_of(x))
 
 
 @converter("LpNormalization")
@@ -119,4 +119,4 @@ def lp_normalization(x: Expr, *, axis: int = -1, p: int = 2, node: Node) -> Expr
         node.refuse(f"p is {p}; it must be 1 or 2")
     norm = _REDUCTIONS["ReduceL1" if p == 1 else "ReduceL2"](x, (axis,), True)
     zero = scalar(0, x)
-    return relay.where(relay.equal(norm, zero), zero, relay.divide(x, norm))
+    return op.where(op.equal(norm, zero), zero, op.divide(x, norm))

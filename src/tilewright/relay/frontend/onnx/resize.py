@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import relay
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import axis_of, rank, reshape, shape_of, transpose
 
-_RESIZE: Final = {1: (relay.image.resize1d, "NCW"), 2: (relay.image.resize2d, "NCHW"), 3: (relay.image.resize3d, "NCDHW")}
+_RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}
 _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic", "bilinear": "linear", "trilinear": "linear"}
 _ROUNDING: Final = {"round_prefer_floor": "round_prefer_floor", "round_prefer_ceil": "round_prefer_ceil", "floor": "floor", "ceil": "ceil"}
 
@@ -103,8 +103,6 @@ def _resize(
         moved = [k for k in range(len(dims)) if k in moved or (region[k], region[k + len(dims)]) != (0.0, 1.0)]
     if not moved:
         return x
-    if mode == "nearest" and all(isinstance(dims[k], int) and isinstance(sizes[k], int) for k in moved) and len(moved) not in _RESIZE:
-        node.refuse(f"resizing {len(moved)} dimensions at once is not supported; 1 to 3 are")
     return _resize_axes(x, moved, sizes, mode, transformation, rounding, node, cubic_alpha, cubic_exclude, extrapolation_value, region, scales)
 
 
@@ -125,12 +123,7 @@ def _resize_axes(
     """The resized axes as the spatial ones of an image: all the others go before them, as batch and channels."""
     dims = shape_of(x)
     ndim = len(dims)
-    first = min(moved)
-    spatial = list(range(max(2, ndim - 3), ndim)) if ndim > 2 else []
-    if first < 2 or not set(moved) <= set(spatial):
-        spatial = list(moved)
-    else:
-        spatial = list(range(2, ndim)) if ndim - 2 <= 3 else spatial
+    spatial = list(range(2, ndim)) if min(moved) >= 2 and ndim <= 5 else list(moved)
     others = [k for k in range(ndim) if k not in spatial]
     if len(spatial) not in _RESIZE:
         node.refuse(f"resizing {len(spatial)} dimensions at once is not supported; 1 to 3 are")
@@ -139,13 +132,17 @@ def _resize_axes(
     data = transpose(x, order)
     lead = [dims[k] for k in others]
     if len(lead) != 2:
-        data = reshape(data, (*([1, 1] + lead)[-2:], *[dims[k] for k in spatial]) if len(lead) < 2 else (-1, lead[-1], *[dims[k] for k in spatial]))
-    box = () if region is None else (*[region[k] for k in spatial], *[region[k + ndim] for k in spatial])
-    resized = build(data, size=tuple(sizes[k] for k in spatial), roi=box, layout=layout, method=_METHODS[mode],
-                    coordinate_transformation_mode=transformation, rounding_method=_ROUNDING.get(rounding, rounding), cubic_alpha=cubic_alpha,
-                    cubic_exclude=cubic_exclude, extrapolation_value=extrapolation_value)
+        batch_and_channels = ([1, 1, *lead])[-2:] if len(lead) < 2 else [-1, lead[-1]]
+        data = reshape(data, (*batch_and_channels, *[dims[k] for k in spatial]))
+    box = None if region is None else (*[region[k] for k in spatial], *[region[k + ndim] for k in spatial])
+    result: Expr = build(
+        data, size=tuple(sizes[k] for k in spatial), roi=box, layout=layout, method=_METHODS[mode],
+        coordinate_transformation_mode=transformation, rounding_method=_ROUNDING.get(rounding, rounding), cubic_alpha=cubic_alpha,
+        cubic_exclude=cubic_exclude, extrapolation_value=extrapolation_value,
+        scales=None if scales is None else tuple(scales[k] for k in spatial),
+    )
     if len(lead) != 2:
-        resized = reshape(resized, (*lead, *[sizes[k] for k in spatial]))
-    return transpose(resized, [order.index(k) for k in range(ndim)])
+        result = reshape(result, (*lead, *[sizes[k] for k in spatial]))
+    return transpose(result, [order.index(k) for k in range(ndim)])
 
 

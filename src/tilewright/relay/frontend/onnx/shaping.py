@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import relay
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ def axis_of(axis: int, ndim: int, node: Node) -> int:
 
 def cast(x: Expr, dtype: str | DataType) -> Expr:
     """`x` as `dtype`; `x` itself when it is that already."""
-    return x if dtype_of(x) is DataType(dtype) else relay.cast(x, dtype=DataType(dtype))
+    return x if dtype_of(x) is DataType(dtype) else op.cast(x, dtype=DataType(dtype))
 
 
 def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
@@ -52,14 +52,14 @@ def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
         return x
     if all(isinstance(d, int) for d in new):
         if 0 in new:
-            return relay.reshape(x, newshape=new, allowzero=True)
-        return _reshaped_constant(x, new) or relay.reshape(x, newshape=new)
+            return op.reshape(x, newshape=new, allowzero=True)
+        return _reshaped_constant(x, new) or op.reshape(x, newshape=new)
     if not any(isinstance(d, int) and d == 0 for d in new):
         new = tuple(0 if k < len(old) and d is old[k] and not isinstance(d, int) else d for k, d in enumerate(new))
         symbolic = [k for k, d in enumerate(new) if not isinstance(d, int)]
         if len(symbolic) == 1 and not any(isinstance(d, int) and d == -1 for d in new):
             new = tuple(-1 if k == symbolic[0] else d for k, d in enumerate(new))
-    return relay.reshape(x, newshape=new)
+    return op.reshape(x, newshape=new)
 
 
 def _reshaped_constant(x: Expr, shape: tuple[int, ...]) -> Expr | None:
@@ -77,7 +77,7 @@ def transpose(x: Expr, axes: Sequence[int]) -> Expr:
         return x
     if isinstance(x, Constant):
         return Constant(x.value.transpose(tuple(axes)), x.span)
-    return relay.transpose(x, axes=tuple(axes))
+    return op.transpose(x, axes=tuple(axes))
 
 
 def per_channel(v: Expr, ndim: int, axis: int = 1) -> Expr:
@@ -88,7 +88,7 @@ def per_channel(v: Expr, ndim: int, axis: int = 1) -> Expr:
 
 def slice_axis(x: Expr, axis: int, begin: int, end: int) -> Expr:
     """The part from `begin` to `end` along one axis."""
-    return relay.strided_slice(x, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
+    return op.strided_slice(x, begin=(begin,), end=(end,), strides=(1,), axes=(axis,))
 
 
 def fields(call: Expr, count: int) -> tuple[Expr, ...]:
@@ -101,4 +101,4 @@ def pad(x: Expr, widths: Sequence[tuple[int, int]], value: Any = 0.0, mode: str 
     if not any(a or b for a, b in widths):
         return x
     fill = value if isinstance(value, Expr) else scalar(value, x)
-    return relay.nn.pad(x, fill, pad_width=tuple((int(a), int(b)) for a, b in widths), pad_mode=mode)
+    return op.nn.pad(x, fill, pad_width=tuple((int(a), int(b)) for a, b in widths), pad_mode=mode)

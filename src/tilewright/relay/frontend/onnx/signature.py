@@ -12,9 +12,10 @@ Signature = list[tuple[str, list[int | str], str]]
 
 def signature(model: Any) -> Signature:
     """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model."""
-    proto, _ = read_model(model)
+    with read_model(model) as (proto, _):
+        variables = ModelInputs(proto.graph, None, None).variables
     found: Signature = []
-    for name, v in ModelInputs(proto.graph, None, None).variables.items():
+    for name, v in variables.items():
         kind: Any = v.type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
     return found

@@ -8,12 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import relay
 from tilewright.expr import PrimExpr
-from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, fields, pad, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.onnx.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    fields,
+    pad,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 
 
 @converter("Reshape")
@@ -72,7 +84,7 @@ def squeeze_by_attribute(data: Expr, *, axes: tuple[int, ...] | None = None, nod
         return data
     if isinstance(data, Constant):
         return reshape(data, tuple(d for k, d in enumerate(dims) if k not in gone))
-    return relay.squeeze(data, axis=tuple(sorted(gone)))
+    return op.squeeze(data, axis=tuple(sorted(gone)))
 
 
 @converter("Squeeze", since=13)
@@ -89,7 +101,7 @@ def unsqueeze_by_attribute(data: Expr, *, axes: tuple[int, ...], node: Node) -> 
     if isinstance(data, Constant):
         return reshape(data, np.expand_dims(data.value, tuple(places)).shape)
     for place in places:
-        data = relay.expand_dims(data, axis=place)
+        data = op.expand_dims(data, axis=place)
     return data
 
 
@@ -99,13 +111,18 @@ def unsqueeze(data: Expr, axes: Expr, *, node: Node) -> Expr:
 
 
 @converter("Concat")
-def concat(*inputs: Expr, axis: int = 1) -> Expr:
-    return inputs[0] if len(inputs) == 1 else relay.concatenate(inputs, axis=axis)
+def concat_first(*inputs: Expr, axis: int = 1) -> Expr:
+    return concat(*inputs, axis=axis)
+
+
+@converter("Concat", since=4)
+def concat(*inputs: Expr, axis: int) -> Expr:
+    return inputs[0] if len(inputs) == 1 else op.concatenate(inputs, axis=axis)
 
 
 @converter("Split")
-def split_by_attribute(data: Expr, split: Expr | None = None, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
-    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
+def split_first(data: Expr, sizes: Expr | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None, node: Node) -> tuple[Expr, ...]:
+    return _split(data, split if sizes is None else node.ints(sizes, "split"), len(node.outputs), axis, node)
 
 
 @converter("Split", since=2)
@@ -115,7 +132,7 @@ def split_by_sizes(data: Expr, *, axis: int = 0, split: tuple[int, ...] | None =
 
 @converter("Split", since=13)
 def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
-    return split_by_attribute(data, split, axis=axis, node=node)
+    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
 
 
 @converter("Split", since=18)
@@ -136,7 +153,7 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
     if len(sizes) == 1:
         return (data,)
     ends = np.cumsum(sizes)[:-1].tolist()
-    return fields(relay.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
+    return fields(op.split(data, indices_or_sections=tuple(ends), axis=axis), len(sizes))
 
 
 @converter("Slice")
@@ -183,7 +200,7 @@ def _slice(
     if not parts:
         return data
     begin, end_, stride, axis_ = zip(*parts, strict=True)
-    return relay.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
+    return op.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
 
 
 def _slice_part(start: int, end: int, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
@@ -213,14 +230,14 @@ def gather(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
                 node.refuse(f"an index is outside dimension {axis} of the input, which has {size} elements")
             indices = Constant(np.where(value < 0, value + size, value)) if (value < 0).any() else indices
     elif isinstance(size, int) and dtype_of(indices).code == "int":
-        indices = relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, scalar(size, indices)), indices)
-    return relay.take(data, indices, axis=axis)
+        indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
+    return op.take(data, indices, axis=axis)
 
 
 @converter("GatherElements")
 def gather_elements(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
     axis = axis_of(axis, rank(data), node)
-    return relay.gather(data, _from_front(indices, shape_of(data)[axis], node), axis=axis)
+    return op.gather(data, _from_front(indices, shape_of(data)[axis], node), axis=axis)
 
 
 def _from_front(indices: Expr, size: Any, node: Node) -> Expr:
@@ -233,7 +250,7 @@ def _from_front(indices: Expr, size: Any, node: Node) -> Expr:
             return Constant(np.where(value < 0, value + size, value))
     if not isinstance(size, int):
         return indices
-    return relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, scalar(size, indices)), indices)
+    return op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
 
 
 def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr:
@@ -242,14 +259,14 @@ def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr
     count = shape_of(indices)[-1]
     if not (value is not None and (value >= 0).all()) and all(isinstance(s, int) for s in sizes[:count]):
         bound = Constant(np.asarray(sizes[:count], dtype_of(indices).numpy()))
-        indices = relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, bound), indices)
+        indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, bound), indices)
     n = rank(indices)
     return transpose(indices, (n - 1, *range(n - 1)))
 
 
 @converter("GatherND")
 def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> Expr:
-    return relay.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
+    return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
 
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -260,14 +277,14 @@ def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0,
     if reduction not in _REDUCTIONS:
         node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
     axis = axis_of(axis, rank(data), node)
-    return relay.scatter_elements(data, _from_front(indices, shape_of(data)[axis], node), updates, axis=axis, reduction=_REDUCTIONS[reduction])
+    return op.scatter_elements(data, _from_front(indices, shape_of(data)[axis], node), updates, axis=axis, reduction=_REDUCTIONS[reduction])
 
 
 @converter("ScatterND")
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, *, reduction: str = "none", node: Node) -> Expr:
     if reduction not in _REDUCTIONS:
         node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
-    return relay.scatter_nd(data, _index_tuples_first(indices, shape_of(data), node), updates, mode=_REDUCTIONS[reduction])
+    return op.scatter_nd(data, _index_tuples_first(indices, shape_of(data), node), updates, mode=_REDUCTIONS[reduction])
 
 
 @converter("Expand")
@@ -280,20 +297,20 @@ def expand(x: Expr, shape: Expr, *, node: Node) -> Expr:
     result = tuple(w if isinstance(p, int) and p == 1 else p for p, w in zip(padded, wanted, strict=True))
     if len(result) == len(dims) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b) for a, b in zip(result, dims, strict=True)):
         return x
-    return relay.broadcast_to(x, shape=result)
+    return op.broadcast_to(x, shape=result)
 
 
 @converter("Tile")
 def tile_along_axis(x: Expr, tiles: Expr, axis: Expr, *, node: Node) -> Expr:
     reps = [1] * rank(x)
     reps[node.scalar(axis, "axis")] = node.scalar(tiles, "tiles")
-    return relay.tile(x, reps=tuple(reps))
+    return op.tile(x, reps=tuple(reps))
 
 
 @converter("Tile", since=6)
 def tile(x: Expr, repeats: Expr, *, node: Node) -> Expr:
     reps = node.ints(repeats, "repeats")
-    return x if all(r == 1 for r in reps) else relay.tile(x, reps=reps)
+    return x if all(r == 1 for r in reps) else op.tile(x, reps=reps)
 
 
 @converter("Pad")
@@ -336,31 +353,37 @@ def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]
-            data = relay.take(data, Constant(np.arange(-before, size + after, dtype=np.int64) % size), axis=axis)
+            data = op.take(data, Constant(np.arange(-before, size + after, dtype=np.int64) % size), axis=axis)
     return data
 
 
 @converter("DepthToSpace")
 def depth_to_space(x: Expr, *, blocksize: int, mode: str = "DCR") -> Expr:
-    return relay.nn.depth_to_space(x, block_size=blocksize, layout="NCHW", mode=mode)
+    return op.nn.depth_to_space(x, block_size=blocksize, layout="NCHW", mode=mode)
 
 
 @converter("SpaceToDepth")
-def space_to_depth(x: Expr, *, blocksize: int) -> Expr:
-    return relay.nn.space_to_depth(x, block_size=blocksize, layout="NCHW")
+def space_to_depth(x: Expr, *, blocksize: int, mode: str = "DCR", node: Node) -> Expr:
+    if mode == "DCR":
+        return op.nn.space_to_depth(x, block_size=blocksize, layout="NCHW")
+    if mode != "CRD":
+        node.refuse(f"mode is {mode!r}; it must be 'DCR' or 'CRD'")
+    n, c, h, w = node.static(x, "input")
+    blocks = reshape(x, (n, c, h // blocksize, blocksize, w // blocksize, blocksize))
+    return reshape(transpose(blocks, (0, 1, 3, 5, 2, 4)), (n, c * blocksize**2, h // blocksize, w // blocksize))
 
 
 @converter("Where")
 def where(condition: Expr, x: Expr, y: Expr) -> Expr:
-    return relay.where(condition, x, y)
+    return op.where(condition, x, y)
 
 
 @converter("OneHot")
 def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
     count = int(node.scalar(depth, "depth"))
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
-    indices = relay.floor_mod(cast(indices, "int64"), relay.const(count, "int64"))
-    return relay.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
+    indices = op.floor_mod(cast(indices, "int64"), const(count, "int64"))
+    return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
 
 
 @converter("OneHot", since=11)
@@ -369,33 +392,33 @@ def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1
     count = int(node.scalar(depth, "depth"))
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
     indices = cast(indices, "int64")
-    indices = relay.where(relay.less(indices, scalar(0, indices)), relay.add(indices, scalar(count, indices)), indices)
-    return relay.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
+    indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(count, indices)), indices)
+    return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
 
 
 @converter("Trilu")
 def trilu(x: Expr, k: Expr | None = None, *, upper: int = 1, node: Node) -> Expr:
-    return relay.trilu(x, relay.const(int(node.scalar(k, "k", 0)), "int64"), upper=bool(upper))
+    return op.trilu(x, const(int(node.scalar(k, "k", 0)), "int64"), upper=bool(upper))
 
 
 @converter("CumSum")
 def cumsum(x: Expr, axis: Expr, *, exclusive: int = 0, reverse: int = 0, node: Node) -> Expr:
     along = axis_of(int(node.scalar(axis, "axis")), rank(x), node)
     if reverse:
-        x = relay.reverse(x, axis=along)
-    total = relay.cumsum(x, axis=along, dtype=dtype_of(x), exclusive=bool(exclusive))
-    return relay.reverse(total, axis=along) if reverse else total
+        x = op.reverse(x, axis=along)
+    total = op.cumsum(x, axis=along, dtype=dtype_of(x), exclusive=bool(exclusive))
+    return op.reverse(total, axis=along) if reverse else total
 
 
 @converter("TopK")
 def topk_by_attribute(x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
-    return fields(relay.topk(x, k=k, axis=axis, ret_type="both", is_ascend=False, dtype="int64"), 2)
+    return fields(op.topk(x, k=k, axis=axis, ret_type="both", is_ascend=False, dtype="int64"), 2)
 
 
 @converter("TopK", since=10)
 def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
     count = int(node.scalar(k, "K"))
-    return fields(relay.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
+    return fields(op.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
 
 
 @converter("ReverseSequence")
@@ -406,4 +429,4 @@ def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_
     source = np.stack([np.where(t < n, n - 1 - t, t) for n in lengths])
     source = source.T if time_axis < batch_axis else source
     shape = [d if k in (batch_axis, time_axis) else 1 for k, d in enumerate(dims)]
-    return relay.gather(x, Constant(np.ascontiguousarray(np.broadcast_to(source.reshape(shape), dims))), axis=time_axis)
+    return op.gather(x, Constant(np.ascontiguousarray(np.broadcast_to(source.reshape(shape), dims))), axis=time_axis)

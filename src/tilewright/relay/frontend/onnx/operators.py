@@ -1,0 +1,31 @@
+"""Every relay operator as a function of its arguments and, by name, its attributes: `op.add(x, y)`, `op.nn.conv2d(x, w, groups=2)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tilewright.relay.expr import Call
+from tilewright.relay.op import registry
+
+
+class Operators:
+    """The operators whose names begin with `prefix`, each looked up when it is first used."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Callable[..., Call]:
+        build = registry.public_function(self._prefix + name, __name__)
+        self.__dict__[name] = build
+        return build
+
+
+class AllOperators(Operators):
+    """The operators, and those of two families by the names of the families."""
+
+    nn: Final = Operators("nn.")
+    image: Final = Operators("image.")
+
+
+op: Final = AllOperators("")

@@ -1,0 +1,30 @@
+"""Operators of neural networks as functions: `relay.nn.conv2d(data, weight, padding=1)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.errors import Origin
+from tilewright.relay.expr import Call, const
+from tilewright.relay.op.nn import Pad
+from tilewright.relay.op.registry import as_relay, operator_names, public_function
+
+
+def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant", span: Origin | None = None) -> Call:
+    """`data` with `pad_width[d] = (before, after)` elements more along each dimension; see the operator `nn.pad`.
+
+    A number as `pad_value` becomes a constant of the data's dtype.
+    """
+    tensor = as_relay(data)
+    known = tensor.known_type()
+    dtype = getattr(known, "dtype", "float32")
+    return Pad(pad_width, pad_mode)(tensor, const(pad_value, dtype) if isinstance(pad_value, (int, float)) else pad_value, span=span)
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return public_function("nn." + name, __name__)
+
+
+def __dir__() -> list[str]:
+    return operator_names("nn.")

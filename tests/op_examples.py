@@ -1,0 +1,257 @@
+"""One call or more of every operator, with its inputs: what tests of references, types, layouts and generated code run over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Expr, Tuple, Var, var
+from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, shaping, transform
+from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
+from tilewright.relay.op.registry import Op
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Example:
+    """An operator and the arrays that it is called with (for a variadic one, the fields of its tuple)."""
+
+    op: Op
+    inputs: tuple[Array, ...]
+
+    @property
+    def id(self) -> str:
+        shapes = "-".join(f"{a.dtype}{list(a.shape)}".replace(" ", "") for a in self.inputs)
+        return f"{self.op!r}-{shapes}".replace(" ", "")
+
+    def call(self) -> tuple[list[Var], Call]:
+        """The parameters, and the call of the operator on them."""
+        params = [var(f"x{k}", shape=a.shape, dtype=DataType(a.dtype)) for k, a in enumerate(self.inputs)]
+        args: list[Expr] = [Tuple(tuple(params))] if self.op.variadic else list(params)
+        return params, Call(self.op, args)
+
+    def expected(self) -> Any:
+        """What the reference gives."""
+        return self.op.reference(self.inputs) if self.op.variadic else self.op.reference(*self.inputs)
+
+
+_random = np.random.default_rng(7)
+
+
+def real(*shape: int, low: float = -2, high: float = 2, dtype: str = "float32") -> Array:
+    return _random.uniform(low, high, shape).astype(dtype)
+
+
+def whole(*shape: int, low: int = -50, high: int = 50, dtype: str = "int32") -> Array:
+    return _random.integers(low, high, shape).astype(dtype)
+
+
+def truth(*shape: int) -> Array:
+    return _random.integers(0, 2, shape).astype(bool)
+
+
+def scalar(value: Any, dtype: str = "float32") -> Array:
+    return np.asarray(value, dtype)
+
+
+def _elementwise() -> list[Example]:
+    e = elementwise
+    anywhere = [e.Exp, e.Tanh, e.Sigmoid, e.Erf, e.Sin, e.Cos, e.Tan, e.Atan, e.Sinh, e.Cosh, e.Asinh]
+    found = [Example(cls(), (real(2, 3, 5),)) for cls in anywhere]
+    found += [Example(cls(), (real(2, 7, low=0.01, high=9),)) for cls in (e.Log, e.Log2, e.Sqrt, e.Rsqrt)]
+    found += [Example(cls(), (real(4, 3, low=-0.9, high=0.9),)) for cls in (e.Asin, e.Acos, e.Atanh)]
+    found.append(Example(e.Acosh(), (real(9, low=1.1, high=5),)))
+    halves = np.asarray([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.4, -0.0, 7.9], "float32")
+    found += [Example(cls(), (x,)) for cls in (e.Floor, e.Ceil, e.Trunc, e.Round) for x in (halves, whole(5))]
+    strange = np.asarray([np.nan, np.inf, -np.inf, 0, -3.5], "float32")
+    found += [Example(cls(), (x,)) for cls in (e.IsNan, e.IsInf, e.IsFinite) for x in (strange, whole(4))]
+    signed = [real(3, 4), whole(3, 4), whole(6, dtype="int8"), whole(5, low=0, dtype="uint8")]
+    found += [Example(cls(), (x,)) for cls in (e.Abs, e.Sign, e.Copy, nn.Relu) for x in signed]
+    found += [Example(e.Negative(), (x,)) for x in signed[:3]]
+    found += [Example(e.LogicalNot(), (truth(7),)), Example(e.BitwiseNot(), (whole(7),)), Example(e.BitwiseNot(), (truth(7),))]
+    casts = [("int32", real(3, 4, low=-9, high=9)), ("float32", whole(9)), ("bool", whole(9, low=0, high=2)), ("int8", whole(9, high=500)), ("uint8", whole(6))]
+    found += [Example(e.Cast(dtype), (x,)) for dtype, x in casts]
+    found += [Example(e.CastLike(), (real(3, low=-9, high=9), whole(2))), Example(e.Cast("float64"), (real(5),))]
+    found += [Example(e.Clip(-1, 0.5), (real(9),)), Example(e.Clip(-300, 20), (whole(9, dtype="int8"),)), Example(e.Clip(0, 6), (real(2, 3, 4, 5, low=-9, high=9),))]
+    found += [Example(e.FixedPointMultiply(1 << 30, -3), (whole(9, low=-9999, high=9999),)), Example(e.FixedPointMultiply(1395864371, 2), (whole(9),))]
+    found += [Example(nn.LeakyRelu(0.1), (real(3, 5),)), Example(nn.PRelu(), (real(2, 3, 4, 5), real(3))), Example(nn.PRelu(-1), (real(2, 3), real(3)))]
+    return found
+
+
+def _broadcast() -> list[Example]:
+    b = broadcast
+    found = [Example(cls(), (real(2, 3, 4), real(3, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Divide, b.FloorDivide, b.Maximum, b.Minimum)]
+    found += [Example(cls(), (whole(2, 3, 4, 2), whole(4, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Maximum, b.Minimum)]
+    found += [Example(cls(), (whole(40), whole(40, low=1, high=9) * np.int32(1 - 2 * (k % 2)))) for k, cls in enumerate((b.Divide, b.Divide, b.FloorDivide, b.FloorDivide, b.Mod, b.Mod, b.FloorMod, b.FloorMod))]
+    found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.Mod, b.FloorMod)]
+    found += [Example(b.Power(), (real(3, 4, low=0.1), real(4))), Example(b.Power(), (whole(5, low=1, high=5), whole(5, low=0, high=5)))]
+    comparisons = (b.Equal, b.NotEqual, b.Less, b.LessEqual, b.Greater, b.GreaterEqual)
+    found += [Example(cls(), (whole(3, 5, low=0, high=3), whole(5, low=0, high=3))) for cls in comparisons]
+    found += [Example(cls(), (truth(3, 5), truth(5))) for cls in (b.LogicalAnd, b.LogicalOr, b.LogicalXor, b.BitwiseAnd, b.BitwiseOr, b.BitwiseXor)]
+    found += [Example(cls(), (whole(9), whole(9))) for cls in (b.BitwiseAnd, b.BitwiseOr, b.BitwiseXor)]
+    found += [Example(cls(), (whole(9), whole(9, low=0, high=20))) for cls in (b.LeftShift, b.RightShift)]
+    found += [Example(b.Where(), (truth(3, 1), real(3, 4), real(4))), Example(b.Where(), (truth(2, 3, 4, 5), real(2, 3, 4, 5), real(2, 3, 4, 5)))]
+    found += [Example(b.BroadcastTo((2, 3, 4)), (real(3, 1),)), Example(b.BroadcastToLike(), (real(3, 1), real(2, 3, 4)))]
+    found.append(Example(b.Add(), (real(2, 3, 4, 5), real(2, 3, 4, 5))))
+    return found
+
+
+def _shaping() -> list[Example]:
+    s = shaping
+    shapes: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+        ((2, 3, 4), (4, 6)), ((2, 3, 4), (-1,)), ((2, 3, 4), (0, -1)), ((2, 3, 4), (6, 1, -1)), ((2, 3, 4), (-2,)), ((2, 3, 4), (2, -2)),
+        ((2, 3, 4), (-3, -2)), ((2, 3, 4), (0, -3)), ((2, 3, 4), (-4, 1, 2, -2)), ((2, 3, 4), (2, -4, -1, 3, -2)), ((1, 1), ()), ((5, 4, 6), (10, 2, 6)),
+        ((12, 5), (3, 4, 5)), ((2, 6, 5), (4, 3, 5)),
+    ]
+    found = [Example(s.Reshape(new), (real(*old),)) for old, new in shapes]
+    found += [Example(s.ReshapeLike(), (real(2, 6), whole(3, 4))), Example(s.BatchFlatten(), (real(2, 3, 4),))]
+    found += [Example(s.Squeeze(), (real(1, 3, 1),)), Example(s.Squeeze((0, -1)), (real(1, 3, 1),)), Example(s.Squeeze(2), (real(1, 3, 1),))]
+    found += [Example(s.ExpandDims(1), (real(2, 3),)), Example(s.ExpandDims(-1, 2), (real(2, 3),))]
+    return found
+
+
+def _transform() -> list[Example]:
+    t = transform
+    found = [Example(t.Transpose(), (real(2, 3, 4),)), Example(t.Transpose((0, 2, 3, 1)), (real(2, 3, 4, 5),)), Example(t.Transpose((1, 0, -1)), (real(1, 3, 4),))]
+    found += [Example(t.Concatenate(1), (real(2, 3, 4), real(2, 1, 4), real(2, 5, 4))), Example(t.Concatenate(-1), (real(2, 3), real(2, 2)))]
+    found += [Example(t.Concatenate(1), (real(1, 3, 4, 5), real(1, 2, 4, 5))), Example(t.Stack(1), (real(2, 3), real(2, 3))), Example(t.Stack(-1), (real(2, 3),) * 3)]
+    found += [Example(t.Split(3, 1), (real(2, 6, 4, 5),)), Example(t.Split((1, 4), -2), (real(2, 6, 3),))]
+    slices: list[tuple[Any, ...]] = [
+        ((0, 1), (2, 3)), ((-3, 0), (-1, 100)), ((3, 4), (0, 0), (-1, -2)), ((1,), (3,), (1,), (2,)), ((1, 2), (2, -1), (1,), (0, 2), "size"),
+        ((0, 0), (100, 100), (2, 3)), ((100,), (-100,), (-1,)), ((2,), (2,)),
+    ]
+    found += [Example(t.StridedSlice(*s), (real(4, 5, 6),)) for s in slices]
+    found += [Example(t.StridedSlice((1,), (4,), (2,), (1,)), (real(2, 5, 3, 4),)), Example(t.SliceLike(), (real(4, 5), real(2, 3))), Example(t.SliceLike((1,)), (real(4, 5), real(9, 3)))]
+    widths = ((0, 0), (1, 2), (2, 0))
+    found += [Example(nn.Pad(widths, mode), (real(2, 3, 4), scalar(1.5))) for mode in ("constant", "edge", "reflect")]
+    found += [Example(nn.Pad(((0, 0), (0, 0), (1, 1), (2, 2))), (whole(1, 3, 4, 5, dtype="int8"), scalar(-3, "int8")))]
+    found += [Example(t.Repeat(3), (real(2, 3),)), Example(t.Repeat(2, -1), (real(2, 3),)), Example(t.Tile((2, 1, 3)), (real(2, 3),)), Example(t.Tile((2,)), (real(2, 3),))]
+    found += [Example(t.Reverse(1), (real(2, 3, 4),)), Example(DepthToSpace(2), (real(1, 8, 2, 3),)), Example(DepthToSpace(2, mode="CRD"), (real(1, 8, 2, 3),))]
+    found += [Example(DepthToSpace(2, "NHWC"), (real(1, 2, 3, 8),)), Example(SpaceToDepth(2), (real(1, 2, 4, 6),)), Example(SpaceToDepth(2, "NHWC"), (real(1, 4, 6, 2),))]
+    layouts = [("NCHW", "NHWC", (1, 8, 2, 3)), ("NCHW", "NCHW4c", (1, 8, 2, 3)), ("NCHW4c", "NHWC", (1, 2, 2, 3, 4)), ("NCHW4c", "NCHW8c", (1, 2, 2, 3, 4)), ("OIHW", "OHWI2o4i", (4, 8, 1, 2))]
+    found += [Example(LayoutTransform(a, b), (real(*shape),)) for a, b, shape in layouts]
+    return found
+
+
+def _indexing() -> list[Example]:
+    i = indexing
+    found = [Example(i.Take(1), (real(2, 5, 3), whole(2, 2, low=-2, high=8))), Example(i.Take(0, mode="wrap"), (real(5, 3), whole(4, low=-9, high=9)))]
+    found += [Example(i.Take(), (real(3, 4), whole(5, low=0, high=12))), Example(i.Take(2, 1, "fast"), (real(2, 3, 5), whole(2, 4, low=0, high=5))), Example(i.Take(0), (real(5, 3), scalar(2, "int64")))]
+    found += [Example(i.Gather(1), (real(3, 4), whole(3, 2, low=-4, high=4))), Example(i.Gather(0), (real(3, 4), whole(2, 4, low=0, high=3, dtype="int64")))]
+    found += [Example(i.GatherNd(), (real(3, 4, 5), whole(2, 6, low=0, high=3))), Example(i.GatherNd(1), (real(3, 4, 5), whole(1, 3, 2, low=-4, high=4)))]
+    for how in ("update", "add", "mul", "min", "max"):
+        found.append(Example(i.ScatterElements(1, how), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 3]]), real(3, 2))))
+        found.append(Example(i.ScatterNd(how), (real(4, 3), np.asarray([[0, 2, 3]]), real(3, 3))))
+    found += [Example(cls(1), (real(2, 5),)) for cls in (i.CumSum, i.CumProd)]
+    found += [Example(i.CumSum(None, "float64"), (real(2, 5),)), Example(i.CumSum(0, None, True), (whole(4, 3),)), Example(i.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),))]
+    ties = whole(3, 6, low=0, high=4)
+    found += [Example(i.Sort(), (ties,)), Example(i.Sort(0, False), (ties,)), Example(i.ArgSort(), (ties,)), Example(i.ArgSort(0, False, "int64"), (ties,))]
+    found += [Example(i.TopK(2), (ties,)), Example(i.TopK(2, 0, "values", True), (ties,)), Example(i.TopK(0, 1, "indices", dtype="int64"), (real(3, 4),))]
+    c = create
+    found += [Example(c.OneHot(4), (whole(2, 3, low=-1, high=5), scalar(1), scalar(0))), Example(c.OneHot(3, 0, "int8"), (whole(4, low=0, high=3), scalar(5, "int8"), scalar(-1, "int8")))]
+    found += [Example(c.Full((2, 3)), (scalar(2.5),)), Example(c.Full((2,), "int32"), (scalar(7),)), Example(c.FullLike(), (whole(2, 2), scalar(3, "int32")))]
+    found += [Example(c.Zeros((2, 3), "float32"), ()), Example(c.Ones((4,), "int8"), ()), Example(c.ZerosLike(), (real(2, 3),)), Example(c.OnesLike(), (whole(3),))]
+    found += [Example(c.Arange(0, 5), ()), Example(c.Arange(5, -1, -2, "int32"), ()), Example(c.Arange(0.5, 2, 0.25), ()), Example(c.ShapeOf(), (real(2, 3, 4),)), Example(c.NdarraySize("int64"), (real(2, 3),))]
+    found += [Example(c.Trilu(upper), (real(2, 4, 5), scalar(k, "int64"))) for upper in (True, False) for k in (0, -1, 2)]
+    return found
+
+
+def _reduction() -> list[Example]:
+    r = reduction
+    found: list[Example] = []
+    for cls in (r.Sum, r.Mean, r.Max, r.Min, r.Prod, r.ArgMax, r.ArgMin):
+        found += [Example(cls(), (real(3, 4),)), Example(cls((1, 2), True), (real(2, 3, 4),)), Example(cls(0, exclude=True), (real(3, 4, 2),))]
+        found += [Example(cls((2, 3), True), (real(1, 3, 4, 5),)), Example(cls(1), (real(2, 3, 4, 5),))]
+    found += [Example(cls(-1), (whole(3, 4, dtype=d),)) for cls in (r.Sum, r.Max, r.Min, r.Prod) for d in ("int32", "int8")]
+    found += [Example(cls(1), (truth(3, 4),)) for cls in (r.All, r.Any_)]
+    tied = whole(5, 7, low=0, high=3)
+    found += [Example(cls(1, select_last_index=last), (tied,)) for cls in (r.ArgMax, r.ArgMin) for last in (False, True)]
+    x = real(2, 5, 3)
+    found += [Example(r.Variance((1,), unbiased=u), (x, x.mean(1, keepdims=True))) for u in (False, True)]
+    return found
+
+
+def _conv() -> list[Example]:
+    f32 = real
+    found = [
+        Example(nn.Conv2d(padding=1, channels=4, kernel_size=3), (f32(1, 3, 6, 7), f32(4, 3, 3, 3))),
+        Example(nn.Conv2d((2, 1), (0, 1, 2, 0), (1, 2)), (f32(2, 4, 9, 8), f32(6, 4, 3, 2))),
+        Example(nn.Conv2d(padding=(1, 1), groups=2), (f32(1, 4, 5, 5), f32(6, 2, 3, 3))),
+        Example(nn.Conv2d(2, 1, groups=4), (f32(1, 4, 7, 7), f32(4, 1, 3, 3))),
+        Example(nn.Conv2d(groups=3), (f32(1, 3, 5, 5), f32(6, 1, 3, 3))),
+        Example(nn.Conv2d(data_layout="NHWC", kernel_layout="HWIO"), (f32(1, 5, 6, 3), f32(3, 3, 3, 4))),
+        Example(nn.Conv2d(data_layout="NHWC", kernel_layout="OHWI", out_layout="NCHW"), (f32(1, 5, 6, 3), f32(4, 1, 1, 3))),
+        Example(nn.Conv2d(padding=1, out_dtype="int32"), (whole(1, 3, 5, 5, dtype="int8"), whole(4, 3, 3, 3, dtype="int8"))),
+        Example(nn.Conv2d(out_dtype="int32"), (whole(1, 3, 5, 5, low=0, high=255, dtype="uint8"), whole(4, 3, 3, 3, dtype="int8"))),
+        Example(nn.Conv1d(2, 1), (f32(2, 3, 9), f32(4, 3, 3))),
+        Example(nn.Conv1d(1, (2, 0), 2, data_layout="NWC", kernel_layout="WIO"), (f32(1, 9, 2), f32(3, 2, 4))),
+        Example(nn.Conv3d(1, 1), (f32(1, 2, 4, 5, 6), f32(3, 2, 3, 3, 3))),
+        Example(nn.Conv3d(data_layout="NDHWC", kernel_layout="DHWIO"), (f32(1, 4, 5, 6, 2), f32(2, 2, 2, 2, 3))),
+        Example(nn.Conv1dTranspose(2, 1), (f32(1, 3, 5), f32(3, 4, 3))),
+        Example(nn.Conv2dTranspose(2, (1, 1), output_padding=1), (f32(1, 3, 4, 5), f32(3, 4, 3, 3))),
+        Example(nn.Conv2dTranspose((1, 2), (0, 1, 1, 0), 2, 2), (f32(2, 4, 3, 4), f32(4, 3, 2, 3))),
+        Example(nn.Conv2dTranspose(2, data_layout="NHWC", kernel_layout="HWOI"), (f32(1, 3, 4, 2), f32(2, 2, 5, 2))),
+        Example(nn.Conv3dTranspose(2), (f32(1, 2, 2, 3, 2), f32(2, 3, 2, 2, 2))),
+        Example(nn.Dense(), (f32(3, 5), f32(4, 5))), Example(nn.Dense(4), (f32(2, 3, 5), f32(4, 5))),
+        Example(nn.Dense(out_dtype="int32"), (whole(3, 70, dtype="int8"), whole(4, 70, dtype="int8"))),
+        Example(nn.Dense(), (whole(3, 5), whole(4, 5))),
+        Example(nn.BiasAdd(), (f32(2, 3, 4, 5), f32(3))), Example(nn.BiasAdd(-1), (f32(2, 3), f32(3))),
+    ]
+    for a, b in ((False, False), (True, False), (False, True), (True, True)):
+        found.append(Example(nn.Matmul(None, "", a, b), (f32(*((5, 3) if a else (3, 5))), f32(*((4, 5) if b else (5, 4))))))
+        found.append(Example(nn.BatchMatmul("", a, b), (f32(2, *((5, 3) if a else (3, 5))), f32(1, *((4, 5) if b else (5, 4))))))
+    return found
+
+
+def _pool() -> list[Example]:
+    found: list[Example] = []
+    x = real(1, 3, 7, 8)
+    for plain in (nn.MaxPool2d, nn.AvgPool2d):
+        found += [Example(plain(2, 2), (x,)), Example(plain(3, 2, 1, (0, 1, 1, 0)), (x,)), Example(plain((3, 2), (2, 3), padding=1, ceil_mode=True), (x,))]
+        found += [Example(plain(2, 1, 2), (x,)), Example(plain(3, 2, padding=1, layout="NHWC"), (real(1, 6, 7, 2),)), Example(plain(2, 2), (whole(1, 2, 4, 4, dtype="int8"),))]
+    found += [Example(nn.AvgPool2d(3, 2, 1, 1, ceil_mode=c, count_include_pad=True), (x,)) for c in (False, True)]
+    found += [Example(nn.MaxPool1d(3, 2, 1, 1), (real(2, 3, 9),)), Example(nn.AvgPool1d(2, 1, layout="NWC"), (real(2, 9, 3),))]
+    found += [Example(nn.MaxPool3d(2, 2), (real(1, 2, 4, 5, 6),)), Example(nn.AvgPool3d(2, 1, 1, 1), (real(1, 2, 3, 4, 3),))]
+    found += [Example(cls(), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d, nn.AdaptiveAvgPool2d)]
+    found += [Example(cls("NHWC"), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
+    found += [Example(cls((3, 5)), (x,)) for cls in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)]
+    return found
+
+
+def _norm() -> list[Example]:
+    x, c = real(2, 6, 4, 5), lambda: real(6, low=0.5)
+    found = [Example(cls(axis), (real(2, 3, 5),)) for cls in (nn.Softmax, nn.LogSoftmax) for axis in (-1, 1)]
+    found += [Example(nn.BatchNorm(), (x, c(), c(), c(), c())), Example(nn.BatchNorm(3, 1e-3, False, False), (real(1, 2, 3, 6), c(), c(), c(), c()))]
+    found += [Example(nn.Dropout(), (real(2, 3),)), Example(nn.LayerNorm(), (real(2, 3, 6), c(), c())), Example(nn.LayerNorm(1, center=False), (x, c(), c()))]
+    found += [Example(nn.InstanceNorm(), (x, c(), c())), Example(nn.InstanceNorm(-1), (real(2, 3, 4, 6), c(), c())), Example(nn.GroupNorm(3), (x, c(), c()))]
+    found += [Example(nn.L2Normalize(1e-6, (1,)), (x,)), Example(nn.L2Normalize(1e-6), (real(3, 4),)), Example(nn.LRN(), (x,)), Example(nn.LRN(4, alpha=0.1, bias=1), (x,))]
+    return found
+
+
+def _image() -> list[Example]:
+    x = real(1, 2, 4, 5)
+    found: list[Example] = []
+    for mode in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"):
+        found += [Example(image.Resize2d((7, 9), method=m, coordinate_transformation_mode=mode), (x,)) for m in ("nearest_neighbor", "linear", "cubic")]
+    found += [Example(image.Resize2d((3, 2), method="nearest_neighbor", rounding_method=r), (x,)) for r in image.ROUNDINGS]
+    found += [Example(image.Resize2d((8, 10), None, "NHWC"), (real(1, 4, 5, 2),)), Example(image.Resize2d((2, 2), method="cubic", cubic_alpha=-0.75, cubic_exclude=1), (x,))]
+    found.append(Example(image.Resize2d((3, 3), (0.25, -0.25, 0.75, 1.25), coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9), (x,)))
+    found += [Example(image.Resize2d((2, 3), scales=(0.6, 0.6)), (x,)), Example(image.Resize2d((8, 10)), (whole(1, 2, 4, 5, low=0, high=255, dtype="uint8"),))]
+    found += [Example(image.Resize2d((8, 10), method="nearest_neighbor", coordinate_transformation_mode="tf_half_pixel_for_nn"), (x,))]
+    found += [Example(image.Resize1d(9), (real(1, 2, 5),)), Example(image.Resize3d((3, 4, 5)), (real(1, 2, 2, 3, 4),)), Example(image.Resize2d((4, 5)), (x,))]
+    found += [Example(nn.Upsampling(2, 2, method=m), (x,)) for m in ("nearest_neighbor", "bilinear", "bicubic")]
+    found.append(Example(nn.Upsampling(2, 3, method="bilinear", align_corners=True), (x,)))
+    return found
+
+
+EXAMPLES: list[Example] = [
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(),
+]
+
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "shaping", "transform")
+OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
+"""The operators of the families that these examples cover."""

@@ -1,0 +1,391 @@
+"""The importer itself: shapes, symbols, known values, functions, branches, order, and the message of each refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, defs, helper, numpy_helper
+
+from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.relay import nn
+from tilewright.relay.expr import Call, Constant, Expr, If
+from tilewright.relay.frontend.onnx import CONVERTERS, from_onnx, register_converter, registry
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.visitor import post_order
+from tilewright.types import TensorType
+
+pytestmark = pytest.mark.core
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, Any], outputs: Sequence[str] = ("y",), weights: Mapping[str, Any] | None = None,
+    opset: int = 17, kinds: Mapping[str, int] | None = None, functions: Sequence[onnx.FunctionProto] = (), domains: Sequence[str] = (),
+) -> onnx.ModelProto:
+    """An unchecked model: floats unless `kinds` says otherwise, outputs without types."""
+    kinds = kinds or {}
+    graph = helper.make_graph(
+        list(nodes), "g", [helper.make_tensor_value_info(n, kinds.get(n, FLOAT), s) for n, s in inputs.items()],
+        [onnx.ValueInfoProto(name=n) for n in outputs], [numpy_helper.from_array(np.asarray(a), n) for n, a in (weights or {}).items()])
+    opsets = [helper.make_opsetid("", opset)] * bool(opset) + [helper.make_opsetid(d, 1) for d in domains]
+    return helper.make_model(graph, opset_imports=opsets, functions=list(functions))
+
+
+def node(op_type: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), name: str = "", **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, list(inputs), list(outputs), name=name, **attributes)
+
+
+def main(proto: onnx.ModelProto, **options: Any) -> Any:
+    return from_onnx(proto, **options)[0]["main"]
+
+
+def calls(e: Any) -> list[str]:
+    return [c.op.name for c in post_order(e) if isinstance(c, Call)]
+
+
+def refused(kind: type[CompileError], proto: Any, *words: str, **options: Any) -> None:
+    with pytest.raises(kind) as caught:
+        from_onnx(proto, **options)
+    for word in words:
+        assert re.search(word, str(caught.value)), f"{word!r} is not in: {caught.value}"
+
+
+# Binding of nodes to converters.
+def test_an_unknown_attribute() -> None:
+    refused(ModelError, model([node("Relu", ["x"], name="act", slope=2.0)], {"x": (2,)}), "Relu 'act'", "attribute 'slope' is not one of Relu", "none")
+
+
+def test_missing_and_surplus_inputs_and_attributes() -> None:
+    refused(ModelError, model([node("Add", ["x"], name="sum")], {"x": (2,)}), "Add 'sum'", "input 'b' is missing")
+    refused(ModelError, model([node("Add", ["", "x"])], {"x": (2,)}), "Add 'Add_0'", "input 'a' is missing")
+    refused(ModelError, model([node("Relu", ["x", "x"])], {"x": (2,)}), "2 inputs are given; Relu takes at most 1: x")
+    refused(ModelError, model([node("Concat", ["x", "x"])], {"x": (2,)}), "Concat 'Concat_0'", "attribute 'axis' is missing")
+    refused(ModelError, model([node("Sum", [])], {}), "Sum needs at least one input")
+
+
+def test_every_converter_has_the_signature_of_the_specification() -> None:
+    """Attributes, their defaults and the number of inputs, for every version of every operator."""
+    wrong = []
+    for schema in defs.get_all_schemas_with_history():
+        found = registry.find(schema.domain, schema.name, schema.since_version)
+        if found is None or (schema.domain, schema.name) not in CONVERTERS or schema.deprecated:
+            continue
+        for name, attribute in schema.attributes.items():
+            if name in {"consumed_inputs", "sparse_value", "value_string", "value_strings"}:
+                continue
+            if name not in found.attributes:
+                wrong.append(f"{schema.name}-{schema.since_version} has no attribute {name}")
+            elif attribute.default_value.type:
+                wanted = helper.get_attribute_value(attribute.default_value)
+                wanted = wanted.decode() if isinstance(wanted, bytes) else wanted
+                if found.attributes[name] != (pytest.approx(wanted, rel=1e-6) if isinstance(wanted, float) else wanted):
+                    wrong.append(f"{schema.name}-{schema.since_version}: {name} is {found.attributes[name]} by default, not {wanted}")
+        if not found.variadic and (found.required > schema.min_input or len(found.inputs) < schema.max_input):
+            wrong.append(f"{schema.name}-{schema.since_version} takes {found.required} to {len(found.inputs)} inputs")
+    assert not wrong
+
+
+def test_a_refusal_of_an_operator_names_the_node() -> None:
+    refused(ShapeError, model([node("Add", ["x", "b"], name="sum")], {"x": (2, 3), "b": (4,)}), "Add 'sum'", "add")
+
+
+def test_every_call_knows_its_node() -> None:
+    proto = model([node("HardSwish", ["x"], ["a"], name="act"), node("Gemm", ["a", "w"])], {"x": (2, 3)}, weights={"w": np.ones((3, 4), np.float32)})
+    spans = {str(c.span) for c in post_order(main(proto).body) if isinstance(c, Call)}
+    assert spans == {"HardSwish 'act'", "Gemm 'Gemm_1'"}
+
+
+# Operators without a converter.
+def test_all_missing_operators_are_listed_at_once() -> None:
+    nodes = [node("Loop", ["", "c", "x"], [f"l{k}"], name=f"loop{k}", body=helper.make_graph([], "b", [], [])) for k in range(7)]
+    nodes += [helper.make_node("Own", ["x"], ["y"], name="mine", domain="com.me")]
+    proto = model(nodes, {"x": (2,), "c": ()}, ["y", *[f"l{k}" for k in range(7)]], domains=["com.me"])
+    refused(OpNotImplemented, proto, r"Loop \(domain 'ai.onnx'\), 7 times: loop0, .*loop4, and 2 more", r"Own \(domain 'com.me'\), 1 times: mine",
+            r"@register_converter\('Loop'\)")
+
+
+def test_a_converter_of_the_user() -> None:
+    @register_converter("Scaled", domain="com.me")
+    def scaled(x: Expr, *, by: float = 2.0) -> Expr:
+        """x * by."""
+        return Call(registry_op("multiply"), (x, Constant(np.float32(by).reshape(()))))
+
+    try:
+        proto = model([helper.make_node("Scaled", ["x"], ["y"], domain="com.me", by=3.0)], {"x": (2,)}, domains=["com.me"])
+        np.testing.assert_array_equal(evaluate(main(proto), np.ones(2, np.float32)), [3, 3])
+    finally:
+        del CONVERTERS["com.me", "Scaled"]
+
+
+def registry_op(name: str) -> Any:
+    from tilewright.relay.op import get
+
+    return get(name)()
+
+
+# Opsets.
+def test_opsets() -> None:
+    relu = [node("Relu", ["x"])]
+    refused(ModelError, model(relu, {"x": (2,)}, opset=0), "does not say which opset", "opset=17")
+    refused(ModelError, model(relu, {"x": (2,)}, opset=999), "opset 999", "upgrade the onnx package")
+    assert calls(main(model(relu, {"x": (2,)}, opset=0), opset=17)) == ["nn.relu"]
+
+
+def test_versions_of_an_operator_differ() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4), np.float32)
+    old, new = (evaluate(main(model([node("Softmax", ["x"])], {"x": x.shape}, opset=v)), x) for v in (11, 13))
+    np.testing.assert_allclose(old.sum((1, 2)), 1, rtol=1e-5)
+    np.testing.assert_allclose(new.sum(2), 1, rtol=1e-5)
+
+
+# Inputs.
+def test_shapes_and_types_of_inputs() -> None:
+    proto = model([node("Add", ["x", "b"])], {"x": ("n", 3), "b": ("n", 3)})
+    function = main(proto)
+    n = function.params[0].type_annotation.shape[0]
+    assert n.name == "n"
+    assert function.params[1].type_annotation.shape[0] is n
+    assert main(proto, shape={"x": (5, 3)}).ret_type == TensorType((5, 3))
+    assert main(proto, dtype="float64").ret_type.dtype == "float64"
+    refused(ShapeError, proto, "float16", dtype={"x": "float16"})
+    refused(ModelError, proto, "has no input 'z'; its inputs are: x, b", shape={"z": (1,)})
+    refused(ModelError, proto, "has no input 'z'", dtype={"z": "int8"})
+    refused(ModelError, proto, "has 3 dimensions, and input 'x' of the model has 2", shape={"x": (1, 2, 3)})
+    refused(ModelError, proto, "is not a tuple of sizes", shape={"x": ("n", 3)})
+    refused(ModelError, proto, "dimension 'n' is given as 4 and as 5", shape={"x": (4, 3), "b": (5, 3)})
+
+
+def test_an_input_without_a_shape_or_that_is_no_tensor() -> None:
+    proto = model([node("Relu", ["x"])], {"x": None})
+    refused(ModelError, proto, "how many dimensions input 'x' has", r"shape=\{'x'")
+    assert main(proto, shape={"x": (2, 3)}).ret_type == TensorType((2, 3))
+    proto.graph.input[0].type.sequence_type.elem_type.tensor_type.elem_type = FLOAT
+    refused(ModelError, proto, "input 'x' is a sequence")
+
+
+def test_options() -> None:
+    proto = model([node("MatMul", ["x", "b"])], {"x": (2, 3, 4), "b": (2, 4, 5)})
+    refused(OptionError, proto, "no option 'fast'; its options are: use_nt_batch_matmul", convert_config={"fast": True})
+    assert calls(main(proto)) == ["nn.batch_matmul"]
+    assert calls(main(proto, convert_config={"use_nt_batch_matmul": True})) == ["transpose", "nn.batch_matmul"]
+
+
+def test_parameters_that_stay_inputs() -> None:
+    weights = {"w": np.ones((3, 4), np.float32), "unused": np.ones(3, np.float32), "shape": np.array([-1, 2])}
+    proto = model([node("MatMul", ["x", "w"], ["p"]), node("Reshape", ["p", "shape"])], {"x": (2, 3)}, weights=weights)
+    module, params = from_onnx(proto, freeze_params=False)
+    assert list(params) == ["w"]
+    assert [p.name_hint for p in module["main"].params] == ["x", "w"]
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(evaluate(module["main"], x, params["w"]), np.full((4, 2), 3))
+    clip = model([node("Clip", ["x", "low"])], {"x": (2,)}, weights={"low": np.float32(0)})
+    assert from_onnx(clip, freeze_params=False)[1] == {}
+
+
+def test_an_initializer_that_is_also_an_input_is_no_parameter_of_main() -> None:
+    function = main(model([node("Add", ["x", "w"])], {"x": (2,), "w": (2,)}, weights={"w": np.ones(2, np.float32)}))
+    assert [p.name_hint for p in function.params] == ["x"]
+
+
+def test_several_outputs_and_outputs_nobody_wants() -> None:
+    nodes = [node("Split", ["x"], ["a", "b", ""], axis=0), node("Dropout", ["a"], ["d", ""])]
+    function = main(model(nodes, {"x": (6, 2)}, ["d", "b"]))
+    assert function.attrs["output_tensor_names"] == ("d", "b")
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    got = evaluate(function, x)
+    np.testing.assert_array_equal(got[0], x[:2])
+    np.testing.assert_array_equal(got[1], x[2:4])
+
+
+# Known values.
+def flatten_by_shape(last: int) -> list[onnx.NodeProto]:
+    """x.reshape(x.shape[0], last), as exporters spell it."""
+    return [
+        node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"], axis=0), node("Unsqueeze", ["n", "axes"], ["n1"]),
+        node("Concat", ["n1", "rest"], ["t"], axis=0), node("Reshape", ["x", "t"]),
+    ]
+
+
+@pytest.mark.parametrize("batch", [2, "n"])
+def test_shape_arithmetic_leaves_no_trace(batch: Any) -> None:
+    weights = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([12])}
+    function = main(model(flatten_by_shape(12), {"x": (batch, 3, 4)}, weights=weights))
+    assert calls(function) == ["reshape"]
+    assert function.ret_type.shape[1] == 12
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    np.testing.assert_array_equal(evaluate(function, x), x.reshape(2, 12))
+
+
+def test_arithmetic_on_symbolic_shapes() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]), node("Slice", ["s", "one", "two"], ["h"]), node("Mul", ["h", "two"], ["h2"]), node("Div", ["h2", "two"], ["h1"]),
+        node("Add", ["h1", "zeros"], ["h0"]), node("Cast", ["h0"], ["hc"], to=INT64), node("Concat", ["minus", "hc"], ["t"], axis=0),
+        node("Reshape", ["x", "t"]),
+    ]
+    weights = {"one": np.array([1]), "two": np.array([2]), "zeros": np.array([0]), "minus": np.array([-1])}
+    function = main(model(nodes, {"x": (4, "h", 6)}, weights=weights))
+    assert calls(function) == ["reshape"]
+    assert function.ret_type.shape[1] is function.params[0].type_annotation.shape[1]
+
+
+def test_a_value_that_is_not_known_says_which_dimension_to_fix() -> None:
+    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["h"]), node("Range", ["zero", "h", "one"], ["r"]), node("Cast", ["r"], to=FLOAT)]
+    proto = model(nodes, {"x": (1, "h")}, weights={"one": np.array(1), "zero": np.array(0)})
+    refused(ModelError, proto, "Range 'Range_2'", "input 'limit' is h", "'h' is dimension 1 of input 'x'", r"shape=\{'x': \(1, <h>\)\}")
+    assert main(proto, shape={"x": (1, 5)}).ret_type == TensorType((5,))
+    refused(ModelError, model([node("Reshape", ["x", "t"])], {"x": (4,), "t": (2,)}, kinds={"t": INT64}), "input 'shape' must be known while compiling")
+
+
+def test_constants_are_evaluated_once_and_large_ones_left() -> None:
+    big = np.ones((100, 100), np.float32)
+    proto = model([node("Transpose", ["w"], ["t"]), node("Add", ["x", "t"])], {"x": (100, 100)}, weights={"w": big})
+    assert calls(main(proto)) == ["add"]  # a transposed constant is a view
+    assert calls(main(model([node("Exp", ["w"], ["t"]), node("Add", ["x", "t"])], {"x": (100, 100)}, weights={"w": big}))) == ["exp", "add"]
+    small = main(model([node("Exp", ["w"], ["t"]), node("Add", ["x", "t"])], {"x": (2,)}, weights={"w": np.zeros(2, np.float32)}))
+    assert calls(small) == ["add"]
+
+
+def test_a_huge_constant_is_never_made() -> None:
+    proto = model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array([1 << 20, 1 << 20])})
+    assert calls(main(proto)) == ["full", "add"]
+
+
+# Branches, functions, order.
+def branches() -> tuple[onnx.GraphProto, onnx.GraphProto]:
+    """Two subgraphs that take `x` from around them: 2 x and -x."""
+    out = helper.make_tensor_value_info("r", FLOAT, None)
+    doubled = helper.make_graph([node("Add", ["x", "x"], ["r"])], "then", [], [out])
+    return doubled, helper.make_graph([node("Neg", ["x"], ["r"])], "else", [], [out])
+
+
+def test_if() -> None:
+    then, other = branches()
+    choose = node("If", ["c"], name="choice", then_branch=then, else_branch=other)
+    x = np.ones(2, np.float32)
+    for value in (True, False):
+        function = main(model([choose], {"x": (2,)}, weights={"c": np.array(value)}))
+        assert calls(function) == (["add"] if value else ["negative"])
+    function = main(model([choose], {"x": (2,), "c": ()}, kinds={"c": BOOL}))
+    assert isinstance(function.body, If)
+    np.testing.assert_array_equal(evaluate(function, x, np.array(True)), [2, 2])
+    np.testing.assert_array_equal(evaluate(function, x, np.array(False)), [-1, -1])
+
+
+def test_branches_of_different_types() -> None:
+    then, other = branches()
+    other.node[0].CopyFrom(node("ReduceSum", ["x"], ["r"]))
+    proto = model([node("If", ["c"], name="choice", then_branch=then, else_branch=other)], {"x": (2,), "c": ()}, kinds={"c": BOOL})
+    refused(ModelError, proto, "If 'choice'", "output 0 is", "both must be of one type")
+
+
+def function_of(nodes: list[onnx.NodeProto]) -> onnx.FunctionProto:
+    return helper.make_function("com.me", "Twice", ["a", "absent"], ["b"], nodes, [helper.make_opsetid("", 17)], ["alpha"])
+
+
+def test_functions_of_the_model() -> None:
+    leaky = node("LeakyRelu", ["a"], ["b"])
+    leaky.attribute.add(name="alpha", ref_attr_name="alpha", type=onnx.AttributeProto.FLOAT)
+    call = helper.make_node("Twice", ["x"], ["y"], name="f", domain="com.me", alpha=0.5)
+    function = main(model([call], {"x": (2,)}, functions=[function_of([leaky])], domains=["com.me"]))
+    np.testing.assert_array_equal(evaluate(function, np.array([-2, 2], np.float32)), [-1, 2])
+    assert str(function.body.span) == "LeakyRelu 'f/LeakyRelu_0'"
+    again = helper.make_node("Twice", ["a"], ["b"], domain="com.me")
+    refused(ModelError, model([call], {"x": (2,)}, functions=[function_of([again])], domains=["com.me"]), "function 'Twice' calls itself")
+
+
+def test_unsorted_graphs_are_sorted_and_dead_nodes_dropped() -> None:
+    nodes = [node("Neg", ["a"]), node("Exp", ["x"], ["a"]), node("Reshape", ["x", "x"], ["never"])]
+    assert calls(main(model(nodes, {"x": (2,)}))) == ["exp", "negative"]
+
+
+def test_graphs_that_contradict_themselves() -> None:
+    cycle = [node("Add", ["x", "b"], ["a"], name="first"), node("Neg", ["a"], ["b"], name="second"), node("Neg", ["b"])]
+    refused(ModelError, model(cycle, {"x": (2,)}), "cycle", "Add 'first'", "Neg 'second'")
+    refused(ModelError, model([node("Add", ["p", "q"], name="n")], {"x": (2,)}), "2 tensors that nothing makes", "'p', wanted by Add 'n'", "'q'")
+    refused(ModelError, model([node("Neg", ["x"], ["z"])], {"x": (2,)}), "'y', wanted by the outputs")
+    twice = [node("Neg", ["x"], name="a"), node("Exp", ["x"], name="b")]
+    refused(ModelError, model(twice, {"x": (2,)}), "'y' .*is made twice, by Neg 'a' and by Exp 'b'")
+    proto = model([node("Add", ["x", "w"])], {"x": (2,)}, weights={"w": np.ones(2, np.float32)})
+    proto.graph.initializer.add().CopyFrom(proto.graph.initializer[0])
+    refused(ModelError, proto, "two initializers have the same name")
+    proto.graph.sparse_initializer.add()
+    refused(ModelError, proto, "sparse initializers")
+
+
+def test_ten_thousand_nodes_in_a_chain() -> None:
+    nodes = [node("Neg", [f"t{k}"], [f"t{k + 1}"]) for k in range(10_000)]
+    function = main(model(nodes, {"t0": (2,)}, ["t10000"]))
+    assert len(calls(function)) == 10_000
+
+
+# Forms that converters choose.
+def test_matrix_products_take_the_plainest_form() -> None:
+    w = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert calls(main(model([node("MatMul", ["x", "w"])], {"x": (2, 3)}, weights={"w": w}))) == ["nn.dense"]
+    assert calls(main(model([node("MatMul", ["x", "w"])], {"x": (5, 2, 3)}, weights={"w": w}))) == ["reshape", "nn.dense", "reshape"]
+    assert calls(main(model([node("MatMul", ["x", "b"])], {"x": (1, 2, 2, 3), "b": (1, 2, 3, 4)}))) == ["reshape", "reshape", "nn.batch_matmul", "reshape"]
+    assert calls(main(model([node("Gemm", ["x", "w", "b"], transB=1)], {"x": (2, 4), "b": (3,)}, weights={"w": w}))) == ["nn.dense", "nn.bias_add"]
+
+
+def test_what_does_nothing_is_left_out() -> None:
+    nodes = [
+        node("Identity", ["x"], ["a"]), node("Cast", ["a"], ["b"], to=FLOAT), node("Reshape", ["b", "s"], ["c"]), node("Transpose", ["c"], ["d"], perm=[0, 1]),
+        node("Pad", ["d", "p"], ["e"]), node("Slice", ["e", "zero", "end"], ["f"]), node("Expand", ["f", "s"], ["g"]), node("Concat", ["g"], ["h"], axis=0),
+        node("Dropout", ["h"], ["i"]), node("Tile", ["i", "ones"], ["j"]), node("Clip", ["j"], ["k"]), node("Max", ["k"], ["l"]), node("Relu", ["l"]),
+    ]
+    weights = {"s": np.array([2, 3]), "p": np.array([0, 0, 0, 0]), "zero": np.array([0]), "end": np.array([9]), "ones": np.array([1, 1])}
+    assert calls(main(model(nodes, {"x": (2, 3)}, weights=weights))) == ["nn.relu"]
+
+
+def test_clip_is_said_plainly() -> None:
+    def clipped(low: Any, high: Any) -> list[str]:
+        weights = {k: np.float32(v) for k, v in (("low", low), ("high", high)) if v is not None}
+        return calls(main(model([node("Clip", ["x", "low" if low is not None else "", "high" if high is not None else ""])], {"x": (2,)}, weights=weights)))
+
+    assert clipped(0, 6) == ["clip"]
+    assert clipped(0, None) == ["nn.relu"]
+    assert clipped(None, 6) == ["minimum"]
+    assert clipped(1, None) == ["maximum"]
+    assert nn.relu.__name__ == "relu"
+
+
+@pytest.mark.parametrize(("nodes", "weights", "words"), [
+    ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is outside", r"\[-2, 1\]"]),
+    ([node("Gather", ["x", "i"])], {"i": np.array([7])}, ["an index is outside dimension 0"]),
+    ([node("Squeeze", ["x", "i"])], {"i": np.array([0])}, ["is not 1 and cannot be squeezed"]),
+    ([node("Slice", ["x", "i", "i", "i", "z"])], {"i": np.array([0]), "z": np.array([0])}, ["step of dimension 0 is 0"]),
+    ([node("Slice", ["x", "i", "z"])], {"i": np.array([0]), "z": np.array([0, 1])}, ["must be of one length"]),
+    ([node("Split", ["x", "i"], ["y", "z"])], {"i": np.array([3, 4])}, [r"\(3, 4\) do not add up to 2"]),
+    ([node("Pad", ["x", "i"])], {"i": np.array([1])}, ["pads has 1 numbers, and 4 are needed"]),
+    ([node("Pad", ["x", "i"], mode="mirror")], {"i": np.array([1, 1, 1, 1])}, ["mode is 'mirror'"]),
+    ([node("Gelu", ["x"], approximate="fast")], {}, ["approximate is 'fast'"]),
+    ([node("Resize", ["x"])], {}, ["neither scales nor sizes"]),
+    ([node("Resize", ["x", "", "i"], mode="cube")], {"i": np.array([2, 2], np.float32)}, ["mode is 'cube'"]),
+    ([node("Resize", ["x", "", "i"], antialias=1)], {"i": np.array([2, 2], np.float32)}, ["antialias=1"]),
+    ([node("Conv", ["x", "w"])], {"w": np.ones((1, 1), np.float32)}, ["2 dimensions is not supported", "3, 4, 5"]),
+    ([node("ScatterND", ["x", "i", "x"], reduction="avg")], {"i": np.array([[0]])}, ["reduction is 'avg'"]),
+    ([node("Einsum", ["x"], equation="ii->i")], {}, ["takes a diagonal"]),
+    ([node("Einsum", ["x"], equation="i,j->ij")], {}, ["2 operands, and 1 inputs"]),
+    ([node("Einsum", ["x"], equation="ijk->ij")], {}, ["names 3 dimensions for an input of 2"]),
+    ([node("LpNormalization", ["x"], p=3)], {}, ["p is 3"]),
+    ([node("Constant", [])], {}, ["it has no value"]),
+    ([node("Cast", ["x"], to=TensorProto.STRING)], {}, ["STRING", "not supported"]),
+    ([node("Range", ["i", "i", "z"])], {"i": np.array(1), "z": np.array(0)}, ["delta is 0"]),
+    ([node("Dropout", ["x", "", "t"])], {"t": np.array(True)}, ["training_mode is true"]),
+    ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["names a dimension twice"]),
+    ([node("CumSum", ["x", "i"])], {"i": np.array([0, 1])}, ["'axis' must be one number"]),
+])
+def test_refusals_of_converters(nodes: list[onnx.NodeProto], weights: dict[str, Any], words: list[str]) -> None:
+    refused(ModelError, model(nodes, {"x": (2, 3)}, weights=weights, opset=20), nodes[0].op_type, *words)
+
+
+def test_pooling_indices_are_refused_only_when_wanted() -> None:
+    pool = node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])
+    refused(ModelError, model([pool], {"x": (1, 1, 4, 4)}, ["y", "i"]), "indices of the maxima")
+    pool.output[1] = ""
+    assert calls(main(model([pool], {"x": (1, 1, 4, 4)}))) == ["nn.max_pool2d"]

@@ -1,0 +1,220 @@
+"""What the operators refuse, and what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import relay
+from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.expr import Var as Symbol
+from tilewright.relay.op import OPS, create, elementwise, image, indexing, nn, reduction, registry, shaping, transform
+from tilewright.relay.op import broadcast as b
+from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
+from tilewright.relay.op.registry import Op
+from tilewright.types import TensorType, TupleType
+
+N, M = Symbol("n"), Symbol("m")
+
+
+def t(*shape: Any, dtype: str = "float32") -> TensorType:
+    return TensorType(shape, dtype)
+
+
+I32 = "int32"
+IMAGE = t(1, 3, 8, 8)
+both = lambda *types: TupleType(types)  # noqa: E731
+
+REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
+    (elementwise.Exp(), (t(2, dtype=I32),), "a floating-point tensor was expected, and this one is int32; cast it first"),
+    (elementwise.Exp(), (both(t(2)),), "a tensor was expected, and (Tensor[(2,), float32],) was given"),
+    (elementwise.LogicalNot(), (t(2),), "a boolean tensor was expected, and this one is float32; compare it with zero first"),
+    (elementwise.BitwiseNot(), (t(2),), "an integer or boolean tensor was expected, and this one is float32"),
+    (elementwise.FixedPointMultiply(1, 1), (t(2),), "an int32 tensor was expected, and this one is float32; cast it first"),
+    (nn.PRelu(), (IMAGE, t(4)), "alpha must have shape (3,), one slope for each channel, and it has (4,)"),
+    (b.Add(), (t(2, 3), t(2, 4)), "shapes (2, 3) and (2, 4) do not broadcast: dimension -1 is 3 in one and 4 in another; make them equal, or one of them 1"),
+    (b.Add(), (t(N), t(M)), "shapes (n,) and (m,) do not broadcast: dimension -1 is n in one and m in another; give both the same symbol"),
+    (b.Add(), (t(2), t(2, dtype=I32)), "dtypes float32 and int32 differ; cast one of the arguments"),
+    (b.LogicalAnd(), (t(2), t(2)), "boolean tensors were expected, and these are float32; compare them with zero first"),
+    (b.LeftShift(), (t(2), t(2)), "integer tensors were expected, and these are float32"),
+    (b.BroadcastTo((3, 1)), (t(3, 4),), "(3, 4) cannot be broadcast to (3, 1): their common shape is (3, 4)"),
+    (reduction.Sum(3), (t(2, 3),), "axis 3 is outside a tensor of 2 dimensions; it must be in [-2, 1]"),
+    (reduction.Sum((1, -1)), (t(2, 3),), "axis (1, -1) names a dimension twice; name each once"),
+    (reduction.Max(1), (t(2, 0),), "the max of no elements is not defined: (2, 0) is empty along the axes (1,)"),
+    (reduction.ArgMax(1), (t(2, 0),), "the argmax of no elements is not defined: (2, 0) is empty along the axes (1,)"),
+    (reduction.All(), (t(2),), "a boolean tensor was expected, and this one is float32; compare it with zero first"),
+    (reduction.Variance(1), (t(2, 3), t(2)), "the mean must have shape (2, 1), and it has (2,); take it along the same axes with keepdims=True"),
+    (shaping.Reshape((4, 2)), (t(2, 3),), "(2, 3) has 6 elements and cannot have the shape (4, 2), which has 8"),
+    (shaping.Reshape((-1, 4)), (t(2, 3),), "(2, 3) has 6 elements, which (-1, 4) cannot divide into rows of 4"),
+    (shaping.Reshape((-1, -1)), (t(2, 3),), "newshape (-1, -1) has -1 more than once; only one dimension can be worked out"),
+    (shaping.Reshape((2, 3, 0)), (t(2, 3),), "0 in newshape (2, 3, 0) needs dimension 2 of the input, which has the shape (2, 3)"),
+    (shaping.Reshape((-5,)), (t(2),), "-5 in newshape (-5,) means nothing; sizes, 0, -1, -2, -3, and -4 before two sizes do"),
+    (shaping.Reshape((-4, 4, 2)), (t(6),), "-4 cannot split a dimension of 6 into 4 and 2"),
+    (shaping.Squeeze(1), (t(2, 3),), "dimension 1 of (2, 3) is 3 and cannot be squeezed; only dimensions of size 1 can"),
+    (shaping.BatchFlatten(), (t(),), "a scalar has no batch to keep; expand_dims first"),
+    (transform.Transpose((0, 0)), (t(2, 3),), "axes (0, 0) must name each of the 2 dimensions once"),
+    (transform.Concatenate(), (t(2),), "concatenate takes one tuple of tensors, and was given Tensor[(2,), float32]"),
+    (transform.Concatenate(), (both(),), "concatenate of nothing has no type; give it one tensor or more"),
+    (transform.Concatenate(1), (both(t(2, 3), t(3, 3)),), "(2, 3) and (3, 3) cannot be joined along axis 1: they differ elsewhere"),
+    (transform.Stack(), (both(t(2, 3), t(3, 3)),), "(2, 3) and (3, 3) cannot be stacked: all shapes must be equal"),
+    (transform.Split(2), (t(5),), "a dimension of 5 cannot be split into 2 equal parts; give the indices to cut at"),
+    (transform.Split((4, 2)), (t(5),), "the indices (4, 2) must ascend and stay within the dimension of 5"),
+    (transform.StridedSlice((0,), (1, 2)), (t(5),), "begin (0,), end (1, 2), strides (1,) and axes (0,) differ in length"),
+    (transform.StridedSlice((0,), (1,), (0,)), (t(5),), "a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward"),
+    (transform.StridedSlice((1,), (3,)), (t(N),), "dimension n is symbolic and cannot be sliced by [1:3:1]"),
+    (transform.SliceLike(), (t(2), t(3)), "(2,) cannot be sliced to (3,) along axis 0"),
+    (nn.Pad(((1, 1),)), (t(2, 3), t()), "pad_width must have a pair (before, after) for each of the 2 dimensions, and it is ((1, 1),)"),
+    (nn.Pad(((1, 1),), "wrap"), (t(2), t()), "pad_mode 'wrap' is not known; it is constant, edge or reflect"),
+    (nn.Pad(((1, 1),)), (t(2), t(2)), "pad_value must be a scalar, and it has the shape (2,)"),
+    (nn.Pad(((-1, 1),)), (t(2), t()), "pad_width ((-1, 1),) is negative; use strided_slice to cut elements off"),
+    (nn.Pad(((2, 0),), "reflect"), (t(2), t()), "a dimension of 2 can be reflected by at most 1 elements, and 2 are asked for"),
+    (DepthToSpace(2), (t(1, 6, 2, 2),), "the channels (6) must be a multiple of 4"),
+    (DepthToSpace(2, mode="X"), (t(1, 4, 2, 2),), "mode 'X' is not known; it is DCR or CRD"),
+    (DepthToSpace(2), (t(4, 2, 2),), "data must have 4 dimensions, and it has 3: (4, 2, 2)"),
+    (SpaceToDepth(2), (t(1, 1, 3, 2),), "the height (3) must be a multiple of 2"),
+    (LayoutTransform("NC8h", "NC"), (t(1, 1, 1),), "'NC8h' is not a layout; it has capital letters once each, and blocks such as 8c of letters that are there"),
+    (LayoutTransform("NC", "NHC"), (t(1, 1),), "layouts NC and NHC do not have the same dimensions"),
+    (LayoutTransform("NC4c", "NC"), (t(1, 1, 8),), "a tensor of shape (1, 1, 8) does not have the layout NC4c"),
+    (LayoutTransform("NC", "NC4c"), (t(1, 6),), "the dimension C (6) must be a multiple of 4"),
+    (create.Full((2,)), (t(3),), "fill_value must be a scalar, and it has the shape (3,)"),
+    (create.FullLike(), (t(2), t(3)), "fill_value must be a scalar, and it has the shape (3,)"),
+    (create.Arange(0, 1, 0), (), "a step of 0 never arrives; use another"),
+    (create.OneHot(3), (t(2), t(), t()), "indices must be integers, and they are float32; cast them first"),
+    (create.OneHot(3), (t(2, dtype=I32), t(1), t()), "on_value and off_value must be scalars, and they have the shapes (1,) and ()"),
+    (create.Trilu(), (t(2), t(dtype=I32)), "a triangle needs a matrix, and the data have the shape (2,)"),
+    (create.Trilu(), (t(2, 2), t()), "k must be one integer, and it is float32"),
+    (indexing.Take(0), (t(2), t(2)), "indices must be integers, and they are float32; cast them first"),
+    (indexing.Take(0, mode="raise"), (t(2), t(2, dtype=I32)), "mode 'raise' is not known; it is clip, wrap or fast"),
+    (indexing.Take(0, 1), (t(2, 3), t(2, dtype=I32)), "the first 1 dimensions of (2, 3) and (2,) must be equal and before axis 0"),
+    (indexing.Gather(0), (t(2, 3), t(2, dtype=I32)), "indices (2,) must have as many dimensions as the data (2, 3)"),
+    (indexing.GatherNd(), (t(2), t(2, 4, dtype=I32)), "points of 2 coordinates after 0 batch dimensions do not lie in (2,)"),
+    (indexing.GatherNd(), (t(2), t(N, dtype=I32)), "the first dimension of indices (n,) is the number of coordinates and must be known"),
+    (indexing.ScatterElements(), (t(2, 2), t(2, 2, dtype=I32), t(2, 1)), "indices (2, 2) and updates (2, 1) must have one shape, of 2 dimensions"),
+    (indexing.ScatterElements(0, "sub"), (t(2), t(2, dtype=I32), t(2)), "reduction 'sub' is not known; it is update, add, mul, min, max"),
+    (indexing.ScatterNd(), (t(4, 3), t(1, 2, dtype=I32), t(2, 4)), "updates must have the shape (2, 3), and they have (2, 4)"),
+    (indexing.ScatterNd("x"), (t(4), t(1, 2, dtype=I32), t(2)), "mode 'x' is not known; it is update, add, mul, min, max"),
+    (indexing.TopK(5), (t(3),), "the 5 greatest of 3 elements are asked for; k can be at most 3"),
+    (indexing.TopK(1, ret_type="all"), (t(3),), "ret_type 'all' is not known; it is both, values or indices"),
+    (nn.Conv2d(), (IMAGE, t(8, 4, 3, 3)), "channels of data (3) and weight (4) differ"),
+    (nn.Conv2d(groups=2), (t(1, 4, 8, 8), t(8, 4, 3, 3)), "channels of data (4) and weight (4 in 2 groups) differ"),
+    (nn.Conv2d(groups=3), (IMAGE, t(8, 1, 3, 3)), "the 8 output channels cannot be divided among 3 groups"),
+    (nn.Conv2d(), (t(3, 8, 8), t(8, 3, 3, 3)), "data must have 4 dimensions, and it has 3: (3, 8, 8)"),
+    (nn.Conv2d(), (IMAGE, t(8, 3, 3)), "weight must have 4 dimensions, and it has 3: (8, 3, 3)"),
+    (nn.Conv2d(channels=4), (IMAGE, t(8, 3, 3, 3)), "channels is 4, and the weight makes 8"),
+    (nn.Conv2d(kernel_size=5), (IMAGE, t(8, 3, 3, 3)), "kernel_size is (5, 5), and the weight (8, 3, 3, 3) (OIHW) has (3, 3)"),
+    (nn.Conv2d(), (IMAGE, t(8, 3, 9, 3)), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
+    (nn.Conv2d(data_layout="NCHW4c"), (IMAGE, t(8, 3, 3, 3)), "data layout 'NCHW4c' is not known here; it must be an order of the letters N, C, H, W, for example NCHW"),
+    (nn.Conv2d(kernel_layout="HW"), (IMAGE, t(8, 3, 3, 3)), "kernel layout 'HW' is not known here; it must be an order of the letters O, I, H, W, for example OIHW"),
+    (nn.Conv2d(), (t(1, 3, 8, 8, dtype="int8"), t(8, 3, 3, 3, dtype="uint8")), "dtypes int8 and uint8 differ; cast one of the arguments, or give out_dtype for integers"),
+    (nn.Conv2dTranspose(), (IMAGE, t(4, 8, 3, 3)), "channels of data (3) and weight (4) differ"),
+    (nn.Conv2dTranspose(output_padding=1), (IMAGE, t(3, 8, 3, 3)), "output_padding 1 must be less than the stride 1 or the dilation 1 of dimension 0"),
+    (nn.Conv2dTranspose(padding=9), (IMAGE, t(3, 8, 3, 3)), "the padding (9, 9, 9, 9) leaves nothing of the result: its spatial shape is (-8, -8)"),
+    (nn.Dense(), (t(2, 3), t(4, 5)), "the last dimension of data (2, 3) and of weight (4, 5) differ; the weight is (units, in)"),
+    (nn.Dense(7), (t(2, 5), t(4, 5)), "units is 7, and the weight (4, 5) has 4"),
+    (nn.Matmul(), (t(2, 3), t(4, 5)), "(2, 3) and (4, 5) cannot be multiplied: 3 and 4 differ"),
+    (nn.Matmul(7), (t(2, 4), t(4, 5)), "units is 7, and tensor_b has 5 columns"),
+    (nn.Matmul(transpose_a=True), (t(1, 2, 4), t(4, 5)), "tensor_a, to be transposed, must have 2 dimensions, and it has 3: (1, 2, 4)"),
+    (nn.BatchMatmul(), (t(1, 2, 3), t(1, 4, 5)), "(2, 3) and (5, 4) cannot be multiplied: 3 and 5 differ"),
+    (nn.BiasAdd(), (IMAGE, t(4)), "the bias must have the shape (3,), one value for each element of axis 1, and it has (4,)"),
+    (nn.MaxPool2d(9), (IMAGE,), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
+    (nn.MaxPool2d(2, ceil_mode=True), (t(1, 3, N, 8),), "ceil_mode needs known sizes, and spatial dimension 0 is n; give the model's inputs fixed sizes"),
+    (nn.AdaptiveAvgPool2d((0, 1)), (IMAGE,), "spatial dimension 0 of 8 cannot be pooled to 0; both must be 1 or more"),
+    (nn.Softmax(), (t(2, dtype=I32),), "a floating-point tensor was expected, and this one is int32; cast it first"),
+    (nn.BatchNorm(), (IMAGE, t(3), t(3), t(3), t(4)), "moving_var must have the shape (3,), one value for each element of axis 1, and it has (4,)"),
+    (nn.GroupNorm(2), (IMAGE, t(3), t(3)), "the 3 channels cannot be divided into 2 groups"),
+    (nn.LRN(0), (IMAGE,), "a neighbourhood of 0 is empty; size must be 1 or more"),
+    (image.Resize2d((4, 4), method="area"), (IMAGE,), "method 'area' is not known; it is one of nearest_neighbor, linear, cubic"),
+    (image.Resize2d((4, 4), scales=(1,)), (IMAGE,), "scales must have 2 numbers, and it is (1,)"),
+    (image.Resize2d((0, 4)), (IMAGE,), "an image of (8, 8) cannot be resized to (0, 4); all sizes must be 1 or more"),
+    (nn.Upsampling(method="area"), (IMAGE,), "method 'area' is not known; it is nearest_neighbor, bilinear or bicubic"),
+    (nn.Upsampling(2, 2), (t(1, 3, N, 8),), "an image of symbolic size (n, 8) cannot be resized; give the model's inputs fixed sizes"),
+]
+
+
+@pytest.mark.parametrize(("op", "types", "reason"), REFUSED, ids=lambda p: p.name if isinstance(p, Op) else "")
+def test_refusals(op: Op, types: tuple[Any, ...], reason: str) -> None:
+    """The message names the model's node, the operator with its attributes, the types given, and the reason."""
+    origin = Origin("node_7", "Kind")
+    with pytest.raises(ShapeError) as caught:
+        op.infer_call(types, origin)
+    shown = ", ".join(map(repr, types))
+    assert str(caught.value) == f"Kind 'node_7': {op}({shown}): {reason}"
+    assert caught.value.origin is origin
+
+
+def test_attributes_in_no_form() -> None:
+    with pytest.raises(ShapeError, match=r"strides must be one number or 2, and it is \(1, 2, 3\)"):
+        nn.Conv2d((1, 2, 3))
+    with pytest.raises(ShapeError, match=r"padding must be 1, 2 or 4 numbers, and it is \(1, 2, 3\)"):
+        nn.Conv2d(padding=(1, 2, 3))
+    with pytest.raises(CompileError, match=r"nn\.softmax: got an unexpected keyword argument 'axes'; its attributes are: axis"):
+        nn.Softmax(axes=1)  # type: ignore[call-arg]
+
+
+def test_wrong_number_of_arguments() -> None:
+    with pytest.raises(ShapeError, match=r"nn\.relu was given 2 arguments"):
+        nn.Relu()(relay.var("x", shape=(2,)), relay.var("y", shape=(2,)))
+    x = relay.var("x", shape=(2,))
+    with pytest.raises(CompileError, match=r"nn\.softmax takes at most 2 arguments: data, axis"):
+        relay.nn.softmax(x, 0, 1)
+    with pytest.raises(CompileError, match=r"nn\.softmax was given 'axis' twice"):
+        relay.nn.softmax(x, 0, axis=0)
+
+
+def test_unknown_operators() -> None:
+    with pytest.raises(CompileError, match=r"there is no operator 'nn.conv2'; did you mean nn\.conv"):
+        registry.get("nn.conv2")
+    with pytest.raises(AttributeError, match=r"module 'tilewright\.relay\.nn' has no attribute 'convolution'"):
+        _ = relay.nn.convolution
+    with pytest.raises(AttributeError, match=r"module 'tilewright\.relay' has no attribute 'adds'"):
+        _ = relay.adds
+    with pytest.raises(CompileError, match="operator 'add' is declared twice"):
+        registry.op("add", kind=registry.Fusion.BROADCAST)(type("Again", (Op,), {}))
+    assert OPS["add"] is b.Add
+
+
+def test_functions_take_tensors_then_attributes() -> None:
+    x, w = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
+    by_place, by_name = relay.nn.conv2d(x, w, 2, 1), relay.nn.conv2d(data=x, weight=w, padding=1, strides=2)
+    assert by_place.op == by_name.op == nn.Conv2d(2, 1)
+    assert relay.sum(x, (2, 3), True).checked_type == TensorType((1, 3, 1, 1))
+    assert relay.reshape(x, [0, -1]).checked_type == TensorType((1, 192))
+    assert relay.cast(x, np.float16).checked_type == TensorType((1, 3, 8, 8), "float16")
+    assert relay.gather(x, 3, relay.const(np.zeros((1, 3, 8, 1), "int64"))).op == indexing.Gather(3)
+    assert relay.arange(4).checked_type == TensorType((4,))
+    assert relay.arange(relay.const(1), relay.const(7), relay.const(2), "int32").checked_type == TensorType((3,), "int32")
+    assert relay.image.resize2d(x, (4, 4)).checked_type == TensorType((1, 3, 4, 4))
+    assert relay.nn.pad(relay.cast(x, "int8"), ((0, 0), (0, 0), (1, 1), (1, 1))).checked_type == TensorType((1, 3, 10, 10), "int8")
+    assert {"conv2d", "relu"} <= set(dir(relay.nn))
+    assert {"resize2d"} <= set(dir(relay.image))
+    assert {"add", "reshape", "std"} <= set(dir(relay))
+    with pytest.raises(CompileError, match="arange: stop must be a number or a constant, for the shape of the result to be known"):
+        relay.arange(0, relay.var("n", shape=()))
+
+
+def test_composed_functions() -> None:
+    from tilewright.relay.interpreter import evaluate
+
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    v = relay.var("x", shape=x.shape)
+    np.testing.assert_allclose(evaluate(relay.std(v, 1), x), x.std(1), rtol=1e-5)
+    np.testing.assert_allclose(evaluate(relay.variance(v, 0, True, unbiased=True), x), x.var(0, ddof=1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(evaluate(relay.logsumexp(v, 1), x * 100), np.logaddexp.reduce(x.astype("float64") * 100, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(evaluate(relay.logsumexp(v, 1, True), x), np.log(np.exp(x).sum(1, keepdims=True)), rtol=1e-5)
+
+
+def test_python_operators() -> None:
+    from tilewright.relay.interpreter import evaluate
+
+    x = np.asarray([1, 2, 7], "int64")
+    v = relay.var("x", shape=(3,), dtype="int64")
+    np.testing.assert_array_equal(evaluate((10 - v) * 2 / v + -v, x), [17, 6, -7])
+    assert (1 + v).checked_type == (v - 1).checked_type == (2 * v).checked_type == (8 / v).checked_type == TensorType((3,), "int64")
+    assert v.astype("int8").checked_type == TensorType((3,), "int8")
+    first, second, third = relay.split(v, 3)
+    assert [e.index for e in (first, second, third)] == [0, 1, 2]
+    assert relay.Tuple((v, first))[1] is first
+    with pytest.raises(CompileError, match=r"a tuple was expected, and this is Tensor\[\(3,\), int64\]; take elements"):
+        v[0]

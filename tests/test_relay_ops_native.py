@@ -1,0 +1,19 @@
+"""Every operator, compiled for this machine on its own, against its reference."""
+
+from __future__ import annotations
+
+import pytest
+
+from op_examples import EXAMPLES, Example
+from test_relay_ops import close
+from tilewright.build.compiler import build_module
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Function
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
+@pytest.mark.filterwarnings("ignore:.*runs by its numpy meaning.*")
+def test_compiled_operator(example: Example) -> None:
+    params, call = example.call()
+    artifact = build_module(IRModule.from_expr(Function(tuple(params), call)))
+    close(artifact.executable(threads=1)(*example.inputs), example.expected())
