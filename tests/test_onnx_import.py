@@ -389,3 +389,12 @@ def test_pooling_indices_are_refused_only_when_wanted() -> None:
     refused(ModelError, model([pool], {"x": (1, 1, 4, 4)}, ["y", "i"]), "indices of the maxima")
     pool.output[1] = ""
     assert calls(main(model([pool], {"x": (1, 1, 4, 4)}))) == ["nn.max_pool2d"]
+
+
+def test_resizing_by_whole_factors_works_on_symbolic_sizes() -> None:
+    weights = {"s": np.array([1, 1, 2, 2], np.float32)}
+    proto = model([node("Resize", ["x", "", "s"], coordinate_transformation_mode="asymmetric", nearest_mode="floor")], {"x": (1, 1, "h", "w")}, weights=weights)
+    x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
+    np.testing.assert_array_equal(evaluate(main(proto), x), evaluate(main(proto, shape={"x": x.shape}), x))
+    linear = model([node("Resize", ["x", "", "s"], mode="linear")], {"x": (1, 1, "h", "w")}, weights=weights)
+    refused(ModelError, linear, r"the shape of input 'X' is \(1, 1, h, w\)", "'h' is dimension 2 of input 'x'")

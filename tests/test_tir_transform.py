@@ -12,6 +12,7 @@ from tilewright.errors import InternalError, Origin, ScheduleError
 from tilewright.expr import Buffer, IntImm, PrimExpr, Select, Var, as_expr, const, prefetch, walk
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
+    UNROLLED,
     Allocate,
     Block,
     Evaluate,
@@ -265,3 +266,11 @@ EXPRESSIONS: list[tuple[PrimExpr, str]] = [
 def test_text_of_expressions(e: PrimExpr, text: str) -> None:
     buffer = Buffer("a", (1,), e.dtype)
     assert str(Store(buffer, e, (zero,))) == f"a[0] = {text}"
+
+
+def test_a_variable_bound_in_an_unrolled_loop_is_one_for_each_copy() -> None:
+    out, i, v = Buffer("out", (3,), "int64"), Var("i"), Var("v")
+    body = For(i, const(0, "int64"), const(3, "int64"), UNROLLED, Let(v, i * 2, Store(out, v + v, (i,))))
+    unrolled = unroll_loops(PrimFunc("f", (out,), body)).body
+    names = [s.var for s in walk_stmt(unrolled) if isinstance(s, Let)]
+    assert len(names) == len(set(map(id, names))) == 3

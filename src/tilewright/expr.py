@@ -13,6 +13,7 @@ by the Python operators) fold constants and drop neutral elements; anything clev
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -186,6 +187,10 @@ def _trunc_div(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
+def _trunc_mod(a: int, b: int) -> int:
+    return a - b * _trunc_div(a, b)
+
+
 class Add(Binary): __slots__ = (); symbol = "+"; fold = operator.add
 class Sub(Binary): __slots__ = (); symbol = "-"; fold = operator.sub
 class Mul(Binary): __slots__ = (); symbol = "*"; fold = operator.mul
@@ -193,7 +198,7 @@ class Div(Binary): __slots__ = (); symbol = "/"; fold = operator.truediv
 class FloorDiv(Binary): __slots__ = (); symbol = "//"; fold = operator.floordiv
 class FloorMod(Binary): __slots__ = (); symbol = "%"; fold = operator.mod
 class TruncDiv(Binary): __slots__ = (); symbol = "truncdiv"; fold = _trunc_div
-class TruncMod(Binary): __slots__ = (); symbol = "truncmod"; fold = staticmethod(lambda a, b: a - b * _trunc_div(a, b))
+class TruncMod(Binary): __slots__ = (); symbol = "truncmod"; fold = _trunc_mod
 class Min(Binary): __slots__ = (); symbol = "min"; fold = min
 class Max(Binary): __slots__ = (); symbol = "max"; fold = max
 class EQ(Comparison):
@@ -675,14 +680,17 @@ def logical_or(a: Value, b: Value) -> PrimExpr:
     return x if x is y else Or(x, y)
 
 
+_OPPOSITE: Final[dict[type[PrimExpr], type[Comparison]]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
+
+
 def logical_not(a: Value) -> PrimExpr:
     x = as_expr(a)
     n = number_of(x)
     if n is not None:
         return const(int(not n), x.dtype)
-    flipped = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}.get(type(x))  # type: ignore[call-overload]
+    flipped = _OPPOSITE.get(type(x))
     if flipped is not None and not x.operands()[0].dtype.is_float:
-        return flipped(*x.operands())  # type: ignore[no-any-return]
+        return flipped(*x.operands())
     return x.a if isinstance(x, Not) else Not(x)
 
 
@@ -727,7 +735,7 @@ def if_then_else(condition: Value, true_value: Value, false_value: Value) -> Pri
 _BUILDERS: Final[dict[type, Callable[[Value, Value], PrimExpr]]] = {
     Add: add, Sub: sub, Mul: mul, Div: div, FloorDiv: floordiv, FloorMod: floormod, TruncDiv: truncdiv,
     TruncMod: truncmod, Min: minimum, Max: maximum, And: logical_and, Or: logical_or,
-    **{c: (lambda a, b, c=c: compare(c, a, b)) for c in (EQ, NE, LT, LE, GT, GE)},
+    **{c: functools.partial(compare, c) for c in (EQ, NE, LT, LE, GT, GE)},
 }
 
 

@@ -98,7 +98,8 @@ class DataType(str):
         """The numpy type of one element; `bfloat16`, `int4` and `uint4` come from ml_dtypes."""
         base = str(self.element)
         if base in ("bfloat16", "int4", "uint4"):
-            return np.dtype(getattr(ml_dtypes, base))
+            kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, base))
+            return kind
         if base in ("void", "handle"):
             raise CompileError(f"{base} has no numpy type")
         return np.dtype(base if base != "uint1" else "bool")

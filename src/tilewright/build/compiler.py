@@ -196,7 +196,7 @@ class Model:
 
     def _called_with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int, ...]]:
         if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
-            args, kwargs = (), args[0]
+            return self._called_with((), args[0])
         names = [n for n, _, _ in self._signature]
         _check_names(kwargs, names)
         given = dict(zip(names, args, strict=False)) | dict(kwargs)

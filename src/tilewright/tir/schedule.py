@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.arith import Ranges, prove, simplify
 from tilewright.errors import ScheduleError
+from tilewright.expr import LT as LESS
 from tilewright.expr import (
     Buffer,
     IntImm,
@@ -32,7 +33,6 @@ from tilewright.expr import (
     rewrite,
     walk,
 )
-from tilewright.expr import LT as LESS
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
     PARALLEL,

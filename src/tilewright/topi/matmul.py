@@ -64,12 +64,11 @@ def row_products(
         return te.sum(cast(dtype, x) * cast(dtype, w), axis=k)
 
     padded = -(-columns // tile.columns) * tile.columns
-    acc = te.compute(
+    return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
         attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "unroll": _unroll(depth), "scattered": scattered},
         axis_names=("m", "n"),
     )
-    return acc  # type: ignore[no-any-return]
 
 
 def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:

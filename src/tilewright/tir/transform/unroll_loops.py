@@ -73,12 +73,19 @@ class _Unroller:
             case IfThenElse():
                 return self.branch(s)
             case Let():
-                body = self.stmt(s.body)
-                return None if body is None else Let(s.var, self.expr(s.value), body)
+                return self.binding(s)
             case Evaluate():
                 return Evaluate(self.expr(s.value))
             case _:
                 return map_bodies(s, self.stmt)
+
+    def binding(self, s: Let) -> Stmt | None:
+        """In a copy of an unrolled body, a variable of its own: the same name bound twice would be one value."""
+        value, body = self.expr(s.value), self.stmt(s.body)
+        if body is None or not self.env:
+            return None if body is None else Let(s.var, value, body)
+        own = Var(s.var.name, s.var.dtype)
+        return Let(own, value, substitute_stmt(body, {s.var: own}))
 
     def store(self, s: Store) -> Stmt | None:
         mask = None if s.mask is None else self.expr(s.mask)

@@ -38,9 +38,13 @@ def schedule_matmul(k: KernelBlocks) -> None:
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    if packed:
+    if packed and batch:
         _pack_inside(s, packed, batch, k)
-    _parallel(k, batch if batch and packed else [*batch, panel], row_outer)
+        if k.multiply_time >= WORTH_SHARING and math.prod(s.extent(v) for v in batch) > 1:
+            s.parallel(s.fuse(*batch))
+        return
+    _pack_inside(s, packed, batch, k)
+    _parallel(k, [*batch, panel], row_outer)
 
 
 def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:

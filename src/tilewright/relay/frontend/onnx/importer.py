@@ -15,7 +15,7 @@ from typing import Any, Final
 import onnx
 from onnx import AttributeProto
 
-from tilewright.errors import CompileError, ModelError, OptionError, Origin
+from tilewright.errors import CompileError, ModelError, OptionError, Origin, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx import functions, registry
@@ -25,6 +25,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.wire import Span
+from tilewright.types import TensorType
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
 """`convert_config`: whether batched MatMul becomes batch_matmul with a transposed right side, as TVM's default was."""
@@ -144,7 +145,8 @@ class _Importer:
         except CompileError as error:
             if error.origin is not None:
                 raise
-            raise type(error)(error.message, origin) from error
+            symbolic = isinstance(error, ShapeError) and any(a is not None and not _is_static(a) for a in args)
+            raise type(error)(error.message + (self.inputs.hint() if symbolic else ""), origin) from error
         if len(results) < sum(map(bool, proto.output)):
             raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
                              f"{', '.join(proto.output[len(results):])} cannot be computed", origin)
@@ -226,6 +228,11 @@ _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
 
 _NOTHING: Final = Tuple(())
 """In the place of an output that nobody wants."""
+
+
+def _is_static(e: Expr) -> bool:
+    kind = e.known_type()
+    return not isinstance(kind, TensorType) or kind.is_static
 
 
 def _unchanged(e: Expr) -> Expr:
