@@ -110,7 +110,8 @@ def _direct(
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={"tile": tile, "groups": groups, "flops": flops, "channels_last": out_place}, axis_names=_names(len(g.out), "g", "oc"),
+        attrs={"tile": tile, "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
+        axis_names=_names(len(g.out), "g", "oc"),
     )
 
     def result(*i: Var) -> PrimExpr:

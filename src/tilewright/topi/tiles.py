@@ -15,6 +15,7 @@ from tilewright.topi.machine import Machine
 _STORE_CYCLES = 1.0
 _TILE_OVERHEAD = 12.0
 _LOAD_SHARE = 0.08
+_REMAINDER = 1.03
 _MOST_VECTORS_OF_A_ROW = 8
 
 
@@ -51,7 +52,7 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
             tiles = -(-columns // (v * lanes)) * (rows // r)
             cost = tiles * _tile_cycles(r, v, depth)
             if rows % r:
-                cost += -(-columns // (v * lanes)) * _tile_cycles(rows % r, v, depth)
+                cost = _REMAINDER * (cost + -(-columns // (v * lanes)) * _tile_cycles(rows % r, v, depth))
             if best is None or cost < best[0] * 0.999:
                 best = (cost, Tile(r, v, lanes))
     assert best is not None

@@ -16,7 +16,6 @@ from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
 
 _ENOUGH: Final = 8
-_MOST_BLOCKS: Final = 32
 
 
 def schedule_matmul(k: KernelBlocks) -> None:
@@ -44,7 +43,7 @@ def schedule_matmul(k: KernelBlocks) -> None:
             s.parallel(s.fuse(*batch))
         return
     _pack_inside(s, packed, batch, k)
-    _parallel(k, [*batch, panel], row_outer)
+    _share(k, [*batch, panel], row_outer)
 
 
 def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:
@@ -89,7 +88,7 @@ def schedule_conv(k: KernelBlocks) -> None:
     for name in (name for op, name in k.names.items() if op.prepack is not None):
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
-    _parallel(k, [*group, panel], s.fuse(*images))
+    _share(k, [*group, panel], s.fuse(*images))
 
 
 def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
@@ -116,21 +115,29 @@ def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: in
     s.vectorize(lane)
 
 
-def _parallel(k: KernelBlocks, outer: list[Var], row: Var) -> None:
-    """Threads over the outer loops when these have trips enough, else over blocks of rows, moved outermost."""
-    s = k.schedule
-    if k.multiply_time < WORTH_SHARING:
-        return
+def _share(k: KernelBlocks, outer: list[Var], row: Var) -> None:
+    """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not stay in
+    the second-level cache from one panel to the next, or when there are too few panels to share out."""
+    s, cache = k.schedule, k.machine.l2_bytes // 2
+    left: int = k.anchor.attrs["left_bytes"]
     trips = math.prod(s.extent(v) for v in outer)
-    if trips >= _ENOUGH or s.extent(row) < 2:
-        if trips > 1:
+    worth = k.multiply_time >= WORTH_SHARING
+    if not (left > cache and trips > 1) and (not worth or trips >= _ENOUGH or s.extent(row) < 2):
+        if worth and trips > 1:
             s.parallel(s.fuse(*outer))
         return
-    blocks = max(b for b in range(1, _MOST_BLOCKS + 1) if s.extent(row) % b == 0)
+    blocks = _block_count(s.extent(row), max(_ENOUGH, -(-left // cache)))
     if blocks == 1:
-        if s.loops(k.output).index(row) == len(outer):
+        if worth and s.loops(k.output).index(row) == len(outer):
             s.parallel(s.fuse(*outer, row))
         return
     block, _ = s.split(row, [blocks, None])
     s.reorder(block, *outer)
-    s.parallel(block)
+    if worth:
+        s.parallel(block)
+
+
+def _block_count(extent: int, wanted: int) -> int:
+    """A divisor of `extent` that is at least `wanted` and not far above it, else the largest one below."""
+    divisors = [d for d in range(1, min(extent, 8 * wanted) + 1) if extent % d == 0]
+    return next((d for d in divisors if d >= wanted), divisors[-1])
