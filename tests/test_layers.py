@@ -17,11 +17,11 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("node", "errors"),
+    ("node", "errors", "error"),
     ("settings", "types"),
     ("expr", "nd"),
     ("arith",),
-    ("ir",),
+    ("ir", "transform", "instrument"),
     ("te", "tir"),
     ("topi",),
     ("relay",),
@@ -43,6 +43,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.expr"): "a module makes a function of an expression: IRModule.from_expr is the field's name for it",
     ("ir.module", "relay.visitor"): "the same",
     ("ir.module", "relay.printer"): "a module prints itself",
+    ("relay", "build.compiler"): "relay.build is the field's name for compiling a module",
     ("runtime.artifact", "build.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
 }

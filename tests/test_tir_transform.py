@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
 from tilewright.errors import InternalError, Origin, ScheduleError
-from tilewright.expr import Buffer, IntImm, PrimExpr, Select, Var, as_expr, const, prefetch, walk
+from tilewright.expr import Buffer, IntImm, PrimExpr, Select, Var, all_of, as_expr, const, prefetch, walk
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
     UNROLLED,
@@ -274,3 +274,12 @@ def test_a_variable_bound_in_an_unrolled_loop_is_one_for_each_copy() -> None:
     unrolled = unroll_loops(PrimFunc("f", (out,), body)).body
     names = [s.var for s in walk_stmt(unrolled) if isinstance(s, Let)]
     assert len(names) == len(set(map(id, names))) == 3
+
+
+def test_a_conjunction_of_what_unrolling_decides_is_decided() -> None:
+    out, i = Buffer("out", (3,), "int64"), Var("i")
+    both = all_of(i + const(1, "int64") >= 2, i < 2)
+    body = For(i, const(0, "int64"), const(3, "int64"), UNROLLED, IfThenElse(both, Store(out, i, (i,))))
+    unrolled = unroll_loops(PrimFunc("f", (out,), body)).body
+    assert [str(s.value) for s in walk_stmt(unrolled) if isinstance(s, Store)] == ["1"]
+    assert not any(isinstance(s, IfThenElse) for s in walk_stmt(unrolled))

@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 __version__ = "0.1.0"
 
-_MODULES: Final = frozenset({"arith", "contrib", "driver", "error", "errors", "ir", "nd", "relay", "runtime", "settings", "target", "te", "tir", "topi", "transform"})
+_MODULES: Final = frozenset({
+    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "nd", "relay", "runtime", "settings", "target", "te", "tir", "topi", "transform",
+})
 _NAMES: Final = {
-    "IRModule": "ir.module", "Model": "build.compiler", "compile": "build.compiler", "cpu": "nd", "device": "nd", "Target": "target.target",
-    "TVMError": "errors",
+    "IRModule": ("ir.module", "IRModule"), "Model": ("build.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
+    "Target": ("target.target", "Target"), "compile": ("build.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
+    "load": ("runtime.artifact", "load_executable"),
 }
+"""Public name -> the module that has it, and its name there."""
 
 if TYPE_CHECKING:
-    from tilewright.build.compiler import Model, compile
+    from tilewright import arith, contrib, driver, error, errors, instrument, ir, nd, relay, runtime, settings, target, te, tir, topi, transform
+    from tilewright.build.model import Model, compile
     from tilewright.errors import TVMError
     from tilewright.ir.module import IRModule
-    from tilewright.nd import cpu, device
+    from tilewright.nd import NDArray, cpu, device
     from tilewright.runtime.artifact import load_executable as load
     from tilewright.target.target import Target
 
@@ -34,11 +39,18 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.{name}")
-    if name == "load":
-        return importlib.import_module("tilewright.runtime.artifact").load_executable
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"tilewright.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'tilewright' has no attribute '{name}'")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'tilewright' has no attribute '{name}'")
+    module, attribute = _NAMES[name]
+    found = globals()[name] = getattr(importlib.import_module(f"tilewright.{module}"), attribute)
+    return found
 
 
-__all__ = ["IRModule", "Model", "TVMError", "Target", "__version__", "compile", "cpu", "device", "load"]
+def __dir__() -> list[str]:
+    return __all__
+
+
+__all__ = [
+    "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "compile", "contrib", "cpu", "device", "driver", "error", "errors",
+    "instrument", "ir", "load", "nd", "relay", "runtime", "settings", "target", "te", "tir", "topi", "transform",
+]

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +14,8 @@ import numpy as np
 from tilewright import __version__
 from tilewright.build.cache import Cache
 from tilewright.build.kernel import Argument, Kernel, lower
+from tilewright.build.report import Report
 from tilewright.errors import CompileError, InternalError
-from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function
@@ -38,24 +35,6 @@ from tilewright.topi.machine import Machine
 
 Array = np.ndarray[Any, Any]
 _ALIGNMENT = 64
-
-
-@dataclass
-class Report:
-    """Seconds spent in each phase of a build, and what the stages made: the fused module, each kernel, its LLVM text."""
-
-    phases: dict[str, float] = field(default_factory=dict)
-    module: IRModule | None = None
-    kernels: dict[str, Kernel] = field(default_factory=dict)
-    llvm: dict[str, str] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
 
 def machine_of(target: Target) -> Machine:

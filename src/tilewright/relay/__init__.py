@@ -1,9 +1,12 @@
-"""Relay: the graphs of models. Expressions, types, and every operator as a function: `relay.add`, `relay.nn.conv2d`."""
+"""Relay: the graphs of models. Expressions, types, and every operator as a function: `relay.add`, `relay.nn.conv2d`.
+
+`relay.transform`, `relay.analysis`, `relay.frontend` and `relay.build` are imported when they are first used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.relay import image, nn, op
 from tilewright.relay.compose import arange, gather, logsumexp, std, variance
@@ -12,13 +15,25 @@ from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.printer import astext
 from tilewright.types import FuncType, TensorType, TupleType, Type
 
+if TYPE_CHECKING:
+    from tilewright.build.compiler import build
+    from tilewright.relay import analysis, frontend, transform
+
+_MODULES: Final = frozenset({"analysis", "frontend", "transform"})
+
 __all__ = [
     "Call", "Constant", "Expr", "FuncType", "Function", "GlobalVar", "If", "Let", "TensorType", "Tuple", "TupleGetItem", "TupleType", "Type", "Var",
-    "arange", "astext", "const", "gather", "image", "logsumexp", "nn", "op", "std", "var", "variance",
+    "analysis", "arange", "astext", "build", "const", "frontend", "gather", "image", "logsumexp", "nn", "op", "std", "transform", "var", "variance",
 ]
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"tilewright.relay.{name}")
+    if name == "build":
+        from tilewright.build.compiler import build
+
+        return build
     return public_function(name, __name__)
 
 

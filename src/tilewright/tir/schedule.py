@@ -199,6 +199,13 @@ class Schedule:
                 raise ScheduleError(f"block '{block}' computes the parameter '{old.name}', whose memory is the caller's")
             self._swap_buffer(old, Buffer(old.name, old.shape, old.dtype, scope))
 
+    def prefetch(self, buffer: str, ahead: int) -> None:
+        """With every vector loaded from a parameter, ask for the memory `ahead` bytes further on."""
+        self._note("prefetch", buffer, ahead)
+        if buffer not in (b.name for b in self.func.params):
+            raise ScheduleError(f"there is no parameter '{buffer}' to prefetch; the parameters are {', '.join(b.name for b in self.func.params)}")
+        self.func = replace(self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}})
+
     def compute_inline(self, block: str) -> None:
         """Compute an elementwise value where it is used, instead of storing it.
 

@@ -2,7 +2,8 @@
 
 A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per step
 of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one broadcast a
-row, one vector a column), or the latency of the adds (four cycles, when there are fewer than eight accumulators).
+row, one vector a column), the latency of the adds (four cycles, when there are fewer than eight accumulators), or the way
+of the panel from the cache that holds it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tilewright.topi.machine import Machine
 _STORE_CYCLES = 1.0
 _TILE_OVERHEAD = 12.0
 _LOAD_SHARE = 0.08
+_FROM_L2, _FROM_L3 = 1.5, 3.5
 _REMAINDER = 1.03
 _MOST_VECTORS_OF_A_ROW = 8
 
@@ -50,9 +52,9 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
             if r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
                 continue
             tiles = -(-columns // (v * lanes)) * (rows // r)
-            cost = tiles * _tile_cycles(r, v, depth)
+            cost = tiles * _tile_cycles(r, v, depth, machine)
             if rows % r:
-                cost = _REMAINDER * (cost + -(-columns // (v * lanes)) * _tile_cycles(rows % r, v, depth))
+                cost = _REMAINDER * (cost + -(-columns // (v * lanes)) * _tile_cycles(rows % r, v, depth, machine))
             if best is None or cost < best[0] * 0.999:
                 best = (cost, Tile(r, v, lanes))
     assert best is not None
@@ -67,7 +69,15 @@ def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
     return vectors + min(shared, rows + taps - 1)
 
 
-def _tile_cycles(rows: int, vectors: int, depth: int) -> float:
+def _tile_cycles(rows: int, vectors: int, depth: int, machine: Machine) -> float:
     loads = (rows + vectors) / 2
-    step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0) + loads * _LOAD_SHARE
-    return step * depth + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
+    step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * _vector_cycles(vectors, depth, machine))
+    return (step + loads * _LOAD_SHARE) * depth + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
+
+
+def _vector_cycles(vectors: int, depth: int, machine: Machine) -> float:
+    """Cycles between two vectors of a packed panel, by the cache that the panel stays in from one tile to the next."""
+    panel = depth * vectors * machine.vector_bits // 8
+    if panel <= machine.l1_bytes // 2:
+        return 0.5
+    return _FROM_L2 if panel <= machine.l2_bytes * 3 // 4 else _FROM_L3

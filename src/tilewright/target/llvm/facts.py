@@ -29,6 +29,7 @@ class Facts:
         self._reads: dict[PrimExpr, tuple[frozenset[Key], bool]] = {}
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
+        self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
         self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))
         self._find_effects(func.body)

@@ -141,6 +141,9 @@ def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
     dtype = e.dtype
     address = offset(f, text, rest, memory_type(e.buffer.dtype), level)
     raw = f.put(f"load {memory_type(dtype)}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
+    ahead = f.facts.ahead.get(e.buffer.name)
+    if ahead is not None and dtype.lanes > 1 and level == f.here:
+        _prefetch(f, offset(f, text, rest + ahead // e.buffer.dtype.itemsize, memory_type(e.buffer.dtype), level))
     return from_memory(f, raw, dtype, level), level
 
 
@@ -284,8 +287,12 @@ def prefetch(f: FunctionText, e: Load) -> None:
     if shape is None:
         raise InternalError(f"a prefetch of '{e.buffer.name}' needs one address, not a vector of them")
     text, _, rest = pointer(f, e.buffer, shape[0])
+    _prefetch(f, offset(f, text, rest, memory_type(e.buffer.dtype), f.here))
+
+
+def _prefetch(f: FunctionText, address: str) -> None:
     name = f.declare("llvm.prefetch.p0", "void", "ptr, i32 immarg, i32 immarg, i32 immarg")
-    f.do(f"call void {name}(ptr {offset(f, text, rest, memory_type(e.buffer.dtype), f.here)}, i32 0, i32 3, i32 1)")
+    f.do(f"call void {name}(ptr {address}, i32 0, i32 3, i32 1)")
 
 
 def _memory_suffix(dtype: DataType) -> str:

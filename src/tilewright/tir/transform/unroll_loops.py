@@ -229,7 +229,7 @@ class _Unroller:
                 decided = decide(kind, (None if lo is None else lo + shift, None if hi is None else hi + shift))
                 if decided is not None:
                     return IntImm("bool", decided)
-        return simplify(type(e)(*(self.expr(x) for x in e.operands())), self.ranges)
+        return simplify(e.with_operands([self.expr(x) for x in e.operands()]), self.ranges)
 
 
 def _has_select(e: PrimExpr) -> bool:

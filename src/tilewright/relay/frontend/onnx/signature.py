@@ -1,8 +1,12 @@
-"""The inputs of a model without importing it: names, dimensions, element types."""
+"""What a model says about itself without being imported: its inputs, and the files that hold its tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import onnx
+from onnx import TensorProto
 
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
@@ -12,10 +16,31 @@ Signature = list[tuple[str, list[int | str], str]]
 
 def signature(model: Any) -> Signature:
     """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model."""
+    return survey(model)[0]
+
+
+def survey(model: Any) -> tuple[Signature, list[str]]:
+    """The signature, and the locations of external data as the model writes them: paths in the model's folder."""
     with read_model(model) as (proto, _):
         variables = ModelInputs(proto.graph, None, None).variables
+        files = {entry.value for t in _tensors(proto) for entry in t.external_data if entry.key == "location"}
     found: Signature = []
     for name, v in variables.items():
         kind: Any = v.type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
-    return found
+    return found, sorted(files)
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """The tensors in other files: initializers and attributes, those of inner graphs and of functions too."""
+    graphs = [model.graph]
+    nodes = [n for f in model.functions for n in f.node]
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            nodes += graph.node
+            yield from (t for t in graph.initializer if t.data_location == TensorProto.EXTERNAL)
+            continue
+        for a in nodes.pop().attribute:
+            graphs += [*([a.g] if a.HasField("g") else []), *a.graphs]
+            yield from (t for t in (a.t, *a.tensors) if t.data_location == TensorProto.EXTERNAL)

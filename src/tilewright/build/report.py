@@ -1,0 +1,32 @@
+"""What a build tells about itself: seconds by phase, and what each stage made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.build.kernel import Kernel
+    from tilewright.ir.module import IRModule
+
+
+@dataclass
+class Report:
+    """Seconds spent in each phase of a build, and what the stages made: the fused module, each kernel, its LLVM text."""
+
+    phases: dict[str, float] = field(default_factory=dict)
+    module: IRModule | None = None
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    llvm: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the seconds of the block under `name`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start

@@ -1,0 +1,20 @@
+"""The field's `tvm.error`: what this package raises, all below `TVMError`."""
+
+from tilewright.errors import (
+    ArtifactError,
+    CompileError,
+    InputError,
+    InternalError,
+    ModelError,
+    OpNotImplemented,
+    OptionError,
+    ScheduleError,
+    ShapeError,
+    TargetError,
+    TVMError,
+)
+
+__all__ = [
+    "ArtifactError", "CompileError", "InputError", "InternalError", "ModelError", "OpNotImplemented", "OptionError", "ScheduleError", "ShapeError",
+    "TVMError", "TargetError",
+]

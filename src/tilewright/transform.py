@@ -1,0 +1,14 @@
+"""The field's `tvm.transform`: the pass runner. The passes over graphs are in `tilewright.relay.transform`."""
+
+from tilewright.ir.transform import (
+    FunctionPass,
+    Pass,
+    PassContext,
+    PassInfo,
+    PrintIR,
+    Sequential,
+    function_pass,
+    module_pass,
+)
+
+__all__ = ["FunctionPass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "function_pass", "module_pass"]

@@ -1,0 +1,33 @@
+"""Random kernels, compiled for each kind of processor that this machine can run, against their numpy meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codegen_native import TARGETS
+from random_kernels import KINDS, Array, Maker
+from tilewright.build.compiler import build_module
+from tilewright.ir.module import IRModule
+from tilewright.relay.interpreter import evaluate
+from tilewright.target import Target
+
+SEEDS = [(kind, seed) for kind, (_, count) in KINDS.items() for seed in range(count)]
+
+
+def agree(found: Array, wanted: Array) -> None:
+    """Integers are equal; floats differ by rounding only, measured over the whole array and for each element."""
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    if wanted.dtype.kind != "f":
+        np.testing.assert_array_equal(found, wanted)
+        return
+    assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted) + 1e-30
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
+@pytest.mark.parametrize(("kind", "seed"), SEEDS)
+def test_random_kernels(kind: str, seed: int, target: Target) -> None:
+    made = Maker(seed).make(KINDS[kind][0])
+    run = build_module(IRModule.from_expr(made.function), target).executable(threads=1 + seed % 2)
+    agree(run(*made.arrays), evaluate(made.function, *made.arrays))
