@@ -10,23 +10,24 @@ inputs of the file are declared anew, which works where the graph does not fix t
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 import models
 import peers
 import workloads
 from compare import difference
 
+MODELS = (*workloads.STANDARD, "ppocr_cls")
 TOLERANCE = 1e-5
 
 
@@ -39,6 +40,27 @@ class Case:
     path: Path
     inputs: dict[str, NDArray[Any]]
     expected: list[NDArray[Any]]
+
+
+@dataclass
+class Row:
+    """The largest relative L2 difference of an output, by number of threads; or why there is none."""
+
+    model: str
+    batch: int
+    differences: dict[int, float] = field(default_factory=dict)
+    left_out: str = ""
+    failure: str = ""
+
+    def differs(self, tolerance: float) -> bool:
+        """True when the model cannot be compiled, or answers something else."""
+        return bool(self.failure) or not all(value <= tolerance for value in self.differences.values())
+
+    def line(self, tolerance: float) -> str:
+        """The row as text."""
+        found = " ".join(f"{value:12.1e}" for value in self.differences.values())
+        why = f"left out: {self.left_out}" if self.left_out else f"FAILED: {self.failure}" if self.failure else ""
+        return f"{Path(self.model).stem:32} {self.batch:>5} {found}{why}" + ("  DIFFERS" if found and self.differs(tolerance) else "")
 
 
 def case(name: str, batch: int, scratch: Path) -> Case:
@@ -104,38 +126,38 @@ def differences(of: Case, threads: Sequence[int]) -> dict[int, float]:
     return found
 
 
-def row(name: str, batch: int, threads: Sequence[int], tolerance: float) -> list[str]:
-    """One line of the table; the last cell is empty where model and batch agree."""
+def judged(name: str, batch: int, threads: Sequence[int]) -> Row:
+    """What became of one model with one batch."""
+    row = Row(name, batch)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            found = differences(case(name, batch, Path(scratch)), threads)
+            row.differences = differences(case(name, batch, Path(scratch)), threads)
         except LookupError as missing:
-            return [name, str(batch), *["-"] * len(threads), f"left out: {missing.args[0]}"]
+            row.left_out = str(missing.args[0])
         except Exception as error:  # whatever the compiler raises is its result
-            return [name, str(batch), *["failed"] * len(threads), f"FAILED {type(error).__name__}: {str(error)[:300]}"]
-    agrees = all(value <= tolerance for value in found.values())
-    return [name, str(batch), *(f"{value:.0e}" for value in found.values()), "" if agrees else "DIFFERS"]
+            row.failure = f"{type(error).__name__}: {error}"
+    return row
 
 
 def main() -> int:
-    """Show the table; 1 when a model failed or differs."""
+    """Print a line for each model and batch; 1 when one failed or differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", help=f"names or .onnx files; default: {', '.join(workloads.STANDARD)}")
+    parser.add_argument("models", nargs="*", help=f"names or .onnx files; default: {', '.join(MODELS)}")
     parser.add_argument("--batches", default="1,4", help="batch sizes, comma separated")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="largest relative L2 difference")
-    options, console = parser.parse_args(), Console()
+    parser.add_argument("--json", type=Path, help="write the findings to this file")
+    options = parser.parse_args()
     batches, threads = ([int(n) for n in text.split(",")] for text in (options.batches, options.threads))
-    table = Table("model", "batch", *(f"{count} thread(s)" for count in threads), "", title="Relative L2 difference from ONNX Runtime")
-    failed = False
-    for name in options.models or (*workloads.STANDARD, "ppocr_cls"):
+    print(f"relative L2 difference from ONNX Runtime\n{'model':32} {'batch':>5} " + " ".join(f"{n:>2} thread(s)" for n in threads))
+    rows = []
+    for name in options.models or MODELS:
         for batch in batches:
-            cells = row(name, batch, threads, options.tolerance)
-            console.print(*cells, highlight=False)
-            table.add_row(*cells)
-            failed = failed or cells[-1].startswith(("DIFFERS", "FAILED"))
-    console.print(table)
-    return 1 if failed else 0
+            rows.append(judged(name, batch, threads))
+            print(rows[-1].line(options.tolerance), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps([dataclasses.asdict(r) for r in rows], indent=1))
+    return 1 if any(r.differs(options.tolerance) for r in rows) else 0
 
 
 if __name__ == "__main__":

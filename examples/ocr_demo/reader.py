@@ -24,19 +24,21 @@ class Read:
 
 @dataclass
 class Reader:
-    """Reads pictures with networks made by `engine`, one for each shape that occurs."""
+    """Reads pictures with networks made by `engine`, one for each shape that occurs; `given` is what each was given first."""
 
     engine: Engine
     detector: Path
     recogniser: Path
     letters: list[str]
     networks: dict[tuple[Path, tuple[int, ...]], Network] = field(default_factory=dict)
+    given: dict[tuple[Path, tuple[int, ...]], NDArray[np.float32]] = field(default_factory=dict)
 
     def run(self, model: Path, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """The output of `model` for `x`."""
         key = (model, x.shape)
         if key not in self.networks:
             self.networks[key] = self.engine(model, x.shape)
+            self.given[key] = x
         return self.networks[key](x)
 
     def find(self, image: Image.Image) -> list[detect.Box]:

@@ -59,7 +59,8 @@ def lower(function: Function, constants: Sequence[bool], machine: Machine, name:
         origins: dict[ComputeOp, Origin] = {}
         outputs = _tensors(function, inputs, origins)
         packed = _packable(outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
-        args = [t for t in [*inputs, *packed] if t in _needed(packed, outputs)]
+        needed = _needed(packed, outputs)
+        args = [t for t in [*inputs, *packed] if t in needed]
         func = create_prim_func(args, outputs, name, function.span or _origin(function), origins)
         scheduled = _schedule(func, args, outputs)
         blocks = lower_blocks(scheduled)

@@ -117,7 +117,8 @@ class Model:
     @property
     def artifact(self) -> Artifact:
         """What `save` writes."""
-        return next(a for a, e in self._made.values() if e is self.executable)
+        wanted = self.executable
+        return next(a for a, e in self._made.values() if e is wanted)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:

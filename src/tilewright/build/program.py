@@ -182,7 +182,7 @@ class _Constants:
         """All constants in one array, which starts at a multiple of 64 bytes."""
         blob = aligned_empty((self.size,))
         for offset, array in self.arrays:
-            blob[offset : offset + array.nbytes] = np.ascontiguousarray(array).view(np.uint8).reshape(-1) if array.ndim else array.reshape(1).view(np.uint8)
+            blob[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
         self.arrays.clear()
         return blob
 

@@ -51,7 +51,7 @@ class Executable:
         self.manifest = manifest
         self.code = code
         self._constants = _aligned(constants)
-        self._threads = checked_threads(threads) if threads else manifest.threads or default_threads()
+        self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
         self._position = {t.name: i for i, t in enumerate(manifest.inputs)}

@@ -149,7 +149,8 @@ class ComputeOp(Operation):
     """`body[k]` at every point of `axis`.
 
     `schedule` is how a kernel around this computation is scheduled (`topi`); `prepack` is the same computation on numpy
-    arrays, one per input, and says that the stage may be run while compiling when all its inputs are constants.
+    arrays, one per input, and says that the stage may be run while compiling when all its inputs are constants; it may
+    return a view.
     """
 
     name: str

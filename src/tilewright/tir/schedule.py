@@ -49,6 +49,7 @@ from tilewright.tir.stmt import (
     map_bodies,
     map_expressions,
     seq,
+    stored_buffers,
     substitute_stmt,
     walk_stmt,
 )
@@ -334,15 +335,6 @@ class Schedule:
 
     def _error(self, message: str, at: Stmt) -> ScheduleError:
         return ScheduleError(f"{message}. The loops there:\n{at}")
-
-
-def stored_buffers(s: Stmt) -> list[Buffer]:
-    """The buffers that `s` stores to, each once, in order."""
-    found: dict[Buffer, None] = {}
-    for x in walk_stmt(s):
-        if isinstance(x, Store):
-            found.setdefault(x.buffer)
-    return list(found)
 
 
 def _uses(e: PrimExpr, v: Var) -> bool:

@@ -248,3 +248,12 @@ def substitute_stmt(s: Stmt, mapping: dict[PrimExpr, PrimExpr]) -> Stmt:
     """Replace variables in all expressions inside `s`."""
     memo: dict[PrimExpr, PrimExpr] = {}
     return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
+
+
+def stored_buffers(s: Stmt) -> list[Buffer]:
+    """The buffers that `s` stores to, each once, in order."""
+    found: dict[Buffer, None] = {}
+    for x in walk_stmt(s):
+        if isinstance(x, Store):
+            found.setdefault(x.buffer)
+    return list(found)

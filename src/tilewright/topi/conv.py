@@ -137,12 +137,13 @@ def _pack(
     weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, ksize: list[int], panels: int, columns: int
 ) -> te.Tensor:
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        ordered = w.transpose(kernel).reshape(groups, channels, depth, *ksize)
-        padded = np.zeros((groups, panels * columns, depth, *ksize), w.dtype)
-        padded[:, :channels] = ordered
+        padded = w.transpose(kernel).reshape(groups, channels, depth, *ksize)
+        if channels != panels * columns:
+            exact, padded = padded, np.zeros((groups, panels * columns, depth, *ksize), w.dtype)
+            padded[:, :channels] = exact
         split = padded.reshape(groups, panels, columns, depth, *ksize)
         n = len(ksize)
-        return np.ascontiguousarray(split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2))
+        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2)
 
     def element(group: Var, panel: Var, *rest: Var) -> PrimExpr:
         *outer, ic, last, column = rest

@@ -147,4 +147,4 @@ def _pack_array(w: Array, panels: int, columns: int) -> Array:
         full = np.zeros((panels * columns, depth), w.dtype)
         full[:n] = w
         w = full
-    return np.ascontiguousarray(w.reshape(panels, columns, depth).transpose(0, 2, 1))
+    return w.reshape(panels, columns, depth).transpose(0, 2, 1)

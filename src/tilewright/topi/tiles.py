@@ -39,9 +39,9 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
     """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
 
     For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
-    distance of two neighbouring outputs in inputs.
+    distance of two neighbouring outputs in inputs. Columns that do not fill a vector get a narrower one.
     """
-    lanes = machine.lanes("float32")
+    lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     best: tuple[float, Tile] | None = None
     for r in range(1, min(most_rows, rows) + 1):
         for v in range(1, 33):

@@ -24,14 +24,18 @@ from tilewright.types import TensorType, TupleType
 
 @dataclass(frozen=True)
 class FuseOps(FunctionPass):
-    """Make every call of an operator part of a call of a primitive function; needs and leaves known, static types."""
+    """Make every call of an operator part of a call of a primitive function; needs and leaves known, static types.
+
+    At level 0, or where this pass is disabled, each call is a function of its own.
+    """
 
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if function.attrs.get("Primitive") or "Compiler" in function.attrs:
             return function
-        most = context.get("relay.FuseOps.max_depth") if context.opt_level >= 1 else 1
+        fuses = context.opt_level >= 1 and context.pass_enabled(self.info)
+        most = context.get("relay.FuseOps.max_depth") if fuses else 1
         groups = _Graph(function.body, most).groups()
         body = _Outliner(groups).outline(function.body)
         return function if body is function.body else with_operands(function, [body])

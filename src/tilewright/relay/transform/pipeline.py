@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Sequential
+from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
@@ -35,6 +35,7 @@ def graph_passes(target: Any = None) -> Sequential:
         SinkReshape(),
         SimplifyExpr(),
         FoldScaleAxis(),
+        SimplifyExpr(),
         FoldConstant(),
         EliminateCommonSubexpr(),
         FuseOps(),
@@ -46,4 +47,5 @@ def optimize(mod: IRModule, target: Any = None) -> IRModule:
 
     Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments.
     """
-    return graph_passes(target)(mod)
+    done = graph_passes(target)(mod)
+    return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps()(done)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from tilewright.errors import InternalError
-from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var, walk
+from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
 from tilewright.tir.stmt import PARALLEL, Allocate, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
 
 Key: TypeAlias = "Buffer | tuple[Buffer, int]"
@@ -147,13 +147,17 @@ def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
                 buffers.setdefault(x.buffer)
             case _:
                 pass
-        for root in expressions(x):
-            for e in () if root in seen else walk(root):
-                seen.add(e)
-                if isinstance(e, Load):
-                    buffers.setdefault(e.buffer)
-                elif isinstance(e, Var):
-                    variables.setdefault(e)
+        stack = list(reversed(expressions(x)))
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            if isinstance(e, Load):
+                buffers.setdefault(e.buffer)
+            elif isinstance(e, Var):
+                variables.setdefault(e)
+            stack.extend(reversed(e.operands()))
     return [b for b in buffers if b not in own], [v for v in variables if v not in own]
 
 

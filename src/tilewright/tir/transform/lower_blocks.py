@@ -6,13 +6,15 @@
            for r: if i < 10: C[i] = C[i] + A[i, r]
 
 The first value of a reduction is stored before the outermost of its reduction loops. A vectorized reduction loop keeps
-one partial result in each lane and combines the lanes once, after the reduction loops.
+one partial result in each lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop
+annotated `apart` sums up from nothing and is then added to the total: a long sum loses less to rounding in pieces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import (
@@ -42,13 +44,17 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     map_bodies,
+    map_expressions,
     seq,
+    stored_buffers,
     substitute_stmt,
+    walk_stmt,
 )
 from tilewright.tir.transform.place_buffers import place_buffers
 from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
+APART: Final = "apart"
 Points = dict[PrimExpr, PrimExpr]
 
 
@@ -109,7 +115,50 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
         return _in_lanes(block, loops, spatial, vector[0], predicate, shared, partials)
     assert block.init is not None
     init = _nest(spatial, guarded(shared, substitute_stmt(block.init, points)))
+    apart = next((d for d, f in enumerate(loops) if f.annotations.get(APART) and f in reducing), None)
+    if apart is not None:
+        return seq(init, _apart(block, loops, reducing, apart, predicate, shared, partials))
     return seq(init, _nest(loops, guarded(predicate, substitute_stmt(block.body, points))))
+
+
+def _apart(
+    block: Block, loops: list[For], reducing: list[For], depth: int, predicate: PrimExpr, shared: PrimExpr, partials: list[Buffer]
+) -> Stmt:
+    """Each trip of one reduction loop sums up apart, from nothing, and is added to the total at its end."""
+    outer, inner, points = loops[: depth + 1], loops[depth + 1 :], _points(block)
+    rows = [f for f in inner if f not in reducing]
+    combiner = block.annotations.get("combiner")
+    totals = stored_buffers(block)
+    if combiner is None or len(totals) != 1:
+        raise ScheduleError(f"reduction '{block.name}' has several results; its loop '{outer[-1].var.name}' cannot be summed up apart")
+    total = totals[0]
+    partial = Buffer(f"{total.name}_part", tuple(f.extent for f in rows) or (1,), total.dtype, "local")
+    partials.append(partial)
+    at: tuple[PrimExpr, ...] = tuple(f.var for f in rows) or (const(0, INT64),)
+    place = tuple(rewrite(i, points.get) for i in _first_store(block).indices)
+    own = _redirected(block.body, total, Load(partial, at))
+    (identity,) = combiner.identity((total.dtype,))
+    (joined,) = combiner.combine((Load(total, place),), (Load(partial, at),))
+    clear = _nest(rows, Store(partial, identity, at))
+    steps = _nest(inner, guarded(predicate, substitute_stmt(own, points)))
+    return _nest(outer, seq(clear, steps, _nest(rows, guarded(shared, Store(total, joined, place)))))
+
+
+def _first_store(block: Block) -> Store:
+    return next(s for s in walk_stmt(block.body) if isinstance(s, Store))
+
+
+def _redirected(s: Stmt, total: Buffer, part: Load) -> Stmt:
+    """`s` with every access of `total` made one of `part`."""
+    def loads(e: PrimExpr) -> PrimExpr | None:
+        return part if isinstance(e, Load) and e.buffer is total else None
+
+    def stores(x: Stmt) -> Stmt:
+        if isinstance(x, Store) and x.buffer is total:
+            return replace(x, buffer=part.buffer, indices=part.indices)
+        return map_bodies(x, stores) or x
+
+    return stores(map_expressions(s, lambda e: rewrite(e, loads)))
 
 
 def _without(predicate: PrimExpr, variables: Sequence[Var]) -> PrimExpr:

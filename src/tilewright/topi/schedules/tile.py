@@ -16,6 +16,7 @@ from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
 
 _ENOUGH: Final = 8
+_PIECE: Final = 128
 
 
 def schedule_matmul(k: KernelBlocks) -> None:
@@ -99,20 +100,34 @@ def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: in
     inside, reduce = s.axes(acc)
     around = s.loops(acc)
     spatial = [v for v in inside if around.index(v) > around.index(at)]
-    column = spatial[-1]
-    vector, lane = s.split(column, [tile.vectors, tile.lanes])
-    taps = reduce[-1] if len(reduce) > 1 else None
-    unrolled = []
-    if taps is not None:
-        unrolled = [taps]
-        outer = reduce[:-1]
+    columns: list[Var] = []
+    if tile.columns > 1:  # one column has no loop
+        columns = s.split(spatial.pop(), [tile.vectors, tile.lanes])
+    if len(reduce) > 1:
+        *taps, depth, step = reduce
     else:
-        depth, step = s.split(reduce[-1], [None, depth_unroll])
-        outer, unrolled = [*reduce[:-1], depth], [step]
-    s.reorder(*outer, *unrolled, *spatial[:-1], vector, lane)
-    for v in (*unrolled, *spatial[:-1], vector):
+        taps, (depth, step) = [], s.split(reduce[-1], [None, depth_unroll])
+    outer = _in_pieces(s, [*taps, depth], s.extent(step))
+    s.reorder(*outer, step, *spatial, *columns)
+    for v in (step, *spatial, *columns[:1]):
         s.unroll(v)
-    s.vectorize(lane)
+    for v in columns[1:]:
+        s.vectorize(v)
+
+
+def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
+    """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece."""
+    *taps, depth = loops
+    pieces = max(1, round(s.extent(depth) * step / _PIECE))
+    while s.extent(depth) % pieces:
+        pieces -= 1
+    if pieces > 1:
+        piece, rest = s.split(depth, [pieces, None])
+        s.annotate(piece, "apart", True)
+        return [*taps, piece, rest]
+    if taps and s.extent(taps[-1]) * s.extent(depth) * step > _PIECE:
+        s.annotate(taps[-1], "apart", True)
+    return loops
 
 
 def _share(k: KernelBlocks, outer: list[Var], row: Var) -> None:

