@@ -13,9 +13,11 @@ import pytest
 
 import small_programs
 from models import cnn, mlp, onnxruntime_answers
+from test_model import bad_files
 from tilewright.driver import files, options, tensors
 from tilewright.driver.main import main
 from tilewright.errors import ArtifactError, InputError, InternalError, OptionError
+from tilewright.runtime import host
 from tilewright.settings import SETTINGS
 
 pytestmark = pytest.mark.core
@@ -311,3 +313,109 @@ def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "tilewright", "compile"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("Error: Missing argument")
+
+
+# --- bad input: one message, no traceback, nothing half-written ---------------------------------------------------------
+
+
+def refused(arguments: list[object], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
+    """What the command says when it refuses; it writes nothing to the standard output."""
+    assert main([str(a) for a in arguments]) == code
+    said = capsys.readouterr()
+    assert said.err.startswith("Error: ")
+    assert "Traceback" not in said.err
+    assert "fault of the compiler" not in said.err
+    assert said.out == ""
+    return said.err
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+def test_files_that_are_no_models_leave_nothing_behind(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, (_, message) in bad_files(tmp_path).items():
+        before = sorted(tmp_path.iterdir())
+        said = refused(["compile", tmp_path / name, "-o", tmp_path / f"out{suffix}"], capsys)
+        assert message in said
+        assert name in said
+        assert sorted(tmp_path.iterdir()) == before
+
+
+def test_all_unknown_operators_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad_files(tmp_path)
+    said = refused(["compile", tmp_path / "unknown.onnx", "-o", tmp_path / "out.so"], capsys)
+    assert all(word in said for word in ("Wobble", "Frobnicate", "first", "second", "third"))
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--target", "cuda"], 1, "'cuda' is not a kind of target"),
+        (["--target", "llvm -mcpu=skylark"], 1, "CPU 'skylark' is not known for"),
+        (["--target", "llvm -fast"], 1, "'-fast' is not an option of a target"),
+        (["--input-shapes", "z:[1]"], 1, "the model has no input 'z'; its inputs are x"),
+        (["--input-shapes", "x:[1,2,3]"], 1, "has 3 dimensions, and input 'x' of the model has 2"),
+        (["--opt-level", "7"], 2, "Invalid value for '--opt-level'"),
+        (["--threads", "0"], 2, "Invalid value for '--threads'"),
+    ],
+)
+def test_options_that_cannot_be(
+    options: list[str], code: int, message: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(["compile", model, "-o", tmp_path / "out.so", *options], capsys, code)
+    assert [p.name for p in tmp_path.iterdir()] == ["mlp.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"z": np.zeros((2, 16), np.float32)}, "the model has no input 'z'; it"),
+        ({"x": np.zeros((2, 17), np.float32)}, "17"),
+        ({"x": np.zeros((2, 16), np.float64)}, "input 'x' has dtype float64, expected float32 x[2, 16]; convert it with .astype('float32')"),
+    ],
+)
+def test_inputs_that_do_not_fit(
+    arrays: dict[str, np.ndarray], message: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "in.npz", **arrays)
+    assert main(["compile", str(model), "-o", str(tmp_path / "m.so")]) == 0
+    capsys.readouterr()
+    for what in (tmp_path / "m.so", model):
+        said = refused(["run", what, "-i", tmp_path / "in.npz", "-o", tmp_path / "out.npz"], capsys)
+        assert message in said
+        assert not (tmp_path / "out.npz").exists()
+
+
+def test_an_output_that_cannot_be_written_leaves_nothing(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for suffix in (".so", ".tar"):
+        assert "cannot be written" in refused(["compile", model, "-o", tmp_path / "file" / f"m{suffix}"], capsys)
+    (tmp_path / "folder.so").mkdir()
+    assert "cannot be written" in refused(["compile", model, "-o", tmp_path / "folder.so"], capsys)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["file", "folder.so", "mlp.onnx"]
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+def test_artifacts_that_cannot_be_run(suffix: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"m{suffix}"
+    assert main(["compile", str(model), "-o", str(path)]) == 0
+    capsys.readouterr()
+    whole = path.read_bytes()
+    middle = whole.index(b"\x7fELF") + 200
+    for damaged in (whole[: len(whole) // 2], whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :], b"", b"\0" * 4096):
+        path.write_bytes(damaged)
+        assert f"Error: {path}: " in refused(["run", path], capsys)
+    path.write_bytes(whole)
+    assert main(["run", str(path)]) == 0
+
+
+def test_an_artifact_for_another_processor(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    other = "aarch64" if host.host_arch() == "x86_64" else "x86_64"
+    path = tmp_path / "m.tar"
+    assert main(["compile", str(model), "-o", str(path), "--target", f"llvm -mtriple={other}-linux-gnu"]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert f"made for {other}, this machine is {host.host_arch()}" in refused(["run", path], capsys)
+    assert main(["compile", str(model), "-o", str(path)]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(host, "host_features", lambda: frozenset({"sse2", "neon"}))
+    said = refused(["run", path], capsys)
+    assert "made for a CPU with" in said
+    assert "compile with --target 'llvm -mcpu=" in said

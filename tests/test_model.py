@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from models import cnn, mlp, onnxruntime_answers
 from tilewright.build.cache import Cache
 from tilewright.build.content import digest_bytes, digest_file
 from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
+from tilewright.runtime import host
 
 pytestmark = pytest.mark.core
 
@@ -92,6 +94,18 @@ def test_stages_as_text(path: Path, cache: Cache) -> None:
         assert "ret" in model.dump("asm")
     with pytest.raises(OptionError, match="there is no stage 'wasm'; the stages are relay, tir, ll, asm"):
         model.dump("wasm")
+
+
+def test_a_program_for_another_machine_is_saved_and_not_run(path: Path, tmp_path: Path, cache: Cache) -> None:
+    other = "aarch64" if host.host_arch() == "x86_64" else "x86_64"
+    for _ in range(2):
+        model = tilewright.compile(path, target=f"llvm -mtriple={other}-linux-gnu", cache=cache)
+        assert model.outputs[0].shape == (2, 10)
+        assert model.save(tmp_path / "m.tar").stat().st_size > 0
+        for use in (partial(model, X), model.benchmark, partial(getattr, model, "executable")):
+            with pytest.raises(ArtifactError, match=f"model 'mlp': made for {other}, this machine is {host.host_arch()}"):
+                use()
+    assert "graph" not in model.report.phases
 
 
 # --- the cache ----------------------------------------------------------------------------------------------------------
@@ -247,7 +261,7 @@ def test_things_that_are_no_models(tmp_path: Path) -> None:
         tilewright.compile(tmp_path / "none.onnx")
     with pytest.raises(ModelError, match=r"is a folder; give the .onnx file itself"):
         tilewright.compile(tmp_path)
-    with pytest.raises(ModelError, match="a model is a path, bytes or an onnx.ModelProto, and this is a int"):
+    with pytest.raises(ModelError, match=r"a model is a path, bytes or an onnx.ModelProto, and this is a int"):
         tilewright.compile(3)
 
 

@@ -143,6 +143,18 @@ def test_weights_are_not_copied_by_the_pipeline() -> None:
     assert np.shares_memory(found, weight)
 
 
+def test_biases_meet_when_the_scale_between_them_is_folded_away() -> None:
+    random = np.random.default_rng(0)
+    x, weight, bias = var("x", shape=(1, 4, 6, 6)), random.standard_normal((8, 4, 3, 3), "float32"), random.standard_normal((8, 1, 1), "float32")
+    made = relay.add(relay.nn.conv2d(x, Constant(weight), kernel_size=(3, 3), channels=8), Constant(bias))
+    mod = IRModule.from_expr(relay.add(relay.multiply(made, const(0.5)), const(0.25)))
+    after = optimize(mod)
+    assert str(after["main"]).count("add(") == 1
+    assert "multiply(" not in str(after["main"])
+    value = random.standard_normal((1, 4, 6, 6), "float32")
+    np.testing.assert_allclose(evaluate(after, value), evaluate(mod, value), rtol=1e-5, atol=1e-5)
+
+
 def test_external_functions_are_left_alone() -> None:
     x, p = var("x", shape=(2,)), var("p", shape=(2,))
     outside = Function((p,), relay.add(relay.exp(p), const(0.0)), {"Compiler": "npu", "global_symbol": "npu_0"})

@@ -54,6 +54,13 @@ def in_registers(s: Schedule) -> None:
     s.unroll(spatial[-2])
 
 
+def in_pieces(s: Schedule) -> None:
+    in_registers(s)
+    _, (k,) = s.axes("C")
+    piece, _ = s.split(k, [None, 3])
+    s.annotate(piece, "apart", True)
+
+
 STEPS: dict[str, Callable[[Schedule], object]] = {
     "none": lambda s: None,
     "split": lambda s: s.split(s.loops("C")[0], [None, 3]),
@@ -69,6 +76,8 @@ STEPS: dict[str, Callable[[Schedule], object]] = {
     "compute_at": lambda s: s.compute_at("C", s.loops("D")[0]),
     "compute_at, tiled": tiled,
     "accumulators in registers": in_registers,
+    "a reduction in pieces": in_pieces,
+    "prefetch": lambda s: s.prefetch("B", 256),
 }
 
 
@@ -110,6 +119,7 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.compute_inline("C"), "block 'C' is a reduction"),
         (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
         (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
+        (lambda s: s.prefetch("C", 64), "there is no parameter 'C' to prefetch; the parameters are A, B, D"),
     ],
 )
 def test_an_illegal_step_says_what_is_at_fault(step: Callable[[Schedule], object], message: str) -> None:
@@ -126,3 +136,20 @@ def test_a_loop_that_is_gone_is_named() -> None:
     s.split(i, [2, 5])
     with pytest.raises(ScheduleError, match="there is no loop 'i'"):
         s.unroll(i)
+
+
+def test_pieces_of_a_long_sum_lose_less() -> None:
+    n = 1 << 14
+    a = te.placeholder((n,), name="A")
+    k = te.reduce_axis((0, n), "k")
+    b = te.compute((1,), lambda i: te.sum(a[k.var] + 0.0 * i.astype("float32"), axis=k), name="B")
+    x = np.full(n, 0.1, "float32")
+    errors = []
+    for pieces in (1, 128):
+        s = Schedule(create_prim_func([a], [b]))
+        piece, _ = s.split(s.axes("B")[1][0], [pieces, None])
+        s.annotate(piece, "apart", pieces > 1)
+        out = np.zeros(1, "float32")
+        run(lower_blocks(s.func), [x, out])
+        errors.append(abs(float(out[0]) - float(x.astype("float64").sum())))
+    assert errors[1] < errors[0] / 10

@@ -27,7 +27,24 @@ _NAMES: Final = {
 """Public name -> the module that has it, and its name there."""
 
 if TYPE_CHECKING:
-    from tilewright import arith, contrib, driver, error, errors, instrument, ir, nd, relay, runtime, settings, target, te, tir, topi, transform
+    from tilewright import (
+        arith,
+        contrib,
+        driver,
+        error,
+        errors,
+        instrument,
+        ir,
+        nd,
+        relay,
+        runtime,
+        settings,
+        target,
+        te,
+        tir,
+        topi,
+        transform,
+    )
     from tilewright.build.model import Model, compile
     from tilewright.errors import TVMError
     from tilewright.ir.module import IRModule

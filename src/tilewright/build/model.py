@@ -23,10 +23,11 @@ from tilewright.build.cache import Cache
 from tilewright.build.content import digest_external, digest_model
 from tilewright.build.report import Report
 from tilewright.errors import InputError, OptionError
-from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.threads import checked_threads
 from tilewright.target.target import Target
 
 Shapes = Mapping[str, Sequence[int]]
@@ -57,6 +58,8 @@ def compile(
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}")
     options = _Options(opt_level, settings.checked(config or {}), tuple(sorted(disabled_pass)))
+    if threads is not None:
+        checked_threads(threads)
     made = Model(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
     made.prepare()
     return made
@@ -80,6 +83,26 @@ class _Options:
         return json.dumps([self.opt_level, self.config, self.disabled_pass], sort_keys=True, default=str)
 
 
+class _Program:
+    """The model for one combination of shapes: an artifact, and its code in this process once it is called."""
+
+    def __init__(self, artifact: Artifact, threads: int | None) -> None:
+        self.artifact, self._threads = artifact, threads
+        self._executable: Executable | None = None
+
+    @property
+    def executable(self) -> Executable:
+        """Raises `ArtifactError` when this machine cannot run what was compiled for another."""
+        if self._executable is None:
+            self._executable = self.artifact.executable(self._threads)
+        return self._executable
+
+    def use_threads(self, count: int) -> None:
+        self._threads = count
+        if self._executable is not None:
+            self._executable.threads = count
+
+
 class Model:
     """A compiled model: call it with numpy arrays, `save` it, `benchmark` it.
 
@@ -92,9 +115,9 @@ class Model:
         self.target, self.report = target, Report()
         self._source, self._shapes, self._threads = model, shapes, threads
         self._options, self._cache = options, cache
-        self._made: dict[tuple[tuple[int, ...], ...], tuple[Artifact, Executable]] = {}
+        self._made: dict[tuple[tuple[int, ...], ...], _Program] = {}
         self._only: Executable | None = None
-        self._last: Executable | None = None
+        self._last: _Program | None = None
         self._signature: list[tuple[str, list[int | str], str]] = []
         self._content = ""
 
@@ -105,28 +128,28 @@ class Model:
         _check_names(self._shapes, names)
         shapes = [tuple(self._shapes.get(n, d)) for n, d, _ in self._signature]
         if all(isinstance(d, int) for s in shapes for d in s):
-            self._only = self._specialise(shapes)  # type: ignore[arg-type]
-
-    @property
-    def executable(self) -> Executable:
-        """The program for the shapes of the last call."""
-        if self._last is None:
-            raise InputError(f"the model has symbolic dimensions ({self._described()}); call it once, or compile it with shapes=")
-        return self._last
+            program = self._specialise(shapes)  # type: ignore[arg-type]
+            if runs_here(program.artifact.manifest):
+                with self.report.phase("load"):
+                    self._only = program.executable
 
     @property
     def artifact(self) -> Artifact:
-        """What `save` writes."""
-        wanted = self.executable
-        return next(a for a, e in self._made.values() if e is wanted)
+        """What `save` writes: the program for the shapes of the last call."""
+        return self._program.artifact
+
+    @property
+    def executable(self) -> Executable:
+        """The same in this process; raises `ArtifactError` when it was compiled for another machine."""
+        return self._program.executable
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self.executable.inputs
+        return self.artifact.manifest.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        return self.executable.outputs
+        return self.artifact.manifest.outputs
 
     @property
     def threads(self) -> int:
@@ -135,13 +158,13 @@ class Model:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._threads = count
-        for _, e in self._made.values():
-            e.threads = count
+        self._threads = checked_threads(count)
+        for program in self._made.values():
+            program.use_threads(count)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
-        program = self._only or self._specialise(self._called_with(args, kwargs))
+        program = self._only or self._specialise(self._called_with(args, kwargs)).executable
         return program(*args, out=out, **kwargs)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -150,8 +173,8 @@ class Model:
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
-        program = self._specialise(self._called_with(args, {})) if args and not self._only else self.executable
-        return program.benchmark(*args, **options)
+        program = self._specialise(self._called_with(args, {})) if args and not self._only else self._program
+        return program.executable.benchmark(*args, **options)
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""
@@ -171,6 +194,12 @@ class Model:
 
         return "\n".join(assembly(text, self.target) for text in report.llvm.values())
 
+    @property
+    def _program(self) -> _Program:
+        if self._last is None:
+            raise InputError(f"the model has symbolic dimensions ({self._described()}); call it once, or compile it with shapes=")
+        return self._last
+
     def _described(self) -> str:
         return ", ".join(f"{n}: ({', '.join(map(str, self._shapes.get(n, d)))})" for n, d, _ in self._signature)
 
@@ -189,20 +218,18 @@ class Model:
         for n, dims, _ in self._signature:
             shape = tuple(np.shape(given[n]))
             wanted = self._shapes.get(n, dims)
-            if len(shape) != len(wanted) or any(isinstance(w, int) and w != d for w, d in zip(wanted, shape, strict=True)):
+            if len(shape) != len(wanted) or any(isinstance(w, int) and w != d for w, d in zip(wanted, shape, strict=False)):
                 raise InputError(f"input '{n}' has the shape {shape}, and the model takes ({', '.join(map(str, wanted))})")
             shapes.append(shape)
         return shapes
 
-    def _specialise(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
+    def _specialise(self, shapes: Sequence[tuple[int, ...]]) -> _Program:
         key = tuple(tuple(int(d) for d in s) for s in shapes)
         found = self._made.get(key)
         if found is None:
-            artifact = self._cached_or_built(key)
-            with self.report.phase("load"):
-                found = self._made[key] = artifact, artifact.executable(self._threads)
-        self._last = found[1]
-        return found[1]
+            found = self._made[key] = _Program(self._cached_or_built(key), self._threads)
+        self._last = found
+        return found
 
     def _cached_or_built(self, shapes: Sequence[tuple[int, ...]]) -> Artifact:
         key = Cache.key(

@@ -48,7 +48,11 @@ class Artifact:
     path: Path | None = None
 
     def executable(self, threads: int | None = None) -> Executable:
-        """Bring the code into this process; `threads` overrides the number that the model was made for."""
+        """Bring the code into this process; `threads` overrides the number that the model was made for.
+
+        Raises `ArtifactError` when the code is for another machine.
+        """
+        check_host(self.manifest, self.path or f"model '{self.manifest.name}'")
         return Executable(self.manifest, self.library or self._link_in_process(), self.constants, threads)
 
     def header(self) -> str:
@@ -107,6 +111,11 @@ def check_host(manifest: Manifest, where: object) -> None:
             f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks {'it' if len(missing) == 1 else 'them'}: "
             f"compile with --target 'llvm -mcpu={level}'"
         )
+
+
+def runs_here(manifest: Manifest) -> bool:
+    """Whether this machine can run the code of `manifest`."""
+    return manifest.triple.split("-")[0] in ("", host.host_arch()) and set(manifest.features) <= host.host_features()
 
 
 _LEVELS: Final = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2", "x86-64-v2": "sse4.2", "x86-64": "sse2"}

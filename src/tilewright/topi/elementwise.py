@@ -40,6 +40,25 @@ def sign(x: PrimExpr) -> PrimExpr:
     return E.if_then_else(x > zero, E.const(1, x.dtype), below)
 
 
+def greater_of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """The greater one; not a number when either is not."""
+    return _extreme(E.maximum, x, y)
+
+
+def lesser_of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """The lesser one; not a number when either is not."""
+    return _extreme(E.minimum, x, y)
+
+
+def _extreme(of: Callable[..., PrimExpr], x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """`of` keeps what is no number of its first operand only."""
+    if E.number_of(x) is not None:
+        x, y = y, x
+    if not x.dtype.is_float or E.number_of(y) is not None:
+        return of(x, y)
+    return E.if_then_else(E.compare(E.NE, y, y), y, of(x, y))
+
+
 def clamp(x: PrimExpr, low: float, high: float) -> PrimExpr:
     """`x` held in `[low, high]`; bounds that the type cannot hold do nothing."""
     if x.dtype.is_integer:

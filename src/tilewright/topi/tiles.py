@@ -43,7 +43,7 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
     """
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     best: tuple[float, Tile] | None = None
-    for r in range(1, min(most_rows, rows) + 1):
+    for r in range(1, max(1, min(most_rows, rows)) + 1):
         for v in range(1, 33):
             if (v - 1) * lanes >= columns and v > 1:
                 break

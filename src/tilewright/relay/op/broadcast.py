@@ -155,18 +155,18 @@ class Power(Function2):
 
 @op("maximum", kind=Fusion.BROADCAST)
 class Maximum(Function2):
-    """The greater of x and y."""
+    """The greater of x and y; not a number when either is not."""
 
     of_arrays = staticmethod(np.maximum)
-    of_elements = staticmethod(E.maximum)
+    of_elements = staticmethod(topi.greater_of)
 
 
 @op("minimum", kind=Fusion.BROADCAST)
 class Minimum(Function2):
-    """The lesser of x and y."""
+    """The lesser of x and y; not a number when either is not."""
 
     of_arrays = staticmethod(np.minimum)
-    of_elements = staticmethod(E.minimum)
+    of_elements = staticmethod(topi.lesser_of)
 
 
 class Comparison(Binary):

@@ -19,6 +19,7 @@ from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.infer_type import InferType
@@ -45,6 +46,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "FoldConstant",
     "FoldExplicitPadding",
+    "FoldInputTranspose",
     "FoldScaleAxis",
     "FuseOps",
     "InferType",

@@ -13,6 +13,7 @@ from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonS
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
@@ -36,6 +37,7 @@ def graph_passes(target: Any = None) -> Sequential:
         SimplifyExpr(),
         FoldScaleAxis(),
         SimplifyExpr(),
+        FoldInputTranspose(),
         FoldConstant(),
         EliminateCommonSubexpr(),
         FuseOps(),
