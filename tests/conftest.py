@@ -5,7 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 
+import pytest
+
 # Before anything of the package is imported: node classes are made at import.
 os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
 _CACHE = tempfile.TemporaryDirectory(prefix="tilewright-test-cache-")
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE.name
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The core is every test but the slow ones and those of whole models."""
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("slow", "models")):
+            item.add_marker("core")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 from dataclasses import replace
@@ -12,9 +11,8 @@ import numpy as np
 import pytest
 
 import small_programs as programs
-from tilewright.build.cache import VARIABLE, Cache
+from tilewright.build.cache import VARIABLE, Cache, page_sums
 from tilewright.errors import InternalError
-from tilewright.runtime.files import hash_file
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 KEY = "0123456789abcdef"
@@ -176,8 +174,17 @@ def test_several_processes(tmp_path):
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
 
 
-def test_hash_of_files(tmp_path):
-    for data in (b"", b"abc", os.urandom(100_000)):
-        path = tmp_path / "file"
-        path.write_bytes(data)
-        assert hash_file(path) == hashlib.sha256(data).hexdigest()
+def test_page_sums_notice_accidents():
+    random = np.random.default_rng(0)
+    data = random.integers(0, 256, 5 * 4096 + 100).astype(np.uint8)
+    known = {page_sums(data), page_sums(data[:-1]), page_sums(np.append(data, np.uint8(0)))}
+    for at in (0, 4095, 4096, 12345, data.size - 1):
+        changed = data.copy()
+        changed[at] ^= 8
+        known.add(page_sums(changed))
+    swapped, zeroed = data.copy(), data.copy()
+    swapped[:4096], swapped[4096:8192] = data[4096:8192], data[:4096]
+    zeroed[8192:12288] = 0
+    assert len(known | {page_sums(swapped), page_sums(zeroed)}) == 10
+    assert page_sums(data) == page_sums(data.copy())
+    assert page_sums(data[:0]) == page_sums(np.empty(0, np.uint8))

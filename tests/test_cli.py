@@ -20,8 +20,6 @@ from tilewright.errors import ArtifactError, InputError, InternalError, OptionEr
 from tilewright.runtime import host
 from tilewright.settings import SETTINGS
 
-pytestmark = pytest.mark.core
-
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
@@ -351,6 +349,7 @@ def test_all_unknown_operators_are_said(tmp_path: Path, capsys: pytest.CaptureFi
         (["--target", "cuda"], 1, "'cuda' is not a kind of target"),
         (["--target", "llvm -mcpu=skylark"], 1, "CPU 'skylark' is not known for"),
         (["--target", "llvm -fast"], 1, "'-fast' is not an option of a target"),
+        (["--disabled-pass", "FuseOps,FoldConst"], 2, "there is no pass 'FoldConst'; did you mean 'FoldConstant'?"),
         (["--input-shapes", "z:[1]"], 1, "the model has no input 'z'; its inputs are x"),
         (["--input-shapes", "x:[1,2,3]"], 1, "has 3 dimensions, and input 'x' of the model has 2"),
         (["--opt-level", "7"], 2, "Invalid value for '--opt-level'"),

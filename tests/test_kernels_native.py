@@ -1,4 +1,4 @@
-"""Random kernels, compiled for each kind of processor that this machine can run, against their numpy meaning."""
+"""Random kernels and graphs, compiled for each kind of processor that this machine can run, against their numpy meaning."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from codegen_native import TARGETS
+from random_graphs import Graph
+from random_graphs import inputs as graph_inputs
 from random_kernels import KINDS, Array, Maker
 from tilewright.build.compiler import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.interpreter import evaluate
 from tilewright.target import Target
+
+pytestmark = pytest.mark.slow
 
 SEEDS = [(kind, seed) for kind, (_, count) in KINDS.items() for seed in range(count)]
 
@@ -31,3 +35,13 @@ def test_random_kernels(kind: str, seed: int, target: Target) -> None:
     made = Maker(seed).make(KINDS[kind][0])
     run = build_module(IRModule.from_expr(made.function), target).executable(threads=1 + seed % 2)
     agree(run(*made.arrays), evaluate(made.function, *made.arrays))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
+@pytest.mark.parametrize("seed", range(30))
+def test_random_graphs(seed: int, target: Target) -> None:
+    function = Graph(seed).function(14)
+    arrays = graph_inputs(seed)
+    found = build_module(IRModule.from_expr(function), target).executable(threads=1 + seed % 2)(*arrays)
+    for f, w in zip(found, evaluate(function, *arrays), strict=True):
+        agree(f, w)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.core
-
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "tilewright"
 

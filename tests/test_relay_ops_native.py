@@ -12,6 +12,8 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.target import Target
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)

@@ -23,7 +23,7 @@ from tilewright.relay.printer import text_of
 from tilewright.types import TensorType
 
 FILES = sorted((Path(__file__).parent / "text").glob("relay_*.md"))
-CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`]+)`\n+```python\n(?P<code>.*?)```\n+```text\n(?P<text>.*?)```\n", re.M | re.S)
+CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
 
 
 def cases() -> list[Any]:

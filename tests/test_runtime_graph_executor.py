@@ -54,6 +54,13 @@ def test_inputs_start_as_zeros_and_are_copies(module):
     assert (module.get_input("x").numpy() == X).all()
 
 
+def test_time_evaluator(module):
+    timed = module.module.time_evaluator("run", nd.cpu(0), number=2, repeat=3)()
+    assert len(timed.results) == 3 and timed.mean > 0
+    with pytest.raises(InputError, match="only 'run' can be timed, not 'walk'"):
+        module.module.time_evaluator("walk", nd.cpu(0))
+
+
 def test_names_and_shapes(module):
     assert module.get_input_index("b") == 1 and module.get_input_index("z") == -1
     shapes, dtypes = module.get_input_info()

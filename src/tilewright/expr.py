@@ -612,7 +612,7 @@ def floordiv(a: Value, b: Value) -> PrimExpr:
         return folded
     if number_of(y) == 1 or number_of(x) == 0:
         return x
-    if isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm) and y.value > 0 and x.b.value % y.value == 0:
+    if x.dtype.bits >= 32 and isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm) and y.value > 0 and x.b.value % y.value == 0:
         return mul(x.a, const(x.b.value // y.value, y.dtype))
     return FloorDiv(x, y)
 

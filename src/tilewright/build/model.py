@@ -206,7 +206,7 @@ class Model:
     def _called_with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int, ...]]:
         """The shapes of the inputs of a call, in order; raises `InputError` for those that the model does not take."""
         if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
-            args, kwargs = (), args[0]
+            kwargs, args = args[0], ()
         names = [n for n, _, _ in self._signature]
         _check_names(kwargs, names)
         given = dict(zip(names, args, strict=False)) | dict(kwargs)

@@ -58,6 +58,7 @@ Target = Annotated[str, typer.Option("--target", help="What to compile for, like
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
+Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
 Config = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
 
 
@@ -79,6 +80,7 @@ def compile_command(
     threads: Threads = None,
     opt_level: Level = 3,
     pass_config: Config = None,
+    disabled_pass: Disabled = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -87,7 +89,7 @@ def compile_command(
     if path.suffix not in options.FORMATS:
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
     begin = time.perf_counter()
-    compiled = _compile(model, target, input_shapes, threads, opt_level, pass_config)
+    compiled = _compile(model, target, input_shapes, threads, opt_level, pass_config, disabled_pass)
     compiled.save(path)
     for stage in stages:
         files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
@@ -111,6 +113,7 @@ def run_command(
     threads: Threads = None,
     opt_level: Level = 3,
     pass_config: Config = None,
+    disabled_pass: Disabled = "",
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
@@ -123,7 +126,7 @@ def run_command(
         compiled: Any = tilewright.load(model, threads)
     else:
         shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, target, shapes, threads, opt_level, pass_config)
+        compiled = _compile(model, target, shapes, threads, opt_level, pass_config, disabled_pass)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), answer if isinstance(answer, tuple) else (answer,), strict=True))
@@ -146,13 +149,15 @@ def _compile(
     threads: int | None,
     opt_level: int,
     config: Sequence[str] | None,
+    disabled: str,
 ) -> Any:
     """The compiled model; every size of its inputs is known."""
     import tilewright
 
     sizes = options.input_shapes(shapes) if isinstance(shapes, str) else dict(shapes)
     switches = options.pass_config(config or [])
-    compiled = tilewright.compile(model, sizes or None, target, threads, opt_level=opt_level, config=switches)
+    without = options.names("--disabled-pass", disabled)
+    compiled = tilewright.compile(model, sizes or None, target, threads, opt_level=opt_level, config=switches, disabled_pass=without)
     try:
         _ = compiled.inputs
     except InputError as error:

@@ -1,9 +1,8 @@
-"""Files written whole or not at all, and the hash of a file."""
+"""Files written whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 import secrets
 from collections.abc import Callable
@@ -23,15 +22,6 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None], mode: int = 
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def hash_file(path: str | os.PathLike[str]) -> str:
-    """sha256 of the contents, read through a memory map."""
-    with Path(path).open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return hashlib.sha256().hexdigest()
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            return hashlib.sha256(view).hexdigest()
 
 
 def copy_hashed(source: BinaryIO, target: BinaryIO, last: bytes) -> bytes:

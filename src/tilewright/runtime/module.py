@@ -56,6 +56,15 @@ class Session:
         return measure(call, repeat, number, min_repeat_ms)
 
 
+    def time_evaluator(
+        self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+    ) -> Callable[[], BenchmarkResult]:
+        """A function that times `run`: the field's `module.module.time_evaluator("run", device, number, repeat)()`."""
+        if func_name != "run":
+            raise InputError(f"only 'run' can be timed, not '{func_name}'")
+        return lambda: self.benchmark(repeat, number, min_repeat_ms, end_to_end=False)
+
+
 class FactoryModule:
     """A compiled model: `module["default"](device)` makes a session, `export_library` a file."""
 

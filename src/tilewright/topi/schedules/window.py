@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
-_MOST_UNROLLED = 64
+_MOST_UNROLLED = 128
 
 
 def schedule_window(k: KernelBlocks) -> None:
@@ -17,10 +17,10 @@ def schedule_window(k: KernelBlocks) -> None:
     s, acc, machine = k.schedule, k.name(k.anchor), k.machine
     axes, _ = s.axes(k.output)
     *images, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
-    lanes = machine.lanes("float32")
+    lanes = min(machine.lanes("float32"), 1 << (s.extent(channel).bit_length() - 1))
     width = s.extent(ow)
     taps: int = k.anchor.attrs["taps"]
-    most = max(1, min(7 if machine.vector_registers >= 32 else 4, _MOST_UNROLLED // max(1, taps // 3)))
+    most = max(1, min(7 if machine.vector_registers >= 32 else 4, 64 // max(1, taps // 3)))
     rows = next((r for r in range(most, max(1, most // 2), -1) if width % r == 0), min(most, width))
     block, lane = s.split(channel, [None, lanes])
     outer, inner = s.split(ow, [None, rows])
@@ -31,9 +31,11 @@ def schedule_window(k: KernelBlocks) -> None:
     around = s.loops(acc)
     tile = [v for v in spatial if around.index(v) > around.index(outer)]
     s.reorder(*reduce, *tile)
-    for v in (reduce[-1], *tile[:-1]):
+    columns = [tile.pop()] if lanes > 1 else []
+    if s.extent(reduce[-1]) * rows <= _MOST_UNROLLED:
+        s.unroll(reduce[-1])
+    for v in (*tile, inner):
         s.unroll(v)
-    s.vectorize(tile[-1])
-    s.unroll(inner)
-    s.vectorize(lane)
+    for v in (*columns, lane):
+        s.vectorize(v)
     parallel_over(s, images, 2 * k.multiply_time)

@@ -1,0 +1,95 @@
+"""What the documents say is so: their Python and their commands run, their links lead somewhere, their rooms exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from models import graph
+from tilewright.driver.main import main
+from tilewright.settings import SETTINGS
+
+pytestmark = pytest.mark.core
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def classifier() -> onnx.ModelProto:
+    """Images of open size to ten classes: `x` (batch, 3, height, width) -> `y` (batch, 10)."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c"], name="conv", strides=[8, 8]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"], name="pool"),
+        helper.make_node("Flatten", ["p"], ["f"], name="flatten"),
+        helper.make_node("Gemm", ["f", "w1"], ["y"], name="classifier"),
+    ]
+    weights = {"w0": random.random((8, 3, 8, 8), np.float32), "w1": random.random((8, 10), np.float32)}
+    return graph(nodes, {"x": ("batch", 3, "height", "width")}, {"y": ("batch", 10)}, weights)
+
+
+@pytest.fixture
+def models_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the model files that the documents name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.onnx", "resnet50.onnx"):
+        (tmp_path / name).write_bytes(classifier().SerializeToString())
+    return tmp_path
+
+
+def test_the_python_of_the_readme_runs(models_here: Path) -> None:
+    sources = blocks(ROOT / "README.md", "python")
+    assert len(sources) >= 3
+    names = {"x": np.zeros((1, 3, 224, 224), np.float32)}
+    for source in sources:
+        exec(compile(source, "README.md", "exec"), names)
+    assert {path.name for path in models_here.iterdir()} >= {"resnet50.so", "model.tar"}
+    np.testing.assert_array_equal(names["again"](x=np.ones((8, 3, 224, 224), np.float32)), names["fixed"](np.ones((8, 3, 224, 224), np.float32)))
+
+
+def test_the_commands_of_the_readme_run(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines() if line.startswith("tilewright ")]
+    assert len(lines) >= 2
+    for line in lines:
+        assert main(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+    assert (models_here / "model.so").exists()
+    assert "y float32[1, 10], its 5 largest:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([\w./:-]+)\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_rooms_and_files_that_are_named_exist(page: Path) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?|[a-z_]+(?:/[a-z_]+)+)`", page.read_text(encoding="utf-8"))
+    source = ROOT / "src" / "tilewright"
+    roots = (ROOT, source, source / "relay", source / "relay" / "frontend")
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+
+
+def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    for command in ("compile", "run"):
+        assert main([command, "--help"]) == 0
+        options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help", "--verbose"}
+        assert {option for option in options if option not in text} == set()
+
+
+def test_every_switch_has_a_description() -> None:
+    assert [s.name for s in SETTINGS.values() if len(s.doc) < 10] == []
