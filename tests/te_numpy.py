@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import expr as E
+from tilewright.expr_walk import walk
 from tilewright.te.tensor import MAX, MIN, PROD, SUM, ComputeOp, Reduce, Tensor, TensorElem
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +60,7 @@ def _body(body: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], s
 def _value(e: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array]) -> Any:
     memo: dict[E.PrimExpr, Any] = {}
     with np.errstate(all="ignore"):
-        for x in E.walk(e):
+        for x in walk(e):
             memo[x] = _one(x, scope, known, memo)
     return memo[e]
 

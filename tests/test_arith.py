@@ -34,8 +34,8 @@ from tilewright.expr import (
     logical_not,
     maximum,
     minimum,
-    walk,
 )
+from tilewright.expr_walk import walk
 
 x, y, z = Var("x"), Var("y"), Var("z")
 SPANS = {x: (0, 7), y: (-3, 4), z: (0, 2)}

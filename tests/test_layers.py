@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "tilewright"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error"),
     ("settings", "types"),
-    ("expr", "nd"),
+    ("expr", "expr_walk", "nd"),
     ("arith",),
     ("ir", "transform", "instrument"),
     ("te", "tir"),

@@ -9,7 +9,8 @@ import pytest
 
 from tilewright import expr as T
 from tilewright.arith import evaluate
-from tilewright.expr import Buffer, Call, Intrinsic, Load, Select, Var, walk
+from tilewright.expr import Buffer, Call, Intrinsic, Load, Select, Var
+from tilewright.expr_walk import walk
 from tilewright.tir.stmt import Let, PrimFunc, Store
 from tilewright.tir.transform.lower_math import EXPANSIONS, expand, lower_math
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
 from tilewright.errors import InternalError, Origin, ScheduleError
-from tilewright.expr import Buffer, IntImm, PrimExpr, Select, Var, all_of, as_expr, const, prefetch, walk
+from tilewright.expr import Buffer, IntImm, PrimExpr, Select, Var, all_of, as_expr, const, prefetch
+from tilewright.expr_walk import walk
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
     UNROLLED,

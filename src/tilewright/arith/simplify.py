@@ -47,11 +47,11 @@ from tilewright.expr import (
     Sub,
     Var,
     const,
-    free_vars,
     maximum,
     minimum,
     number_of,
 )
+from tilewright.expr_walk import free_vars
 from tilewright.types import BOOL, INT32, INT64, DataType
 
 _LEAVES: Final = (Var, IntImm, FloatImm)

@@ -6,7 +6,8 @@ from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm, expression
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, GE, LT, And, Comparison, PrimExpr, Var, floordiv, free_vars
+from tilewright.expr import EQ, GE, LT, And, Comparison, PrimExpr, Var, floordiv
+from tilewright.expr_walk import free_vars
 
 
 def conjuncts(condition: PrimExpr) -> list[PrimExpr]:

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.errors import CompileError, Origin
-from tilewright.expr import Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of, rewrite
+from tilewright.expr import Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
+from tilewright.expr_walk import rewrite
 from tilewright.te.tensor import SUM, ComputeOp, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, seq
 from tilewright.types import BOOL

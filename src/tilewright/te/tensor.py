@@ -14,8 +14,9 @@ from typing import Any, Final, Self
 import numpy as np
 
 from tilewright.errors import CompileError
-from tilewright.expr import IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul, walk
+from tilewright.expr import IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul
 from tilewright.expr import _intern as intern
+from tilewright.expr_walk import walk
 from tilewright.node import node
 from tilewright.tir.stmt import IterVar
 from tilewright.types import INT64, DataType

@@ -35,8 +35,8 @@ from tilewright.expr import (
     Sub,
     Var,
     add,
-    text_of,
 )
+from tilewright.expr_walk import text_of
 from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 _STRENGTH = {"or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, substitute, walk
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const
+from tilewright.expr_walk import substitute, walk
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
 from tilewright.types import INT64
 

@@ -15,24 +15,8 @@ from typing import Any
 from tilewright.arith import Ranges, prove, simplify
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
-from tilewright.expr import (
-    Buffer,
-    IntImm,
-    Load,
-    PrimExpr,
-    Value,
-    Var,
-    add,
-    all_of,
-    as_expr,
-    compare,
-    const,
-    floordiv,
-    floormod,
-    mul,
-    rewrite,
-    walk,
-)
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all_of, as_expr, compare, const, floordiv, floormod, mul
+from tilewright.expr_walk import rewrite, walk
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
     PARALLEL,

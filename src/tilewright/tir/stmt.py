@@ -23,7 +23,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.expr import Buffer, PrimExpr, Var, rewrite
+from tilewright.expr import Buffer, PrimExpr, Var
+from tilewright.expr_walk import rewrite
 from tilewright.node import node
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"

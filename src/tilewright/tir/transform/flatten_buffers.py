@@ -8,7 +8,8 @@ Parameters become flat buffers of the same names. The result is simplified.
 
 from __future__ import annotations
 
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, as_expr, mul, rewrite
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, as_expr, mul
+from tilewright.expr_walk import rewrite
 from tilewright.tir.stmt import Allocate, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
 from tilewright.tir.transform.simplify import simplify
 

@@ -32,9 +32,8 @@ from tilewright.expr import (
     horizontal_min,
     horizontal_prod,
     horizontal_sum,
-    rewrite,
-    walk,
 )
+from tilewright.expr_walk import rewrite, walk
 from tilewright.tir.stmt import (
     VECTORIZED,
     Block,

@@ -21,7 +21,8 @@ from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, LT, NE, Comparison, IntImm, PrimExpr, Select, Var, const, free_vars, walk
+from tilewright.expr import EQ, LT, NE, Comparison, IntImm, PrimExpr, Select, Var, const
+from tilewright.expr_walk import free_vars, walk
 from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, For, IfThenElse, PrimFunc, Stmt, Store, bodies, expressions, map_bodies, seq
 from tilewright.tir.transform.scope import inside, runs_once, trips
 

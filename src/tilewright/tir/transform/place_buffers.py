@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from tilewright.arith import Ranges, simplify
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Load, PrimExpr, rewrite, sub, walk
+from tilewright.expr import Buffer, Load, PrimExpr, sub
+from tilewright.expr_walk import rewrite, walk
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
     PARALLEL,

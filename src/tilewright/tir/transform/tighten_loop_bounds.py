@@ -44,8 +44,8 @@ from tilewright.expr import (
     minimum,
     number_of,
     sub,
-    walk,
 )
+from tilewright.expr_walk import walk
 from tilewright.tir.stmt import (
     SERIAL,
     VECTORIZED,

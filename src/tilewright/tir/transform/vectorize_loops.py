@@ -33,9 +33,8 @@ from tilewright.expr import (
     logical_not,
     mul,
     number_of,
-    rewrite,
-    walk,
 )
+from tilewright.expr_walk import rewrite, walk
 from tilewright.tir.stmt import (
     SERIAL,
     VECTORIZED,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.errors import InternalError
-from tilewright.expr import Binary, Buffer, Load, PrimExpr, Var, text_of, walk
+from tilewright.expr import Binary, Buffer, Load, PrimExpr, Var
+from tilewright.expr_walk import text_of, walk
 from tilewright.tir.stmt import Allocate, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from tilewright.expr import Buffer, Load, PrimExpr, walk
+from tilewright.expr import Buffer, Load, PrimExpr
+from tilewright.expr_walk import walk
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, expressions, walk_stmt
 from tilewright.topi.machine import Machine

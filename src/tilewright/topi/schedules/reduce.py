@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from tilewright.expr import Load, Var, walk
+from tilewright.expr import Load, Var
+from tilewright.expr_walk import walk
 from tilewright.tir.stmt import expressions, walk_stmt
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tilewright.errors import ModelError, Origin
-from tilewright.expr import PrimExpr, free_vars
+from tilewright.expr import PrimExpr
+from tilewright.expr_walk import free_vars
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.known import KnownValues
 

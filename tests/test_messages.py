@@ -1,0 +1,122 @@
+"""Messages of errors that no other file of tests leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import expr as E
+from tilewright import nd, relay, te
+from tilewright.build.compiler import build, build_module
+from tilewright.errors import ArtifactError, CompileError, InputError, ScheduleError, ShapeError, TargetError
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Function, Tuple, TupleGetItem, var
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op.shapes import require_static
+from tilewright.relay.transform.plan_memory import plan_memory
+from tilewright.runtime.library import SharedLibrary
+from tilewright.target.elf import _machine_of
+from tilewright.te.create import create_prim_func
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.types import DataType, TensorType
+
+OPEN = TensorType((E.Var("n"), 4))
+
+
+def sums(count: int = 1) -> Schedule:
+    """The sums of the rows of a matrix; with two, also their products."""
+    a, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
+    if count == 1:
+        return Schedule(create_prim_func([a], [te.compute((4,), lambda i: te.sum(a[i, k], axis=k), name="C")]))
+    both = te.comm_reducer(lambda x, y: (x[0] + y[0], x[1] * y[1]), lambda s, t: (E.const(0, s), E.const(1, t)))
+    made = te.compute((4,), lambda i: both((a[i, k], a[i, k]), axis=k), name="C")
+    return Schedule(create_prim_func([a], list(made)))
+
+
+def vectorize_two_results() -> None:
+    s = sums(2)
+    s.vectorize(s.axes("C")[1][0])
+    lower_blocks(s.func)
+
+
+def sum_two_results_apart() -> None:
+    s = sums(2)
+    outer, _ = s.split(s.axes("C")[1][0], [2, None])
+    s.annotate(outer, "apart", True)
+    lower_blocks(s.func)
+
+
+x = var("x", shape=(2, 4))
+MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "an index as a truth value": (lambda: bool(E.Var("i") < 3), CompileError, r"the value of '\(i < 3\)' is not known while compiling; use if_then_else"),
+    "no expression": (lambda: E.as_expr("4"), CompileError, r"'4' \(str\) is not a scalar expression"),  # type: ignore[arg-type]
+    "no width": (lambda: DataType("bool16"), CompileError, r"'bool16' is not a data type: bool takes no width"),
+    "no lanes": (lambda: DataType("int8x0"), CompileError, r"'int8x0' is not a data type: it needs at least one lane"),
+    "no numpy type": (lambda: DataType("handle").numpy(), CompileError, "handle has no numpy type"),
+    "an unknown size": (lambda: OPEN.size, CompileError, r"the size of .* is not known: dimension n is symbolic"),
+    "another type without a copy": (lambda: np.asarray(nd.array([1.0]), "int8", copy=False), ValueError, "array cannot be seen as int8 without a copy"),
+    "an untyped variable": (lambda: var("y").checked_type, CompileError, "the type of this Var is not known; annotate its variables"),
+    "a tuple as a tensor": (lambda: Tuple((x, x)).tensor_type, CompileError, "a tensor was expected, and this is"),
+    "past the last field": (lambda: Tuple((x, x))[2], IndexError, "field 2 of a tuple of 2"),
+    "a free variable": (lambda: evaluate(Function((), x)), CompileError, "the variable 'x' has no value here"),
+    "no such function": (
+        lambda: evaluate(Function((x,), relay.Call(relay.GlobalVar("f"), [x])), np.zeros((2, 4), "float32")), CompileError,
+        "the function @f is not in the module",
+    ),
+    "a static shape": (lambda: require_static(OPEN, "the weight"), ShapeError, r"the shape of the weight must be known, and it is \(n, 4\)"),
+    "a field of a tensor": (lambda: plan_memory(Function((x,), TupleGetItem(x, 0))), CompileError, "field 0 .*no tuple|a tuple was expected"),
+    "an open input": (
+        lambda: build_module(IRModule.from_expr(Function((v := relay.Var("x", OPEN),), relay.nn.relu(v)))), CompileError,
+        "symbolic; fix the input shapes before compiling|give its symbolic dimensions a size",
+    ),
+    "another number of indices": (lambda: te.placeholder((2, 3), name="A")[0], CompileError, "tensor 'A' has 2 dimensions and was given 1 indices"),
+    "extents of an open tensor": (
+        lambda: te.placeholder((E.Var("n"),), name="A").extents, CompileError, "tensor 'A' has a symbolic shape where a static one is needed",
+    ),
+    "a reduction from one": (lambda: te.reduce_axis((1, 4), "k"), CompileError, "reduction axis 'k' starts at 1; it must start at 0"),
+    "a placeholder left out": (
+        lambda: create_prim_func([], [te.compute((2,), te.placeholder((2,), name="A"), name="B")]), CompileError,
+        "placeholder 'A' is needed and is not among the arguments",
+    ),
+    "lanes of two results": (vectorize_two_results, ScheduleError, "cannot be vectorized along 'k': only sums, products, maxima and minima of one value"),
+    "two results apart": (sum_two_results_apart, ScheduleError, "has several results; its loop 'k_0' cannot be summed up apart"),
+    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), TargetError, "only 64-bit little-endian ELF targets .* can be linked"),
+    "another entry": (
+        lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["main"], InputError, "a compiled model has no entry 'main'; it has 'default'",
+    ),
+    "another thing to time": (
+        lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["default"]().time_evaluator("load", tilewright.cpu()), InputError, "only 'run' can be timed, not 'load'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_message(name: str) -> None:
+    cause, kind, message = MESSAGES[name]
+    with pytest.raises(kind, match=message):
+        cause()
+
+
+def test_an_unknown_public_name() -> None:
+    for module in (tilewright, tilewright.contrib):
+        with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute 'nothing'"):
+            module.nothing  # noqa: B018
+
+
+def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    path.write_bytes(b"\x7fELF" + bytes(200))
+    with path.open("rb") as file, pytest.raises(ArtifactError, match=r"model\.so: the system cannot load this library: "):
+        SharedLibrary(file.fileno(), path)
+
+
+def test_a_triple_that_llvm_cannot_serve() -> None:
+    from tilewright.target.llvm.compile import _machine
+
+    with pytest.raises(TargetError, match="LLVM cannot make code for 'pdp11-none': "):
+        _machine("pdp11-none", "", "", "", 2)
