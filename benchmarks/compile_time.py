@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,16 +91,15 @@ def main() -> int:
             console.print(f"{name}: failed: {error}", highlight=False)
             failed = True
     columns = list(dict.fromkeys(phase for runs in results.values() for phase in runs["cold"][0]["report"]))
-    table = Table("model", "import", "cold", "cached", "MB", *columns, title=f"Seconds (processor seconds), median of {options.rounds}")
-    for name, runs in results.items():
-        cold, cached = runs["cold"], runs["cached"]
-        table.add_row(
-            name,
-            f"{median(cold, 'import'):.2f}",
-            *(f"{median(r, 'seconds'):.2f} ({median(r, 'processor'):.2f})" for r in (cold, cached)),
-            f"{median(cold, 'memory'):.0f}",
-            *(f"{statistics.median(run['report'].get(phase, 0.0) for run in cold):.2f}" for phase in columns),
-        )
+    table = Table("seconds", *results, title=f"Compiling, median of {options.rounds} (processor seconds in brackets)")
+    rows: list[tuple[str, Callable[[dict[str, Any]], str]]] = [
+        ("import tilewright", lambda runs: f"{median(runs['cold'], 'import'):.2f}"),
+        *((kind, lambda runs, k=kind: f"{median(runs[k], 'seconds'):.2f} ({median(runs[k], 'processor'):.2f})") for kind in ("cold", "cached")),
+        *((f"  {phase}", lambda runs, p=phase: f"{statistics.median(r['report'].get(p, 0.0) for r in runs['cold']):.2f}") for phase in columns),
+        ("memory, MB", lambda runs: f"{median(runs['cold'], 'memory'):.0f}"),
+    ]
+    for title, cell in rows:
+        table.add_row(title, *(cell(runs) for runs in results.values()))
     console.print(table)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
