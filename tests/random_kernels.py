@@ -116,7 +116,7 @@ def transposed(m: Maker) -> Expr:
     """A transposed convolution."""
     channels, made, kernel, strides = m.size(9), m.size(20), (m.size(4), m.size(4)), (m.size(3), m.size(3))
     extra = tuple(m.random.randrange(s) for s in strides)
-    padding = tuple(m.random.randrange(k) for k in kernel)
+    padding = tuple(m.random.randrange((k + 1) // 2) for k in kernel)
     x = m.input(m.size(2), channels, 2 + m.size(7), 2 + m.size(7))
     y = nn.conv2d_transpose(
         x, m.weight(channels, made, *kernel), strides=strides, padding=padding, output_padding=extra, kernel_size=kernel, channels=made

@@ -426,3 +426,17 @@ def test_loading_and_dropping_code_leaves_nothing_behind() -> None:
         if k == 99:
             before = int(statm.read_text().split()[1])
     assert int(statm.read_text().split()[1]) - before < 128  # pages
+
+
+def test_a_buffer_that_is_allocated_twice() -> None:
+    """As in the unrolled copies of a loop: the addresses of the first one serve for the second one."""
+    A, C, t, i = Buffer("A", (4,), "int32"), Buffer("C", (4,), "int32"), Buffer("t", (2,), "int32", "local"), Var("i")
+
+    def copy(at: int) -> Stmt:
+        fill = [Store(t, A[at + k], (as_expr(k),)) for k in range(2)]
+        return Allocate(t, Seq((*fill, Store(C, t[i], (i + at,)))))
+
+    func = PrimFunc("twice", (A, C), For(i, as_expr(0), as_expr(2), SERIAL, Seq((copy(0), copy(2)))))
+    found = np.zeros(4, "int32")
+    run(func, np.asarray([5, 6, 7, 8], "int32"), found)
+    assert found.tolist() == [5, 6, 7, 8]

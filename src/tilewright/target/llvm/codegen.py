@@ -110,7 +110,8 @@ class _Codegen:
     def _allocate(self, s: Allocate) -> None:
         buffer = s.buffer
         if buffer not in self.facts.tiles:
-            self.f.pointers[buffer] = (self._memory(s), 0)
+            if buffer not in self.f.pointers:  # copies of a loop body allocate it one after the other, and known addresses stay right
+                self.f.pointers[buffer] = (self._memory(s), 0)
             self._stmt(s.body)
             return
         keys = [(buffer, offset) for offset in self.facts.slots(buffer)]

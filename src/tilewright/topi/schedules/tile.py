@@ -102,7 +102,7 @@ def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: in
     spatial = [v for v in inside if around.index(v) > around.index(at)]
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
-        columns = s.split(spatial.pop(), [tile.vectors, tile.lanes])
+        columns = s.split(spatial.pop(), [None, tile.lanes])  # more vectors than the tile has where a panel crosses groups
     if len(reduce) > 1:
         *taps, depth, step = reduce
     else:
