@@ -49,17 +49,21 @@ def folder() -> Path:
 # --- networks -----------------------------------------------------------------------------------------------------------
 
 
+def _declare_missing_operators() -> None:
+    """Builds of torchvision without its native part have no schema for these, and rules are attached to them on import."""
+    import torch
+
+    for schema in (
+        "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+        "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    ):
+        with contextlib.suppress(RuntimeError):  # already declared by the native part
+            torch.library.define("torchvision::" + schema.split("(")[0], "(" + schema.split("(", 1)[1])
+
+
 def _torchvision(name: str, **options: Any) -> Callable[[], Any]:
     def build() -> Any:
-        import torch
-
-        # Builds without torchvision's native part have no schema for these, and torchvision attaches rules to them on import.
-        for schema in (
-            "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-            "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-        ):
-            with contextlib.suppress(RuntimeError):  # already declared by the native part
-                torch.library.define("torchvision::" + schema.split("(")[0], "(" + schema.split("(", 1)[1])
+        _declare_missing_operators()
         import torchvision
 
         return getattr(torchvision.models, name)(weights=None, **options)
@@ -81,6 +85,8 @@ def _timm(name: str) -> Callable[[], Any]:
 def _transformer(kind: str, **config: Any) -> Callable[[], Any]:
     def build() -> Any:
         import torch
+
+        _declare_missing_operators()
         import transformers
 
         settings = getattr(transformers, kind + "Config")(attn_implementation="eager", **config)
@@ -139,7 +145,7 @@ SOURCES: tuple[Source, ...] = (
     Source("convnext_tiny", _torchvision("convnext_tiny"), _picture(224)),
     Source("deit_small_patch16_224", _timm("deit_small_patch16_224"), _picture(224), dynamic=True),
     Source("vit_tiny_patch16_224", _timm("vit_tiny_patch16_224"), _picture(224)),
-    Source("bert_base", _transformer("Bert"), _tokens(128, 30522, *_BERT_INPUTS)),
+    Source("bert_base", _transformer("Bert"), _tokens(128, 30522, *_BERT_INPUTS), dynamic=True),
     Source(
         "minilm_l6",
         _transformer("Bert", **_MINILM),
@@ -147,7 +153,7 @@ SOURCES: tuple[Source, ...] = (
         dynamic=True,
         open_axes={0: "batch", 1: "sequence"},
     ),
-    Source("gpt2", _transformer("GPT2"), _tokens(64, 50257, *_BERT_INPUTS[:2])),
+    Source("gpt2", _transformer("GPT2"), _tokens(64, 50257, *_BERT_INPUTS[:2]), dynamic=True),
 )
 
 
