@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import small_programs as programs
 import tilewright
 from tilewright import expr as E
 from tilewright import nd, relay, te
 from tilewright.build.compiler import build, build_module
-from tilewright.errors import ArtifactError, CompileError, InputError, ScheduleError, ShapeError, TargetError
+from tilewright.build.content import digest_file
+from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, ScheduleError, ShapeError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function, Tuple, TupleGetItem, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.shapes import require_static
 from tilewright.relay.transform.plan_memory import plan_memory
 from tilewright.runtime.library import SharedLibrary
+from tilewright.runtime.manifest import Manifest
 from tilewright.target.elf import _machine_of
 from tilewright.te.create import create_prim_func
 from tilewright.tir.schedule import Schedule
@@ -120,3 +125,52 @@ def test_a_triple_that_llvm_cannot_serve() -> None:
 
     with pytest.raises(TargetError, match="LLVM cannot make code for 'pdp11-none': "):
         _machine("pdp11-none", "", "", "", 2)
+
+
+def test_something_that_is_no_model() -> None:
+    with pytest.raises(ModelError, match="int"):
+        tilewright.compile(42)
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"x" * 100)
+    real = os.fstat
+
+    class Longer:
+        def __init__(self, found: os.stat_result) -> None:
+            self.st_size = found.st_size + 10
+
+    monkeypatch.setattr("tilewright.build.content.os.fstat", lambda descriptor: Longer(real(descriptor)))
+    with pytest.raises(ModelError, match=r"m\.onnx: the file became shorter while it was read; compile it when it is complete"):
+        digest_file(model)
+
+
+def test_a_function_has_no_place_in_memory() -> None:
+    inner = Function((x,), x)
+    outer = var("f", inner.known_type())
+    with pytest.raises(CompileError, match=r"has no place in memory"):
+        plan_memory(Function((outer,), outer))
+
+
+def test_an_attribute_of_a_kind_that_no_operator_has() -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], name="r")
+    node.attribute.append(helper.make_attribute("weird", helper.make_sparse_tensor(
+        helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]), helper.make_tensor("i", TensorProto.INT64, [1], [0]), [2])))
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, [2])], [helper.make_tensor_value_info("y", 1, [2])])
+    with pytest.raises(ModelError, match="weird"):
+        tilewright.relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+def test_a_second_output_that_is_not_supported() -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y", "where"], name="pool", kernel_shape=[2, 2])
+    values = [helper.make_tensor_value_info(n, t, None) for n, t in (("y", 1), ("where", 7))]
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, [1, 1, 4, 4])], values)
+    with pytest.raises(CompileError, match="MaxPool 'pool'"):
+        tilewright.relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+
+def test_a_manifest_with_a_size_that_is_none() -> None:
+    good = programs.affine().manifest.to_json()
+    with pytest.raises(ArtifactError, match="m.so"):
+        Manifest.from_json(good.replace('"workspace_bytes":', '"workspace_bytes":-'), "m.so")
