@@ -172,5 +172,5 @@ def test_a_second_output_that_is_not_supported() -> None:
 
 def test_a_manifest_with_a_size_that_is_none() -> None:
     good = programs.affine().manifest.to_json()
-    with pytest.raises(ArtifactError, match="m.so"):
+    with pytest.raises(ArtifactError, match=r"m\.so"):
         Manifest.from_json(good.replace('"workspace_bytes":', '"workspace_bytes":-'), "m.so")
