@@ -22,6 +22,8 @@ class Setting:
     type: type
     default: Any
     doc: str
+    choices: tuple[Any, ...] = ()
+    """The values there are, when they are few."""
 
 
 def _table(*settings: Setting) -> dict[str, Setting]:
@@ -32,6 +34,11 @@ SETTINGS: Final = _table(
     Setting("relay.FuseOps.max_depth", int, 64, "most calls in one fused function"),
     Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "largest constant that folding may make"),
     Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),
+    Setting(
+        "relay.backend.winograd", str, "auto",
+        "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",
+        ("auto", "off", "2x2", "4x4"),
+    ),
 )
 
 
@@ -53,7 +60,10 @@ def setting(name: str) -> Setting:
 def checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` with every name known and every value of its type; raises `OptionError`."""
     for name, value in config.items():
-        wanted = setting(name).type
+        declared = setting(name)
+        wanted = declared.type
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise OptionError(f"configuration option '{name}' is {wanted.__name__}, and was given {value!r} ({type(value).__name__})")
+        if declared.choices and value not in declared.choices:
+            raise OptionError(f"configuration option '{name}' is one of {', '.join(map(str, declared.choices))}, and was given {value!r}")
     return dict(config)

@@ -55,7 +55,10 @@ def lower(function: Function, constants: Sequence[bool], machine: Machine, name:
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
     with machines.use(machine):
-        inputs = [te.placeholder(p.checked_type.shape, p.checked_type.dtype, name=p.name_hint) for p in function.params]  # type: ignore[attr-defined]
+        inputs = [
+            te.placeholder(p.checked_type.shape, p.checked_type.dtype, name=p.name_hint, constant=c)  # type: ignore[attr-defined]
+            for p, c in zip(function.params, constants, strict=True)
+        ]
         origins: dict[ComputeOp, Origin] = {}
         outputs = _tensors(function, inputs, origins)
         packed = _packable(outputs, {t for t, c in zip(inputs, constants, strict=True) if c})

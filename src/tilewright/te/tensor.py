@@ -133,11 +133,12 @@ class Reduce(PrimExpr):
 
 @node
 class PlaceholderOp(Operation):
-    """An input."""
+    """An input; `constant` when its value is known while compiling."""
 
     name: str
     shape: tuple[PrimExpr, ...]
     dtype: DataType
+    constant: bool = False
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
@@ -177,10 +178,10 @@ class ComputeOp(Operation):
         return tuple(found)
 
 
-def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder") -> Tensor:
-    """An input tensor of `shape` and `dtype`."""
+def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False) -> Tensor:
+    """An input tensor of `shape` and `dtype`; `constant` says that its value is known while compiling."""
     dims = tuple(as_expr(d) for d in (shape if isinstance(shape, Sequence) else (shape,)))
-    op = PlaceholderOp(name, dims, DataType(dtype))
+    op = PlaceholderOp(name, dims, DataType(dtype), constant)
     op.tensors.append(Tensor(op, 0, dims, dtype))
     return op.tensors[0]
 

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import machine
+from tilewright.topi import machine, winograd
 from tilewright.topi.matmul import matmul_rows
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
@@ -51,6 +51,10 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
+    if groups == 1 and data_layout == out_layout == "NHWC" and winograd.applies(data, weight, ksize, strides, dilation, out_dtype):
+        chosen = winograd.choose(data.extents, depth, channels, padding)
+        if chosen is not None:
+            return winograd.convolution(data, weight, kernel, chosen)
     geometry = _Geometry(data, place, ksize, strides, padding, dilation)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
 

@@ -66,7 +66,7 @@ def row_products(
     padded = -(-columns // tile.columns) * tile.columns
     return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "left_bytes": rows * depth * data.dtype.itemsize, "unroll": _unroll(depth), "scattered": scattered},
+        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "left_bytes": rows * depth * data.dtype.itemsize, "unroll": unroll(depth), "scattered": scattered},
         axis_names=("m", "n"),
     )
 
@@ -100,7 +100,7 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
 
     acc = te.compute(
         (batch, rows, panels * tile.columns), term, name="batch_matmul", schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "left_bytes": rows * depth * a.dtype.itemsize, "unroll": _unroll(depth)}, axis_names=("b", "m", "n"),
+        attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "left_bytes": rows * depth * a.dtype.itemsize, "unroll": unroll(depth)}, axis_names=("b", "m", "n"),
     )
     return te.compute((batch, rows, columns), acc, name="batch_matmul_out")  # type: ignore[no-any-return]
 
@@ -122,7 +122,7 @@ def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
     return position
 
 
-def _unroll(depth: int) -> int:
+def unroll(depth: int) -> int:
     return next(u for u in (4, 2, 1) if depth % u == 0)
 
 

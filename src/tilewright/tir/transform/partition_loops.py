@@ -32,6 +32,8 @@ MOST_BRANCHES: Final = 4
 MOST_STORES: Final = 2048
 """In all segments of a loop together, after unrolling."""
 MOST_COMBINATIONS: Final = 512
+WHOLE: Final = "whole"
+"""A loop annotated so is left in one piece."""
 
 
 def partition_loops(func: PrimFunc) -> PrimFunc:
@@ -48,7 +50,7 @@ def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
 
 def _cut(loop: For, ranges: Ranges) -> Stmt:
     span = trips(loop)
-    if span is None or len(span) < 2:
+    if span is None or len(span) < 2 or loop.annotations.get(WHOLE):
         return loop
     search = _Search(loop.var, set())
     search.visit(loop.body, inside(loop, ranges), {}, frozenset())

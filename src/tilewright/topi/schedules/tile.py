@@ -34,7 +34,7 @@ def schedule_matmul(k: KernelBlocks) -> None:
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
     s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
     packed = [name for op, name in k.names.items() if op.prepack is not None]
-    _accumulate(k, acc, row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
+    accumulate(k, acc, row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
@@ -82,7 +82,7 @@ def schedule_conv(k: KernelBlocks) -> None:
     ow_outer, ow_inner = s.split(ow, [None, tile.rows])
     panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
     s.reorder(*group, panel, *images, ow_outer, ow_inner, vector, lane)
-    _accumulate(k, acc, ow_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
+    accumulate(k, acc, ow_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
     for v in (ow_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
@@ -92,7 +92,7 @@ def schedule_conv(k: KernelBlocks) -> None:
     _share(k, [*group, panel], s.fuse(*images))
 
 
-def _accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
+def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
     """The accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside."""
     s = k.schedule
     s.set_scope(acc, "local")

@@ -1,0 +1,107 @@
+"""Convolutions by Winograd's algorithm: blocks of rows of tiles, so that what stands between the stages stays in the cache.
+
+    for image, block of rows (parallel):
+        for row: for vector of channels: { columns = …; for tile: spectrum[all points] = … }
+        for point: product = spectrum @ U                       the register tiles of a matrix product
+        for row: for tile: for vector of channels: { partial = …; out = epilogue(…) }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.expr import Var
+from tilewright.te.tensor import ComputeOp
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.transform.partition_loops import WHOLE
+from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
+from tilewright.topi.schedules.tile import accumulate
+from tilewright.topi.tiles import Tile
+
+_ENOUGH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradStages:
+    """The computations of a convolution in order, and how they are cut: `m` outputs a side, `blocks` of `rows` rows of tiles."""
+
+    columns: ComputeOp
+    spectrum: ComputeOp
+    sums: ComputeOp
+    product: ComputeOp
+    m: int
+    rows: int
+    blocks: int
+    tile: Tile
+    unroll: int
+
+
+def schedule_winograd(k: KernelBlocks) -> None:
+    """`out[n, y, x, o]` from `partial`, the anchor."""
+    s, stages = k.schedule, k.anchor.attrs["stages"]
+    (n, y, x, o), _ = s.axes(k.output)
+    block, row, p = s.split(y, [stages.blocks, stages.rows, stages.m])
+    u, q = s.split(x, [None, stages.m])
+    vector, lane = s.split(o, [None, stages.tile.lanes])
+    s.reorder(n, block, row, u, vector, p, q, lane)
+    outer = s.fuse(n, block)
+    s.annotate(outer, WHOLE, True)
+    s.annotate(row, WHOLE, True)
+    s.unroll(q)
+    s.vectorize(lane)
+    _outputs(k, vector)
+    xi = _products(k, stages, outer)
+    t = _inputs(k, stages, outer)
+    if k.multiply_time < WORTH_SHARING:
+        return
+    if s.extent(outer) >= _ENOUGH or stages.rows == 1:
+        s.parallel(outer)
+    else:
+        for v in (t, xi, row):
+            s.parallel(v)
+
+
+def _named(loops: list[Var]) -> dict[str, Var]:
+    return {v.name: v for v in loops}
+
+
+def _outputs(k: KernelBlocks, at: Var) -> None:
+    """The products of one tile and one vector of channels, transformed downwards."""
+    s, name = k.schedule, k.name(k.anchor)
+    loops = _named(s.compute_at(name, at))
+    s.reorder(loops["j"], loops["p"])
+    s.unroll(loops["p"])
+    s.vectorize(loops["o"])
+
+
+def _products(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
+    """One matrix product for each point."""
+    s, name, tile = k.schedule, k.name(stages.product), stages.tile
+    loops = _named(s.compute_at(name, at))
+    outer, inner = s.split(loops["tile"], [None, tile.rows])
+    panel, vector, lane = s.split(loops["o"], [None, tile.vectors, tile.lanes])
+    s.reorder(loops["xi"], panel, outer, inner, vector, lane)
+    accumulate(k, k.name(stages.sums), outer, tile, depth_unroll=stages.unroll)
+    for v in (inner, vector):
+        s.unroll(v)
+    s.vectorize(lane)
+    return loops["xi"]
+
+
+def _inputs(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
+    """The transform of the input: a row of tiles and one vector of channels at a time."""
+    s: Schedule = k.schedule
+    lanes = min(k.machine.lanes(), stages.tile.lanes)
+    loops = _named(s.compute_at(k.name(stages.spectrum), at))
+    vector, lane = s.split(loops["c"], [None, lanes])
+    rows = [loops["t"]] if "t" in loops else []
+    s.reorder(*rows, vector, loops["u"], loops["i"], loops["j"], lane)
+    s.unroll(loops["j"])
+    s.vectorize(lane)
+    inner = _named(s.compute_at(k.name(stages.columns), vector))
+    s.reorder(inner["x"], inner["i"], inner["c"])
+    s.unroll(inner["i"])
+    s.vectorize(inner["c"])
+    for v in rows:
+        s.annotate(v, WHOLE, True)
+    return rows[0] if rows else vector
