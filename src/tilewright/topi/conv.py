@@ -21,6 +21,7 @@ from tilewright.topi.matmul import matmul_rows
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
 from tilewright.topi.tiles import register_tile
+from tilewright.topi.winograd_choice import cut
 from tilewright.types import DataType
 
 Ints = Sequence[int]
@@ -51,10 +52,10 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if groups == 1 and data_layout == out_layout == "NHWC" and winograd.applies(data, weight, ksize, strides, dilation, out_dtype):
-        chosen = winograd.choose(data.extents, depth, channels, padding)
-        if chosen is not None:
-            return winograd.convolution(data, weight, kernel, chosen)
+    if groups == 1 and data_layout == out_layout == "NHWC":
+        found = cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+        if found is not None:
+            return winograd.convolution(data, weight, kernel, found)
     geometry = _Geometry(data, place, ksize, strides, padding, dilation)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
 

@@ -34,13 +34,22 @@ class Tile:
         return self.vectors * self.lanes
 
 
-@lru_cache(maxsize=4096)
 def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, stride: int = 0, taps: int = 1) -> Tile:
     """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
 
     For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
     distance of two neighbouring outputs in inputs. Columns that do not fill a vector get a narrower one.
     """
+    return _best(rows, columns, depth, machine, most_rows, stride, taps)[1]
+
+
+def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:
+    """What the model above says of a whole product with the best tile."""
+    return _best(rows, columns, depth, machine, 16, 0, 1)[0]
+
+
+@lru_cache(maxsize=4096)
+def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int, stride: int, taps: int) -> tuple[float, Tile]:
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     best: tuple[float, Tile] | None = None
     for r in range(1, max(1, min(most_rows, rows)) + 1):
@@ -58,7 +67,7 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
             if best is None or cost < best[0] * 0.999:
                 best = (cost, Tile(r, v, lanes))
     assert best is not None
-    return best[1]
+    return best
 
 
 def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:

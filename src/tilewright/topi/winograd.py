@@ -14,103 +14,25 @@ relative error is about 5e-7 for tiles of 2x2 and 1e-5 for 4x4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from tilewright import te
 from tilewright.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, fma, if_then_else, mul, sub
-from tilewright.ir.transform import PassContext
-from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi import machine
 from tilewright.topi.matmul import unroll
 from tilewright.topi.schedules.winograd import WinogradStages, schedule_winograd
 from tilewright.topi.tiles import Tile, register_tile
-from tilewright.types import DataType
+from tilewright.topi.winograd_choice import TAPS, Cut, Row, matrices
 
 Array = np.ndarray[Any, Any]
-Row = tuple[Fraction, ...]
-TAPS: Final = 3
-_POINTS: Final = (0, 1, -1, 2, -2)
 
 
-@dataclass(frozen=True, slots=True)
-class Matrices:
-    """`y = At ((G w Gt) * (Bt d B)) A` for a tile `y` of `len(At)` outputs a side."""
-
-    inputs: tuple[Row, ...]
-    weights: tuple[Row, ...]
-    outputs: tuple[Row, ...]
-
-
-@lru_cache
-def matrices(m: int) -> Matrices:
-    """Bt, G and At of F(m, 3)."""
-    points = [Fraction(p) for p in _POINTS[: m + TAPS - 2]]
-    size = len(points) + 1
-
-    def row(coefficients: Sequence[Fraction]) -> Row:
-        return (*coefficients, *[Fraction(0)] * (size - len(coefficients)))
-
-    inputs, weights = [], []
-    for p in points:
-        others = [q for q in points if q != p]
-        scale = Fraction(1)
-        for q in others:
-            scale *= p - q
-        inputs.append(row(_product_of_roots(others)))
-        weights.append(tuple(p**k / scale for k in range(TAPS)))
-    inputs.append(row(_product_of_roots(points)))
-    weights.append((Fraction(0),) * (TAPS - 1) + (Fraction(1),))
-    outputs = tuple((*(p**k for p in points), Fraction(k == m - 1)) for k in range(m))
-    return Matrices(tuple(inputs), tuple(weights), outputs)
-
-
-def _product_of_roots(roots: Sequence[Fraction]) -> list[Fraction]:
-    """The coefficients of the product of `x - r`, lowest power first."""
-    coefficients = [Fraction(1)]
-    for r in roots:
-        shifted = [Fraction(0), *coefficients]
-        coefficients = [a - r * b for a, b in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
-    return coefficients
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A 3x3 convolution of stride 1, and how it is cut: tiles of m x m, `rows` rows of them to an image, blocks of `block` rows."""
-
-    batch: int
-    height: int
-    width: int
-    depth: int
-    channels: int
-    top: int
-    left: int
-    out: tuple[int, int]
-    m: int
-    block: int
-
-    @property
-    def points(self) -> int:
-        return self.m + TAPS - 1
-
-    @property
-    def rows(self) -> int:
-        return -(-self.out[0] // self.m)
-
-    @property
-    def tiles(self) -> int:
-        """Of one row."""
-        return -(-self.out[1] // self.m)
-
-
-def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], shape: Shape) -> te.Tensor:
+def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
     """The convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor NHWC."""
-    z = shape
     tile = register_tile(z.block * z.tiles, z.channels, z.depth, machine.current())
     columns = _columns(data, z)
     spectrum = _spectrum(columns, z)
@@ -147,17 +69,18 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], sha
     return te.compute((z.batch, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
 
 
-def _columns(data: te.Tensor, z: Shape) -> te.Tensor:
+def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
     width = z.tiles * z.m + TAPS - 1
     transform = matrices(z.m).inputs
+    top, left = z.padding[:2]
 
     def element(n: Var, t: Var, i: Var, x: Var, c: Var) -> PrimExpr:
         taps = []
         for r in range(z.points):
-            y = t * z.m + (r - z.top)
-            inside = all_of(*([y >= 0] if r < z.top else []), *([y < z.height] if (z.rows - 1) * z.m + r - z.top >= z.height else []))
-            taps.append(if_then_else(inside, data(n, y, x - z.left, c), const(0, data.dtype)))
-        inside = all_of(*([x >= z.left] if z.left else []), *([x < z.left + z.width] if width > z.left + z.width else []))
+            y = t * z.m + (r - top)
+            inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
+            taps.append(if_then_else(inside, data(n, y, x - left, c), const(0, data.dtype)))
+        inside = all_of(*([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
         return if_then_else(inside, chosen(i, [_by_parity(r, taps) for r in transform]), const(0, data.dtype))
 
     return te.compute(  # type: ignore[no-any-return]
@@ -165,7 +88,7 @@ def _columns(data: te.Tensor, z: Shape) -> te.Tensor:
     )
 
 
-def _spectrum(columns: te.Tensor, z: Shape) -> te.Tensor:
+def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
     transform = matrices(z.m).inputs
 
     def element(i: Var, j: Var, n: Var, t: Var, u: Var, c: Var) -> PrimExpr:
@@ -177,7 +100,7 @@ def _spectrum(columns: te.Tensor, z: Shape) -> te.Tensor:
     )
 
 
-def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Shape, tile: Tile) -> te.Tensor:
+def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.Tensor:
     """The transformed weights, in panels: `[i*a + j, panel, k, column]`."""
     panels = -(-z.channels // tile.columns)
     g = matrices(z.m).weights
@@ -249,25 +172,3 @@ def _sum(parts: Sequence[Scaled]) -> PrimExpr:
         total = add(total, t) if k == 1 else sub(total, t) if k == -1 else fma(const(float(k), t.dtype), t, total)
     return total
 
-
-def applies(data: te.Tensor, weight: te.Tensor, ksize: Sequence[int], strides: Sequence[int], dilation: Sequence[int], out_dtype: str) -> bool:
-    """Whether a convolution of one group can be made this way."""
-    constant = isinstance(weight.op, PlaceholderOp) and weight.op.constant
-    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation))
-    return constant and plain and data.dtype == weight.dtype == DataType(out_dtype) == DataType("float32")
-
-
-def choose(shape: tuple[int, ...], depth: int, channels: int, padding: Sequence[int]) -> Shape | None:
-    context = PassContext.current()
-    setting = context.get("relay.backend.winograd")
-    if setting == "off" or (setting == "auto" and context.opt_level < 3):
-        return None
-    n, h, w, _ = shape
-    top, left, bottom, right = padding
-    out = h + top + bottom - 2, w + left + right - 2
-    m = {"2x2": 2, "4x4": 4}.get(setting, 4)
-    rows = -(-out[0] // m)
-    import os
-    block = int(os.environ.get("BLOCK", rows))
-    if rows % block: block = rows
-    return Shape(n, h, w, depth, channels, top, left, out, m, block)

@@ -1,0 +1,167 @@
+"""Winograd's algorithm for 3x3 convolutions: its matrices, and where it is worth it.
+
+F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the transforms
+and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in cycles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from tilewright import te
+from tilewright.ir.transform import PassContext
+from tilewright.te.tensor import PlaceholderOp
+from tilewright.topi import machine as machines
+from tilewright.topi.machine import Machine
+from tilewright.topi.tiles import product_cycles
+from tilewright.types import DataType
+
+Row = tuple[Fraction, ...]
+TAPS: Final = 3
+_POINTS: Final = (0, 1, -1, 2, -2)
+_SIZES: Final = (2, 4)
+_FEWEST_CHANNELS: Final = 4
+_LEVEL: Final = 3
+
+_FROM_MEMORY, _FROM_CACHE, _SPILLED = 0.056, 0.01, 0.1
+"""Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level."""
+_THIRD_LEVEL: Final = 16 << 20
+_GAIN, _GAIN_OF_LARGER = 0.85, 0.85
+"""It must be so much faster than the direct way, and tiles of 4x4 than those of 2x2, which round less and need fewer weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """`y = At ((G w Gt) * (Bt d B)) A` for a tile `y` of `len(At)` outputs a side."""
+
+    inputs: tuple[Row, ...]
+    weights: tuple[Row, ...]
+    outputs: tuple[Row, ...]
+
+
+@lru_cache
+def matrices(m: int) -> Matrices:
+    """Bt, G and At of F(m, 3)."""
+    points = [Fraction(p) for p in _POINTS[: m + TAPS - 2]]
+    size = len(points) + 1
+
+    def row(coefficients: Sequence[Fraction]) -> Row:
+        return (*coefficients, *[Fraction(0)] * (size - len(coefficients)))
+
+    inputs, weights = [], []
+    for p in points:
+        others = [q for q in points if q != p]
+        scale = Fraction(1)
+        for q in others:
+            scale *= p - q
+        inputs.append(row(_product_of_roots(others)))
+        weights.append(tuple(p**k / scale for k in range(TAPS)))
+    inputs.append(row(_product_of_roots(points)))
+    weights.append((Fraction(0),) * (TAPS - 1) + (Fraction(1),))
+    outputs = tuple((*(p**k for p in points), Fraction(k == m - 1)) for k in range(m))
+    return Matrices(tuple(inputs), tuple(weights), outputs)
+
+
+def _product_of_roots(roots: Sequence[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of `x - r`, lowest power first."""
+    coefficients = [Fraction(1)]
+    for r in roots:
+        shifted = [Fraction(0), *coefficients]
+        coefficients = [a - r * b for a, b in zip(shifted, [*coefficients, Fraction(0)], strict=True)]
+    return coefficients
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles."""
+
+    batch: int
+    height: int
+    width: int
+    depth: int
+    channels: int
+    padding: tuple[int, int, int, int]
+    m: int
+    block: int = 1
+
+    @property
+    def out(self) -> tuple[int, int]:
+        top, left, bottom, right = self.padding
+        return self.height + top + bottom - TAPS + 1, self.width + left + right - TAPS + 1
+
+    @property
+    def points(self) -> int:
+        """Along one side of a tile of inputs."""
+        return self.m + TAPS - 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of tiles in an image."""
+        return -(-self.out[0] // self.m)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles in a row."""
+        return -(-self.out[1] // self.m)
+
+    def cycles(self, machine: Machine) -> float:
+        """The estimate: products, transforms, weights read for each block, and what a block does not keep in the cache."""
+        squared, blocks = self.points**2, self.batch * self.rows // self.block
+        products = squared * blocks * product_cycles(self.block * self.tiles, self.channels, self.depth, machine)
+        vectors = -(-self.depth // machine.lanes()) + -(-self.channels // machine.lanes())
+        transforms = squared * self.batch * self.rows * self.tiles * vectors * self.points
+        weights, between = 4 * squared * self.depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
+        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
+        spilled = blocks * between * _SPILLED if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (_FROM_MEMORY + (blocks - 1) * again) + spilled
+
+    def direct_cycles(self, machine: Machine) -> float:
+        """The same for the direct way, which skips taps in the padding."""
+        height, width = self.out
+        top, left, bottom, right = self.padding
+        inside = _inside(height, top, bottom) * _inside(width, left, right)
+        products = self.batch * height * inside * product_cycles(width, self.channels, TAPS * TAPS * self.depth, machine)
+        return products + 4 * TAPS * TAPS * self.depth * self.channels * _FROM_MEMORY
+
+
+def _inside(size: int, before: int, after: int) -> float:
+    """The share of the taps along one dimension that fall on the image."""
+    return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (TAPS * size)
+
+
+def cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str,
+) -> Cut | None:
+    """How Winograd's algorithm makes this convolution of `data` NHWC, of one group; None when the direct way is to be taken."""
+    context = PassContext.current()
+    setting = context.get("relay.backend.winograd")
+    known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
+    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
+    floats = data.dtype == weight.dtype == DataType(out_dtype) == DataType("float32")
+    if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
+        return None
+    if setting == "off" or (setting == "auto" and context.opt_level < _LEVEL):
+        return None
+    n, height, width, _ = data.extents
+    top, left, bottom, right = padding
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0])
+    if min(whole.out) < 2 * max(_SIZES) - 1:
+        return None
+    machine = machines.current()
+    best = {m: min(_blocks(whole, m), key=lambda c: c.cycles(machine)) for m in _SIZES}
+    if setting != "auto":
+        return best[int(setting[0])]
+    small, large = (best[m] for m in _SIZES)
+    found = large if large.cycles(machine) < _GAIN_OF_LARGER * small.cycles(machine) else small
+    return found if found.cycles(machine) < _GAIN * whole.direct_cycles(machine) else None
+
+
+def _blocks(c: Cut, m: int) -> Iterator[Cut]:
+    """The ways to share out the rows of tiles evenly."""
+    rows = -(-c.out[0] // m)
+    return (Cut(c.batch, c.height, c.width, c.depth, c.channels, c.padding, m, b) for b in range(1, rows + 1) if rows % b == 0)
