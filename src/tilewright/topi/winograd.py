@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd_choice import TAPS, Cut, Row, matrices
 
 Array = np.ndarray[Any, Any]
+_STRIP: Final = 2048
 
 
 def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
@@ -47,7 +48,7 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
         return te.sum(x * packed(xi, floordiv(o, tile.columns), k.var, floormod(o, tile.columns)), axis=k)
 
     acc = te.compute((z.points**2, total, width), term, name="sums", axis_names=("xi", "tile", "o"))
-    product = te.compute((z.points**2, total, width), lambda xi, t, o: acc(xi, t, o), name="product", attrs={"keep": True}, axis_names=("xi", "tile", "o"))
+    product = te.compute((z.points**2, total, width), acc, name="product", attrs={"keep": True}, axis_names=("xi", "tile", "o"))
     rows = matrices(z.m).outputs
 
     def downwards(n: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
@@ -55,7 +56,9 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
         column = [product(add(j, i * z.points), at, o) for i in range(z.points)]
         return chosen(p, [_by_pairs(r, column) for r in rows])
 
-    stages = WinogradStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, z.rows // z.block, tile, unroll(z.depth))
+    stages = WinogradStages(
+        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, z.rows // z.block, tile, unroll(z.depth),  # type: ignore[arg-type]
+    )
     flops = 2 * z.points**2 * total * z.depth * z.channels
     partial = te.compute(
         (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
@@ -108,10 +111,14 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
     def on_arrays(w: Array) -> Array:
         exact = np.asarray(g, np.float64)
         both = np.einsum("ir,js->ijrs", exact, exact).reshape(z.points**2, TAPS * TAPS)
-        taps = w.transpose(kernel[2], kernel[3], kernel[1], kernel[0]).reshape(TAPS * TAPS, -1)
-        full = np.zeros((z.points**2, z.depth, panels * tile.columns), np.float32)
-        full[..., : z.channels] = (both @ taps.astype(np.float64)).reshape(z.points**2, z.depth, z.channels)
-        return full.reshape(z.points**2, z.depth, panels, tile.columns).transpose(0, 2, 1, 3)
+        taps = np.zeros((TAPS, TAPS, panels * tile.columns, z.depth), np.float64)
+        taps[:, :, : z.channels] = w.transpose(kernel[2], kernel[3], kernel[0], kernel[1])
+        flat = taps.reshape(TAPS * TAPS, panels, tile.columns, z.depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
+        result = np.empty((z.points**2, flat.shape[1]), np.float32)
+        for start in range(0, flat.shape[1], _STRIP):  # what is being worked on stays in the cache
+            strip = slice(start, start + _STRIP)
+            result[:, strip] = both @ flat[:, strip]
+        return result.reshape(z.points**2, panels, z.depth, tile.columns)
 
     def element(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
@@ -121,7 +128,8 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
                 where: list[Any] = [None] * len(kernel)
                 for d, v in zip(kernel, (o, k, r, s), strict=True):
                     where[d] = v
-                down, along = (chosen(i, [const(float(row[tap]), weight.dtype) for row in g]) for i, tap in ((floordiv(xi, z.points), r), (floormod(xi, z.points), s)))
+                down = chosen(floordiv(xi, z.points), [const(float(row[r]), weight.dtype) for row in g])
+                along = chosen(floormod(xi, z.points), [const(float(row[s]), weight.dtype) for row in g])
                 value = add(value, mul(mul(down, along), weight(*where)))
         return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
 

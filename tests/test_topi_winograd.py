@@ -1,0 +1,174 @@
+"""Convolutions by Winograd's algorithm: the matrices, where it is chosen, and how close it comes."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import te_numpy
+from codegen_native import on_every_target
+from tilewright import relay, te
+from tilewright.build.compiler import build_module
+from tilewright.build.kernel import lower
+from tilewright.build.report import Report
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
+from tilewright.relay import nn
+from tilewright.relay.expr import Function, const, var
+from tilewright.relay.interpreter import evaluate
+from tilewright.target import Target
+from tilewright.topi.machine import Machine, use
+from tilewright.topi.winograd import convolution
+from tilewright.topi.winograd_choice import Cut, cut, matrices
+
+Array = np.ndarray[Any, Any]
+WIDE = Machine(vector_bits=512, vector_registers=32, l1_bytes=48 << 10, l2_bytes=1 << 20)
+LIMITS = {"2x2": 1e-6, "4x4": 2e-5}
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_the_matrices_make_a_correlation(m: int) -> None:
+    """Exactly, in fractions: `At ((G w) * (Bt d))`."""
+    at = matrices(m)
+    for seed in range(5):
+        number = random.Random(seed)
+        w, d = ([Fraction(number.randint(-9, 9)) for _ in range(n)] for n in (3, m + 2))
+        products = [
+            sum(g * x for g, x in zip(gs, w, strict=True)) * sum(b * x for b, x in zip(bs, d, strict=True))
+            for gs, bs in zip(at.weights, at.inputs, strict=True)
+        ]
+        assert [sum(a * p for a, p in zip(row, products, strict=True)) for row in at.outputs] == [sum(w[k] * d[y + k] for k in range(3)) for y in range(m)]
+
+
+@pytest.mark.parametrize(("m", "block"), [(2, 1), (2, 5), (4, 1), (4, 3)])
+def test_what_the_expressions_mean(m: int, block: int) -> None:
+    """Stage by stage in numpy; the weights packed by the expression and by `prepack` agree."""
+    numbers = np.random.default_rng(m)
+    data, weight = te.placeholder((2, 9, 8, 5)), te.placeholder((7, 5, 3, 3), constant=True)
+    x, w = numbers.standard_normal((2, 9, 8, 5), np.float32), numbers.standard_normal((7, 5, 3, 3), np.float32)
+    with use(WIDE):
+        out = convolution(data, weight, (0, 1, 2, 3), Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, block))
+    found = te_numpy.evaluate(out, {data: x, weight: w})
+    wanted = nn.conv2d(var("x", shape=(2, 5, 9, 8)), const(w), padding=(2, 1, 1, 0), kernel_size=(3, 3), channels=7)
+    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4)
+    packed = _stage(out, "packed")
+    np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
+
+
+def _stage(t: te.Tensor, name: str) -> Any:
+    stack = [t]
+    while stack:
+        t = stack.pop()
+        if t.name == name:
+            return t
+        stack.extend(t.op.inputs)
+    raise AssertionError(f"there is no stage '{name}'")
+
+
+def block(seed: int) -> tuple[Function, list[Array]]:
+    """A convolution of random size with a bias, a residual and a relu behind it."""
+    pick, numbers = random.Random(seed), np.random.default_rng(seed)
+    n, height, width = pick.randint(1, 3), pick.randint(7, 30), pick.randint(7, 30)
+    depth, channels = pick.randint(4, 70), pick.randint(4, 70)
+    x = var("x", shape=(n, height, width, depth))
+    weight = const(numbers.standard_normal((3, 3, depth, channels), np.float32) / np.float32(np.sqrt(9 * depth)))
+    padding = tuple(pick.randrange(3) for _ in range(4))
+    y = nn.conv2d(x, weight, padding=padding, channels=channels, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
+    residual = var("residual", shape=y.tensor_type.shape)
+    y = relay.add(y, const(numbers.standard_normal((1, 1, 1, channels), np.float32)))
+    return Function((x, residual), nn.relu(relay.add(y, residual))), [numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)]
+
+
+def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> tuple[Any, str]:
+    """The program, and the text of its kernels."""
+    report = Report()
+    with PassContext(opt_level=level, config={"relay.backend.winograd": tiles}):
+        artifact = build_module(IRModule.from_expr(function), target, report=report)
+    return artifact, "\n".join(str(k.func) for k in report.kernels.values())
+
+
+@on_every_target
+@pytest.mark.parametrize("tiles", ["2x2", "4x4"])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_shapes(seed: int, tiles: str, target: Target) -> None:
+    function, arrays = block(seed)
+    artifact, text = compiled(function, target, tiles)
+    assert "spectrum" in text
+    wanted = evaluate(function, *arrays)
+    one = artifact.executable(threads=1)(*arrays)
+    assert np.linalg.norm(one - wanted) <= LIMITS[tiles] * np.linalg.norm(wanted)
+    np.testing.assert_array_equal(artifact.executable(threads=2)(*arrays), one)
+
+
+def test_a_large_layer() -> None:
+    """More than one block, weights that leave the second-level cache, and several threads inside of a block."""
+    numbers = np.random.default_rng(0)
+    for size, depth in ((28, 256), (14, 512)):
+        x = var("x", shape=(1, size, size, depth))
+        weight = const(numbers.standard_normal((3, 3, depth, 64), np.float32) / np.float32(np.sqrt(9 * depth)))
+        function = Function((x,), nn.conv2d(x, weight, padding=(1, 1), channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO"))
+        data = numbers.standard_normal((1, size, size, depth), np.float32)
+        wanted = evaluate(function, data)
+        for tiles, limit in LIMITS.items():
+            found = compiled(function, Target("llvm"), tiles)[0].executable(threads=2)(data)
+            assert np.linalg.norm(found - wanted) <= limit * np.linalg.norm(wanted)
+
+
+def chosen(size: int, depth: int, channels: int, padding: int = 1, tiles: str = "auto", level: int = 3, **options: Any) -> int | None:
+    """The tile that a layer gets on a machine with wide vectors, or None."""
+    dtype = options.pop("dtype", "float32")
+    data = te.placeholder((1, size, size, depth), dtype)
+    weight = te.placeholder((channels, depth, 3, 3), dtype, constant=options.pop("constant", True))
+    given = {"ksize": (3, 3), "strides": (1, 1), "dilation": (1, 1), "out_dtype": dtype, **options}
+    with use(WIDE), PassContext(opt_level=level, config={"relay.backend.winograd": tiles}):
+        found = cut(data, weight, depth, channels, padding=(padding,) * 4, **given)
+    return None if found is None else found.m
+
+
+def test_where_it_is_chosen() -> None:
+    assert [chosen(n, c, c) for n, c in ((224, 64), (112, 128), (56, 64), (28, 128), (14, 256), (7, 512))] == [4, 4, 4, 4, 2, None]
+    assert chosen(224, 3, 64) is None
+    assert chosen(7, 512, 512, tiles="4x4") == 4
+    assert chosen(56, 64, 64, tiles="2x2") == 2
+    assert chosen(56, 64, 64, level=2) is None
+    assert chosen(56, 64, 64, level=2, tiles="4x4") == 4
+    assert chosen(56, 64, 64, tiles="off") is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"constant": False}, {"strides": (1, 2)}, {"dilation": (2, 2)}, {"ksize": (3, 1)}, {"dtype": "float64"}, {"out_dtype": "float64"}],
+    ids=lambda o: next(iter(o)),
+)
+def test_where_it_does_not_apply(options: dict[str, Any]) -> None:
+    assert chosen(56, 64, 64, tiles="4x4", **options) is None
+
+
+def test_a_block_stays_in_the_cache_when_the_weights_do() -> None:
+    with use(WIDE), PassContext(opt_level=3):
+        for size, c in ((56, 64), (28, 128)):
+            data, weight = te.placeholder((1, size, size, c)), te.placeholder((c, c, 3, 3), constant=True)
+            found = cut(data, weight, c, c, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32")
+            assert found is not None
+            assert 8 * found.points**2 * found.block * found.tiles * c <= WIDE.l2_bytes
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", False), ("NCHW", False)])
+def test_the_direct_way_is_taken_otherwise(kind: str, expected: bool) -> None:
+    groups = 2 if kind == "grouped" else 1
+    x, weight = var("x", shape=(1, 16, 16, 16)), var("weight", shape=(3, 3, 16 // groups, 16))
+    layout = "NCHW" if kind == "NCHW" else "NHWC"
+    y = nn.conv2d(x, weight, padding=(1, 1), groups=groups, channels=16, kernel_size=(3, 3), data_layout=layout, kernel_layout="HWIO")
+    with PassContext(config={"relay.backend.winograd": "4x4"}):
+        kernel = lower(Function((x, weight), y), (False, kind != "parameter"), WIDE, "f")
+    assert ("spectrum" in str(kernel.func)) is expected
+
+
+def test_the_setting_has_few_values() -> None:
+    with pytest.raises(OptionError, match=r"configuration option 'relay\.backend\.winograd' is one of auto, off, 2x2, 4x4, and was given '3x3'"):
+        PassContext(config={"relay.backend.winograd": "3x3"})
