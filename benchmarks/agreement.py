@@ -115,7 +115,7 @@ def _answers(file: Path, inputs: dict[str, NDArray[Any]], batch: int) -> list[ND
 def differences(of: Case, threads: Sequence[int]) -> dict[int, float]:
     """The largest relative L2 difference of an output from the expected one, for each number of threads; compiled afresh."""
     import tilewright
-    from tilewright.build.cache import Cache
+    from tilewright.compiler.cache import Cache
 
     model = tilewright.compile(of.path, {name: x.shape for name, x in of.inputs.items()}, threads=threads[0], cache=Cache(None))
     found = {}

@@ -11,7 +11,7 @@ import pytest
 import tilewright
 from tilewright import expr as E
 from tilewright import nd, relay, te
-from tilewright.build.compiler import build, build_module
+from tilewright.compiler.build import build, build_module
 from tilewright.errors import ArtifactError, CompileError, InputError, ScheduleError, ShapeError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function, Tuple, TupleGetItem, var

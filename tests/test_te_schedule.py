@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.errors import CompileError, ScheduleError
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
-from tilewright.tir.stmt import Block, For, PrimFunc, walk_stmt
+from tilewright.tir.stmt import Block, For, PrimFunc
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
@@ -106,12 +106,13 @@ def write_cache_in_registers(p: Product) -> None:
     cc = p.s.cache_write(p.C, "local")
     xo, yo, _, yi = p.s[p.C].tile(p.C.op.axis[0], p.C.op.axis[1], 2, BN)
     p.s[p.C].vectorize(yi)
-    p.s[cc].compute_at(p.s[p.C], yo)
+    tile = p.s[p.C].fuse(xo, yo)
+    p.s[p.C].parallel(tile)
+    p.s[cc].compute_at(p.s[p.C], tile)
     xc, yc = p.s[cc].op.axis
     p.s[cc].reorder(p.s[cc].op.reduce_axis[0], xc, yc)
     p.s[cc].unroll(xc)
     p.s[cc].vectorize(yc)
-    p.s[p.C].parallel(p.s[p.C].fuse(xo, yo))
 
 
 def read_cache(p: Product) -> None:
@@ -266,7 +267,7 @@ def test_inlining_and_scopes() -> None:
 
 
 def test_inner_results_can_be_arguments() -> None:
-    a, b, c, d = chain()
+    a, b, _, d = chain()
     s = te.create_schedule(d.op)
     x = np.random.default_rng(0).random((16, 10), np.float32)
     got_b, got_d = np.empty((16, 10), np.float32), np.empty((15, 10), np.float32)

@@ -67,7 +67,7 @@ class Artifact:
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` or `.tar`, whole or not at all; raises `ArtifactError`. Needs the compiler."""
-        from tilewright.build.export import save
+        from tilewright.compiler.export import save
 
         return save(self, Path(path), linker)
 

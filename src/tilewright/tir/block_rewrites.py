@@ -192,7 +192,7 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     name = _free(func, f"{node.name}_rf")
     parts = [Buffer(_free(func, f"{b.name}_rf"), inserted(b.shape, extent), b.dtype) for b in totals]
     own = IterVar(Var(loop.name), extent)
-    first: Stmt = _first_stage(split, own, name)
+    first: Stmt = _first_stage(split, own, place, name)
     for total, part in zip(totals, parts, strict=True):
         first = redirect(first, total, part, lambda indices: inserted(indices, own.var))
     statement = _swap(statements[k], node, first)
@@ -232,7 +232,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
     return split
 
 
-def _first_stage(split: _Split, own: IterVar, name: str) -> Block:
+def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
     """The block over the same loops, `own` among its spatial axes. What guards the reduction guards its step alone."""
     node = split.block
     others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
@@ -244,9 +244,11 @@ def _first_stage(split: _Split, own: IterVar, name: str) -> Block:
     body = substitute_stmt(node.body, points)
     if inner:
         body = IfThenElse(all_of(*inner), body)
+    axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind == "spatial"]
+    axes.insert(place, (own, split.loop.var))
+    axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
     return replace(
-        node, name=name, iters=(own, *(i for i, _ in bound if i.kind == "spatial"), *others),
-        bindings=(split.loop.var, *(b for i, b in bound if i.kind == "spatial"), *(f.var for f in split.rest)),
+        node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),
         predicate=all_of(*(g for g in guards if g not in inner)), body=body,
     )
 
