@@ -57,11 +57,12 @@ def build(
     if chosen.kind != "llvm":
         raise TargetError(f"loop programs are built for 'llvm' so far, not for '{chosen}'")
     lowered = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
+    functions = {f.name: _parameters(f) for f in lowered}
     flat = [lower_loops(f) for f in lowered]
     text = emit_module(flat, chosen)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
-        features=tuple(sorted(chosen.features)), compiler=__version__, functions={f.name: _parameters(f) for f in lowered},
+        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
     )
     objects = (compile_text(text, chosen), pool_object(chosen))
     sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
