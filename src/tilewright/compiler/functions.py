@@ -54,8 +54,6 @@ def build(
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
-    if chosen.kind != "llvm":
-        raise TargetError(f"loop programs are built for 'llvm' so far, not for '{chosen}'")
     lowered = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
     functions = {f.name: _parameters(f) for f in lowered}
     flat = [lower_loops(f) for f in lowered]
