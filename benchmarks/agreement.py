@@ -115,7 +115,7 @@ def _answers(file: Path, inputs: dict[str, NDArray[Any]], batch: int) -> list[ND
 def differences(of: Case, threads: Sequence[int], winograd: str) -> dict[int, float]:
     """The largest relative L2 difference of an output from the expected one, for each number of threads; compiled afresh."""
     import tilewright
-    from tilewright.build.cache import Cache
+    from tilewright.compiler.cache import Cache
 
     shapes, config = {name: x.shape for name, x in of.inputs.items()}, {"relay.backend.winograd": winograd}
     model = tilewright.compile(of.path, shapes, threads=threads[0], config=config, cache=Cache(None))

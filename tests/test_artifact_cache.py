@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import small_programs as programs
-from tilewright.build.cache import VARIABLE, Cache, page_sums
+from tilewright.compiler.cache import VARIABLE, Cache, page_sums
 from tilewright.errors import InternalError
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3

@@ -25,7 +25,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("relay",),
     ("relay.frontend",),
     ("target", "runtime"),
-    ("build",),
+    ("compiler",),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
     ("driver", "__main__"),
@@ -41,8 +41,8 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.expr"): "a module makes a function of an expression: IRModule.from_expr is the field's name for it",
     ("ir.module", "relay.visitor"): "the same",
     ("ir.module", "relay.printer"): "a module prints itself",
-    ("relay", "build.compiler"): "relay.build is the field's name for compiling a module",
-    ("runtime.artifact", "build.export"): "save() of a program in memory links it",
+    ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
+    ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
 }
 

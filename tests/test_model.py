@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 
 import tilewright
 from models import cnn, mlp, onnxruntime_answers
-from tilewright.build.cache import Cache
-from tilewright.build.content import digest_bytes, digest_file
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.content import digest_bytes, digest_file
 from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
 from tilewright.runtime import host
 

@@ -17,13 +17,14 @@ from tilewright.errors import CompileError, InputError, OptionError, TargetError
 pytestmark = pytest.mark.core
 
 NAMES = (
-    "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "cpu",
+    "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
     "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",
     "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash", "ir.transform.PassContext", "ir.transform.Sequential",
     "ir.transform.module_pass", "nd.NDArray", "nd.array", "nd.cpu", "nd.empty", "nd.from_dlpack", "relay.Call", "relay.Function", "relay.Var",
     "relay.analysis", "relay.build", "relay.const", "relay.frontend.from_onnx", "relay.nn.conv2d", "relay.transform.FoldConstant",
     "relay.transform.FuseOps", "relay.transform.InferType", "relay.transform.SimplifyInference", "relay.transform.function_pass", "relay.var",
-    "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.placeholder", "tir", "topi", "transform.Pass",
+    "lower", "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.create_schedule", "te.extern", "te.placeholder",
+    "tir", "tir.ir_builder.create", "topi", "transform.Pass",
     "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential", "transform.module_pass",
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from codegen_native import TARGETS
 from tilewright import relay
-from tilewright.build.compiler import build_module
+from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, const, var

@@ -7,7 +7,7 @@ import pytest
 from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
-from tilewright.build.compiler import build_module
+from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.target import Target

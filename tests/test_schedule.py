@@ -61,6 +61,27 @@ def in_pieces(s: Schedule) -> None:
     s.annotate(piece, "apart", True)
 
 
+def in_a_local_copy(s: Schedule) -> None:
+    assert s.cache_write("C", "local") == "C_local"
+    i, j = s.loops("C_local")
+    _, jo, _, _ = s.tile(i, j, 4, 8)
+    s.compute_at("C", jo)
+
+
+def in_a_local_copy_of_an_operand(s: Schedule) -> None:
+    assert s.cache_read("B", "local", ["C"]) == "B_local"
+    _, j, _ = s.loops("C")
+    s.reorder(j, s.loops("C")[0])
+    s.compute_at("B_local", j)
+
+
+def factored(s: Schedule, axis: int = 0) -> None:
+    _, ki = s.split(s.loops("C")[2], [None, 4])
+    assert s.rfactor("C", ki, axis) == "C_rf"
+    s.compute_at("C_rf", s.loops("C")[1], preserve_unit_loops=True)
+    assert len(s.loops("C_rf")) == 6
+
+
 STEPS: dict[str, Callable[[Schedule], object]] = {
     "none": lambda s: None,
     "split": lambda s: s.split(s.loops("C")[0], [None, 3]),
@@ -77,6 +98,17 @@ STEPS: dict[str, Callable[[Schedule], object]] = {
     "compute_at, tiled": tiled,
     "accumulators in registers": in_registers,
     "a reduction in pieces": in_pieces,
+    "cache_write": lambda s: s.cache_write("C", "global"),
+    "cache_write, moved": in_a_local_copy,
+    "cache_write of the output": lambda s: s.cache_write("D", "local"),
+    "cache_read": lambda s: s.cache_read("C", "global", ["D"]),
+    "cache_read, moved": in_a_local_copy_of_an_operand,
+    "cache_read twice": lambda s: (s.cache_read("A", "local", ["C"]), s.cache_read("A_local", "global", ["C"])),
+    "rfactor": factored,
+    "rfactor, last axis": lambda s: factored(s, -1),
+    "rfactor of the whole sum": lambda s: s.rfactor("C", s.loops("C")[2], 1),
+    "rfactor of the outer part": lambda s: s.rfactor("C", s.split(s.loops("C")[2], [2, None])[0]),
+    "annotations": lambda s: s.annotate("C", "double_buffer", True),
     "prefetch": lambda s: s.prefetch("B", 256),
 }
 
@@ -119,6 +151,17 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.compute_inline("C"), "block 'C' is a reduction"),
         (lambda s: s.set_scope("D", "local"), "block 'D' computes the parameter 'D'"),
         (lambda s: s.compute_at("D", s.loops("C")[0]), "'D' is not read inside loop 'i'"),
+        (lambda s: s.compute_at("C", s.loops("C")[0]), "block 'C' is inside loop 'i' already"),
+        (lambda s: s.set_scope("C", "shared"), "there is no memory 'shared' on a CPU; use 'global' .memory. or 'local'"),
+        (lambda s: s.cache_read("E", "local", ["C"]), "there is no buffer 'E'; the buffers are A, B, D, C"),
+        (lambda s: s.cache_read("A", "local", ["D"]), "block 'D' does not read 'A', so it cannot read a copy of it"),
+        (lambda s: s.cache_read("A", "local", ["E"]), "there is no block 'E'; the blocks are C, D"),
+        (lambda s: s.cache_read("A", "local", []), "cache_read of 'A' needs the blocks that will read the copy"),
+        (lambda s: s.cache_read("C", "local", ["C"]), "'C' is not complete before block 'C' reads it; cache_read before compute_at"),
+        (lambda s: s.rfactor("C", s.loops("C")[0]), "rfactor of block 'C' along 'i': this is not a loop of its reduction"),
+        (lambda s: s.rfactor("C", s.loops("D")[0]), "loop 'i' is not around block 'C'; its loops are i, j, k"),
+        (lambda s: s.rfactor("D", s.loops("D")[0]), "rfactor of block 'D' along 'i': the block is not a reduction"),
+        (lambda s: s.rfactor("C", s.loops("C")[2], 3), "rfactor of block 'C' along 'k': factor_axis=3 is not between -3 and 2"),
         (lambda s: s.prefetch("C", 64), "there is no parameter 'C' to prefetch; the parameters are A, B, D"),
     ],
 )
@@ -128,6 +171,32 @@ def test_an_illegal_step_says_what_is_at_fault(step: Callable[[Schedule], object
     with pytest.raises(ScheduleError, match=message):
         step(s)
     assert before is s.func or "vectorized" in message
+
+
+def test_steps_that_come_too_late() -> None:
+    s = product()
+    s.compute_at("C", s.loops("D")[0])
+    with pytest.raises(ScheduleError, match="'C' is read in the loops that compute it already; cache_write before compute_at"):
+        s.cache_write("C", "local")
+    with pytest.raises(ScheduleError, match="the loops around block 'C' hold other blocks too; rfactor before compute_at"):
+        s.rfactor("C", s.loops("C")[-1])
+    s = product()
+    fused = s.fuse(*s.loops("C")[1:])
+    with pytest.raises(ScheduleError, match="a reduction loop is fused with one that is not; rfactor before that fuse"):
+        s.rfactor("C", fused)
+
+
+def test_a_value_read_elsewhere_stays_where_it_is() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((4,), lambda i: b[i] + 1.0, name="C")
+    d = te.compute((4,), lambda i: b[i] - 1.0, name="D")
+    s = Schedule(create_prim_func([a], [c, d]))
+    with pytest.raises(ScheduleError, match="'B' is read outside of loop 'i' too"):
+        s.compute_at("B", s.loops("C")[0])
+    s = Schedule(create_prim_func([a], [b, c, d]))
+    with pytest.raises(ScheduleError, match="block 'B' computes the parameter 'B', which is needed whole"):
+        s.compute_at("B", s.loops("C")[0])
 
 
 def test_a_loop_that_is_gone_is_named() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.build.compiler import build_module
+from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate

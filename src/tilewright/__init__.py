@@ -5,7 +5,7 @@
     y = m(x)
     m.save("model.so"); m = tilewright.load("model.so")
 
-The names that scripts written for TVM v0.8 to v0.13 use are here too (`import tilewright as tvm`): `relay`, `transform`,
+The names that scripts written for TVM v0.8 to v0.13 use are here too (`import tilewright as tvm`): `relay`, `transform`, `build`, `lower`,
 `te`, `tir`, `nd`, `device`, `target`, `contrib`, `IRModule`. They are imported when they are first used.
 """
 
@@ -20,9 +20,9 @@ _MODULES: Final = frozenset({
     "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "nd", "relay", "runtime", "settings", "target", "te", "tir", "topi", "transform",
 })
 _NAMES: Final = {
-    "IRModule": ("ir.module", "IRModule"), "Model": ("build.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
-    "Target": ("target.target", "Target"), "compile": ("build.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
-    "load": ("runtime.artifact", "load_executable"),
+    "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
+    "Target": ("target.target", "Target"), "build": ("compiler.functions", "build"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
+    "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"),
 }
 """Public name -> the module that has it, and its name there."""
 
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
         topi,
         transform,
     )
-    from tilewright.build.model import Model, compile
+    from tilewright.compiler.functions import build, lower
+    from tilewright.compiler.model import Model, compile
     from tilewright.errors import TVMError
     from tilewright.ir.module import IRModule
     from tilewright.nd import NDArray, cpu, device
@@ -68,6 +69,6 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "compile", "contrib", "cpu", "device", "driver", "error", "errors",
-    "instrument", "ir", "load", "nd", "relay", "runtime", "settings", "target", "te", "tir", "topi", "transform",
+    "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "build", "compile", "contrib", "cpu", "device", "driver", "error", "errors",
+    "instrument", "ir", "load", "lower", "nd", "relay", "runtime", "settings", "target", "te", "tir", "topi", "transform",
 ]

@@ -16,7 +16,7 @@ from tilewright.relay.printer import astext
 from tilewright.types import FuncType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
-    from tilewright.build.compiler import build
+    from tilewright.compiler.build import build
     from tilewright.relay import analysis, frontend, transform
 
 _MODULES: Final = frozenset({"analysis", "frontend", "transform"})
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name == "build":
-        from tilewright.build.compiler import build
+        from tilewright.compiler.build import build
 
         return build
     return public_function(name, __name__)

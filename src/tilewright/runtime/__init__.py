@@ -4,6 +4,7 @@ from tilewright.nd import NDArray, cpu, device
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
 
-__all__ = ["Artifact", "BenchmarkResult", "Executable", "FactoryModule", "NDArray", "cpu", "device", "load", "load_module"]
+__all__ = ["Artifact", "BenchmarkResult", "Executable", "FactoryModule", "FunctionModule", "NDArray", "cpu", "device", "load", "load_module"]

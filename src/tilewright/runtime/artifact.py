@@ -52,8 +52,14 @@ class Artifact:
 
         Raises `ArtifactError` when the code is for another machine.
         """
+        if self.manifest.functions:
+            raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module")
+        return Executable(self.manifest, self.code(), self.constants, threads)
+
+    def code(self) -> Code:
+        """The code, in this process. Raises `ArtifactError` when it is for another machine."""
         check_host(self.manifest, self.path or f"model '{self.manifest.name}'")
-        return Executable(self.manifest, self.library or self._link_in_process(), self.constants, threads)
+        return self.library or self._link_in_process()
 
     def header(self) -> str:
         """The C header of `<name>_run`."""
@@ -61,7 +67,7 @@ class Artifact:
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` or `.tar`, whole or not at all; raises `ArtifactError`. Needs the compiler."""
-        from tilewright.build.export import save
+        from tilewright.compiler.export import save
 
         return save(self, Path(path), linker)
 
@@ -70,7 +76,8 @@ class Artifact:
             from tilewright.target.llvm.jit import LoadedCode
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so") from error
-        return LoadedCode(self.objects, (*entry_symbols(self.manifest.steps), *_POOL))
+        entries = self.manifest.functions or entry_symbols(self.manifest.steps)
+        return LoadedCode(self.objects, (*entries, *_POOL))
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:

@@ -16,8 +16,16 @@ FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """An array that a function takes, and whether it writes to it."""
+
+    info: TensorInfo
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a program needs and does.
+    """What a program needs and does. A library of functions has `functions`, by symbol, and no steps.
 
     `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads it was
     tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written.
@@ -36,6 +44,7 @@ class Manifest:
     threads: int = 0
     compiler: str = ""
     hashes: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, tuple[Parameter, ...]] = field(default_factory=dict)
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -105,6 +114,10 @@ class Manifest:
             "hashes": self.hashes,
             "steps": [step_to_json(step) for step in steps],
         }
+        if self.functions:
+            content["functions"] = {
+                name: [[p.info.name, list(p.info.shape), p.info.dtype, p.written] for p in params] for name, params in self.functions.items()
+            }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
     @staticmethod
@@ -141,6 +154,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         threads=_count(content["threads"]),
         compiler=str(content["compiler"]),
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
+        functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
     )
 
 
@@ -151,6 +165,11 @@ def _comment(value: object) -> str:
 def _tensor(fields: Any) -> TensorInfo:
     name, shape, dtype = fields
     return TensorInfo(str(name), tuple(map(_count, shape)), DataType(str(dtype)))
+
+
+def _parameter(fields: Any) -> Parameter:
+    *info, written = fields
+    return Parameter(_tensor(info), bool(written))
 
 
 def _count(value: Any) -> int:

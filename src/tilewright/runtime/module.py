@@ -14,6 +14,7 @@ from tilewright.nd import Device, NDArray, empty
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.functions import FunctionModule
 
 
 class Session:
@@ -113,6 +114,7 @@ class FactoryModule:
         return self.artifact.save(file_name)
 
 
-def load_module(path: str | os.PathLike[str]) -> FactoryModule:
-    """Read what `export_library` wrote; raises `ArtifactError` for anything else."""
-    return FactoryModule(load(path))
+def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
+    """Read what `export_library` wrote, a model or functions; raises `ArtifactError` for anything else."""
+    artifact = load(path)
+    return FunctionModule(artifact) if artifact.manifest.functions else FactoryModule(artifact)

@@ -18,8 +18,10 @@ from typing import Any
 from tilewright.errors import CompileError, Origin
 from tilewright.expr import Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
 from tilewright.expr_walk import rewrite
-from tilewright.te.tensor import SUM, ComputeOp, PlaceholderOp, Reduce, Tensor, TensorElem
-from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, seq
+from tilewright.te.extern import ExternOp
+from tilewright.te.tensor import SUM, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
+from tilewright.tir.block_rewrites import redirect, reduction_step
+from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, PrimFunc, Stmt, Store, seq
 from tilewright.types import BOOL
 
 _TRUE = IntImm(BOOL, 1)
@@ -27,7 +29,7 @@ _TRUE = IntImm(BOOL, 1)
 
 def create_prim_func(
     args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
-    origins: Mapping[ComputeOp, Origin] | None = None,
+    origins: Mapping[Operation, Origin] | None = None,
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
@@ -51,15 +53,16 @@ def create_prim_func(
                 buffers[t] = _buffer(t, names)
                 inner.append(buffers[t])
         blocks.append(_unique(op.name, taken))
-        nests.append(_nest(op, buffers, blocks[-1], (origins or {}).get(op)))
+        make = _extern if isinstance(op, ExternOp) else _nest
+        nests.append(make(op, buffers, blocks[-1], (origins or {}).get(op)))  # type: ignore[arg-type]
     params = [buffers[t] for t in args] + [buffers[t] for t in outputs]
     return PrimFunc(name, tuple(params), seq(*nests), {"intermediates": tuple(inner), "blocks": tuple(blocks)}, origin)
 
 
-def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[ComputeOp]:
+def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Operation]:
     """The operations between `args` and `outputs`, producers first."""
     given = {t.op for t in args}
-    order: list[ComputeOp] = []
+    order: list[Operation] = []
     done: set[int] = set()
     stack: list[tuple[Any, bool]] = [(t.op, False) for t in reversed(outputs)]
     while stack:
@@ -113,21 +116,23 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
     return nest
 
 
+def _extern(op: ExternOp, buffers: dict[Tensor, Buffer], name: str, origin: Origin | None) -> Stmt:
+    """One block without axes: its loops are inside of it."""
+    body = op.body
+    for t, inner in zip((*op.arguments, *op.outputs), (*op.input_buffers, *op.output_buffers), strict=True):
+        body = redirect(body, inner, buffers[t])
+    return Block(name, (), (), _TRUE, None, body, {}, origin)
+
+
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
     """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product a fused multiply-add."""
-    old = tuple(Load(b, at) for b in targets)
     if len(sources) > 1:
-        new = reduce.combiner.combine(old, sources)
-        names = [Var(f"{b.name}_new", b.dtype) for b in targets]
-        body: Stmt = seq(*(Store(b, v, at) for b, v in zip(targets, names, strict=True)))
-        for v, e in zip(reversed(names), reversed(new), strict=True):
-            body = Let(v, e, body)
-        return body
+        return reduction_step(reduce.combiner, targets, at, sources)
     source = sources[0]
     (identity,) = reduce.combiner.identity((source.dtype,))
     if isinstance(source, Select) and number_of(source.false_value) == number_of(identity):
         return IfThenElse(source.condition, _update(reduce, (source.true_value,), targets, at))
-    return Store(targets[0], combine_step(reduce.combiner, old[0], source), at)
+    return Store(targets[0], combine_step(reduce.combiner, Load(targets[0], at), source), at)
 
 
 def combine_step(combiner: Any, old: PrimExpr, source: PrimExpr) -> PrimExpr:

@@ -180,7 +180,7 @@ class ComputeOp(Operation):
 
 def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", name: str = "placeholder", *, constant: bool = False) -> Tensor:
     """An input tensor of `shape` and `dtype`; `constant` says that its value is known while compiling."""
-    dims = tuple(as_expr(d) for d in (shape if isinstance(shape, Sequence) else (shape,)))
+    dims = tuple(map(dimension, shape if isinstance(shape, Sequence) else (shape,)))
     op = PlaceholderOp(name, dims, DataType(dtype), constant)
     op.tensors.append(Tensor(op, 0, dims, dtype))
     return op.tensors[0]
@@ -200,7 +200,7 @@ def compute(
 
     Returns a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction).
     """
-    dims = [as_expr(d) for d in shape]
+    dims = [dimension(d) for d in shape]
     names = axis_names or _axis_names(fcompute, len(dims))
     axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))
     result = fcompute(*(a.var for a in axis))
@@ -210,6 +210,15 @@ def compute(
     op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {})
     op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
     return tuple(op.tensors) if several else op.tensors[0]
+
+
+def dimension(d: Any) -> PrimExpr:
+    """A dimension of a shape as an expression; a quotient that is whole (`n / 8`) counts as an integer."""
+    if isinstance(d, float):
+        if not d.is_integer():
+            raise CompileError(f"a dimension of {d} is not a whole number; divide with //")
+        d = int(d)
+    return as_expr(d)
 
 
 _LETTERS: Final = ("i", "j", "k", "l", "m", "n", "o", "p")

@@ -17,6 +17,8 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
 from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all_of, as_expr, compare, const, floordiv, floormod, mul
 from tilewright.expr_walk import rewrite, walk
+from tilewright.tir import block_rewrites
+from tilewright.tir.block_rewrites import check_scope, reads, redirect
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -171,18 +173,21 @@ class Schedule:
         self.extent(loop)
         self._kind(loop, UNROLLED)
 
-    def annotate(self, loop: Var, key: str, value: Any) -> None:
-        self._note("annotate", loop.name, key, value)
-        node = self._loop(loop)
+    def annotate(self, at: Var | str, key: str, value: Any) -> None:
+        """Note something on a loop, or on the block of that name, for the passes that come later."""
+        self._note("annotate", at.name if isinstance(at, Var) else at, key, value)
+        node = self._loop(at) if isinstance(at, Var) else self.block(at)
         self._replace(node, replace(node, annotations={**node.annotations, key: value}))
 
     def set_scope(self, block: str, scope: str) -> None:
         """Where the value that a block computes lives: `global` or `local`."""
         self._note("set_scope", block, scope)
+        check_scope(scope)
         for old in stored_buffers(self.block(block)):
             if old in self.func.params:
                 raise ScheduleError(f"block '{block}' computes the parameter '{old.name}', whose memory is the caller's")
-            self._swap_buffer(old, Buffer(old.name, old.shape, old.dtype, scope))
+            new = Buffer(old.name, old.shape, old.dtype, scope)
+            self._set(redirect(self.func.body, old, new), drop=old, new=new)
 
     def prefetch(self, buffer: str, ahead: int) -> None:
         """With every vector loaded from a parameter, ask for the memory `ahead` bytes further on."""
@@ -213,17 +218,50 @@ class Schedule:
         body = map_expressions(self.func.body, lambda e: rewrite(e, inline, memo))
         self._set(body, drop=buffer)
 
-    def compute_at(self, block: str, loop: Var) -> list[Var]:
+    def cache_read(self, buffer: str, scope: str, readers: Sequence[str]) -> str:
+        """Blocks read a copy of a value, made before the first of them. Returns the name of the new block.
+
+        for i: C[i] = A[i] + 1  ->  for i: A_local[i] = A[i]
+                                    for i: C[i] = A_local[i] + 1
+        """
+        self._note("cache_read", buffer, scope, tuple(readers))
+        self.func, name = block_rewrites.cache_read(self.func, buffer, scope, readers)
+        return name
+
+    def cache_write(self, block: str, scope: str) -> str:
+        """The block computes into other memory, and a new block brings the result home. Returns the name of the new block.
+
+        for i: C[i] = A[i] + 1  ->  for i: C_local[i] = A[i] + 1
+                                    for i: C[i] = C_local[i]
+        """
+        self._note("cache_write", block, scope)
+        self.func, name = block_rewrites.cache_write(self.func, block, scope)
+        return name
+
+    def rfactor(self, block: str, loop: Var, factor_axis: int = 0) -> str:
+        """A reduction in two stages: each trip of `loop` has a result of its own. Returns the name of the new block.
+
+        for ko: for ki: C += A[ko * 4 + ki]  ->  for ko: for ki: C_rf[ki] += A[ko * 4 + ki]
+                                                 for ki: C += C_rf[ki]
+        """
+        self._note("rfactor", block, loop.name, factor_axis)
+        self.func, name = block_rewrites.rfactor(self.func, block, loop, factor_axis)
+        return name
+
+    def compute_at(self, block: str, loop: Var, *, preserve_unit_loops: bool = False) -> list[Var]:
         """Compute a value inside a loop of its user, just before it is needed, and only the part that this trip needs.
 
         for i: B[i] = …; for io: for ii: C[io * 4 + ii] = B[io * 4 + ii]
           ->  for io: { for i in range(4): B[io * 4 + i] = …; for ii: C[…] = B[…] }
-        Returns the new loops around the block: its spatial axes (those of more than one trip), then its reduction axes.
+        Returns the new loops around the block, in the order of its axes; for a spatial axis of one trip there is a loop only
+        with `preserve_unit_loops`.
         """
         self._note("compute_at", block, loop.name)
         node = self.block(block)
         target = self._loop(loop)
         (buffer,) = stored_buffers(node)[:1]
+        if any(s is node for s in walk_stmt(target)):
+            raise self._error(f"block '{block}' is inside loop '{loop.name}' already", target)
         around = [*self._path(target), target]
         outer = Ranges()
         for f in around:
@@ -231,11 +269,20 @@ class Schedule:
         region = region_of(target.body, buffer, outer)
         if region is None:
             raise self._error(f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
+        self._only_needed_in(target, node)
         self._remove(node)
         target = self._loop(loop)
-        nest, new = _regenerate(node, region, outer)
+        nest, new = _regenerate(node, region, outer, preserve_unit_loops)
         self._replace(target, replace(target, body=seq(nest, target.body)))
         return new
+
+    def _only_needed_in(self, target: For, node: Block) -> None:
+        """A value that is moved into a loop exists only there."""
+        for buffer in stored_buffers(node):
+            if buffer in self.func.params:
+                raise self._error(f"block '{node.name}' computes the parameter '{buffer.name}', which is needed whole", target)
+            if reads(self.func.body, buffer, target, node):
+                raise self._error(f"'{buffer.name}' is read outside of loop '{target.var.name}' too", target)
 
     # The tree.
     def _note(self, step: str, *args: Any) -> None:
@@ -297,22 +344,6 @@ class Schedule:
             raise self._error(f"block '{block.name}' is all there is", block)
         self._replace(parent, kept)
 
-    def _swap_buffer(self, old: Buffer, new: Buffer) -> None:
-        memo: dict[PrimExpr, PrimExpr] = {}
-
-        def swap(e: PrimExpr) -> PrimExpr | None:
-            return Load(new, e.indices) if isinstance(e, Load) and e.buffer is old else None
-
-        def stores(s: Stmt) -> Stmt:
-            if isinstance(s, Store) and s.buffer is old:
-                return replace(s, buffer=new)
-            if isinstance(s, Block) and s.init is not None:
-                s = replace(s, init=stores(s.init))
-            return map_bodies(s, stores) or s
-
-        body = stores(map_expressions(self.func.body, lambda e: rewrite(e, swap, memo)))
-        self._set(body, drop=old, new=new)
-
     def _set(self, body: Stmt, drop: Buffer, new: Buffer | None = None) -> None:
         inner = tuple(b for b in self.func.attrs["intermediates"] if b is not drop) + (() if new is None else (new,))
         self.func = replace(self.func, body=body, attrs={**self.func.attrs, "intermediates": inner})
@@ -354,7 +385,7 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     return visit(s)
 
 
-def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges) -> tuple[Stmt, list[Var]]:
+def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
     """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
     spatial = [i for i in node.iters if i.kind == "spatial"]
     bindings: list[PrimExpr] = []
@@ -369,7 +400,7 @@ def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Rang
             loops.append((v, it.extent))
             continue
         first, size = next(parts)
-        if size != 1:
+        if size != 1 or unit_loops:
             loops.append((v, const(size, INT64)))
             ranges = ranges.bind(v, 0, size - 1)
         point = simplify(add(first, v) if size != 1 else first, ranges)

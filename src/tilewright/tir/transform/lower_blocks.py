@@ -12,7 +12,7 @@ annotated `apart` sums up from nothing and is then added to the total: a long su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -42,6 +42,7 @@ from tilewright.tir.stmt import (
     PrimFunc,
     Stmt,
     Store,
+    bodies,
     map_bodies,
     map_expressions,
     seq,
@@ -73,7 +74,11 @@ def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
 def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
     if isinstance(s, For):
         block = _reduction_below(s)
-        if block is not None and _over_reduction(block, s.var):
+        if block is None:
+            first, s = _first_values(s)
+            if first:
+                return seq(*first, _visit(s, partials))
+        elif _over_reduction(block, s.var):
             return _reduction(s, block, partials)
     if isinstance(s, Block):
         points = _points(s)
@@ -91,6 +96,39 @@ def _reduction_below(s: Stmt) -> Block | None:
     while isinstance(s, For):
         s = s.body
     return s if isinstance(s, Block) and s.init is not None else None
+
+
+def _first_values(outermost: For) -> tuple[list[Stmt], For]:
+    """What the reductions along a loop start from, to be stored before it, where the loop holds other computations too."""
+    found = list(_reductions_over(outermost, outermost.var, []))
+    if not found:
+        return [], outermost
+    first: list[Stmt] = []
+    for block, loops in found:
+        assert block.init is not None
+        points = _points(block)
+        reducing = [f.var for f in loops if _over_reduction(block, f.var)]
+        shared = _without(rewrite(block.predicate, points.get), reducing)
+        first.append(_nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points))))
+    blocks = [block for block, _ in found]
+
+    def steps_only(s: Stmt) -> Stmt:
+        if isinstance(s, Block):
+            return replace(s, init=None) if s in blocks else s
+        return map_bodies(s, steps_only) or s
+
+    return first, replace(outermost, body=steps_only(outermost.body))
+
+
+def _reductions_over(s: Stmt, var: Var, loops: list[For]) -> Iterator[tuple[Block, list[For]]]:
+    """The reductions inside `s` along `var`, with the loops around each."""
+    if isinstance(s, Block):
+        if s.init is not None and _over_reduction(s, var):
+            yield s, loops
+        return
+    inner = [*loops, s] if isinstance(s, For) else loops
+    for b in bodies(s):
+        yield from _reductions_over(b, var, inner)
 
 
 def _over_reduction(block: Block, var: Var) -> bool:

@@ -18,7 +18,7 @@ from tilewright.expr import const
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
-from tilewright.te.tensor import ComputeOp, Reduce, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -59,7 +59,7 @@ def lower(function: Function, constants: Sequence[bool], machine: Machine, name:
             te.placeholder(p.checked_type.shape, p.checked_type.dtype, name=p.name_hint, constant=c)  # type: ignore[attr-defined]
             for p, c in zip(function.params, constants, strict=True)
         ]
-        origins: dict[ComputeOp, Origin] = {}
+        origins: dict[Operation, Origin] = {}
         outputs = _tensors(function, inputs, origins)
         packed = _packable(outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
         needed = _needed(packed, outputs)
@@ -81,7 +81,7 @@ def _origin(function: Function) -> Origin | None:
     return spans[-1] if spans else None
 
 
-def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[ComputeOp, Origin]) -> list[Tensor]:
+def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin]) -> list[Tensor]:
     """The results of a primitive function as tensor expressions; `origins` is filled in."""
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
     for e in post_order(function.body):
@@ -104,7 +104,7 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Compute
     return list(result) if isinstance(result, tuple) else [result]
 
 
-def _mark(result: Any, span: Origin, origins: dict[ComputeOp, Origin]) -> None:
+def _mark(result: Any, span: Origin, origins: dict[Operation, Origin]) -> None:
     """Every computation that an operator made came from its node."""
     stack = list(result) if isinstance(result, tuple) else [result]
     while stack:
@@ -129,7 +129,7 @@ def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:
 
 def _all(outputs: Sequence[Tensor]) -> list[ComputeOp]:
     placeholders = [t for t in _reachable(outputs) if not isinstance(t.op, ComputeOp)]
-    return computations(placeholders, outputs)
+    return [op for op in computations(placeholders, outputs) if isinstance(op, ComputeOp)]
 
 
 def _reachable(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -161,8 +161,9 @@ def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
 def _schedule(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
     """Inline what is elementwise, then let the anchor's schedule arrange the rest."""
     s = Schedule(func)
-    ops = computations(args, outputs)
-    names: dict[ComputeOp, str] = dict(zip(ops, func.attrs["blocks"], strict=True))
+    blocks = zip(computations(args, outputs), func.attrs["blocks"], strict=True)
+    names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
+    ops = list(names)
     results = {t.op for t in outputs}
     for op in ops:
         if op not in results and not isinstance(op.body[0], Reduce) and not op.attrs.get("keep") and op.prepack is None:

@@ -22,7 +22,7 @@ from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_c_entry
 from tilewright.target.target import Target
 
-_SYMBOLS: Final = ("tw_run", "tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest")
+_SYMBOLS: Final = ("tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest")
 
 
 def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
@@ -52,7 +52,8 @@ def _parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes]]:
     """The manifest with the hashes of the parts, and the object files by name."""
     artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
-    images["entry.o"] = compile_text(emit_c_entry(artifact.manifest), Target(artifact.manifest.target))
+    if not artifact.manifest.functions:
+        images["entry.o"] = compile_text(emit_c_entry(artifact.manifest), Target(artifact.manifest.target))
     hashes = {name: hashlib.sha256(image).hexdigest() for name, image in images.items()}
     hashes["constants"] = hashlib.sha256(artifact.constants.data).hexdigest()
     return artifact.manifest.with_hashes(hashes), images
@@ -73,7 +74,8 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
             _write_constants(constants, artifact, manifest)
         objects = [folder / file_name for file_name in (*images, "constants.o")]
         library = folder / "linked.so"
-        link_shared(objects, library, (*_SYMBOLS, f"{manifest.c_name}_run", f"{manifest.c_name}_close"), manifest.triple.split("-")[0], linker)
+        entries = manifest.functions or ("tw_run", f"{manifest.c_name}_run", f"{manifest.c_name}_close")
+        link_shared(objects, library, (*_SYMBOLS, *entries), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 
@@ -89,7 +91,7 @@ def _save_tar(artifact: Artifact, path: Path) -> None:
     text = manifest.to_json().encode()
     members = {
         **images,
-        "model.h": manifest.header().encode(),
+        **({} if manifest.functions else {"model.h": manifest.header().encode()}),
         "manifest.json": text,
         "manifest.sha256": hashlib.sha256(text).hexdigest().encode(),
     }

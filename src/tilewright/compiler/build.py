@@ -1,6 +1,6 @@
 """From a module to an artifact: the passes over the graph, then the program; and `build`, the field's `relay.build`.
 
-The short door, `tilewright.compile`, is in `build/model.py`, which needs none of this for a model that the cache has.
+The short door, `tilewright.compile`, is in `compiler/model.py`, which needs none of this for a model that the cache has.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright import expr
-from tilewright.build.cache import Cache
-from tilewright.build.program import build_program
-from tilewright.build.report import Report
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.program import build_program
+from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr

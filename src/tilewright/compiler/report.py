@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilewright.build.kernel import Kernel
+    from tilewright.compiler.kernel import Kernel
     from tilewright.ir.module import IRModule
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
-from tilewright.build.cache import Cache
-from tilewright.build.kernel import Argument, Kernel, lower
-from tilewright.build.report import Report
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__, settings
-from tilewright.build.cache import Cache
-from tilewright.build.content import digest_external, digest_model
-from tilewright.build.report import Report
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.content import digest_external, digest_model
+from tilewright.compiler.report import Report
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -245,7 +245,7 @@ class Model:
         return found
 
     def _build(self, shapes: Sequence[tuple[int, ...]], report: Report, cache: Cache) -> Artifact:
-        from tilewright.build.compiler import build_module, no_garbage_collection
+        from tilewright.compiler.build import build_module, no_garbage_collection
         from tilewright.relay.frontend.onnx import from_onnx
 
         context = self._options.context()

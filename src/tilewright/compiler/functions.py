@@ -1,0 +1,104 @@
+"""From a schedule or a loop program to native functions: the field's `tvm.lower` and `tvm.build`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.errors import CompileError, TargetError
+from tilewright.expr import Buffer, IntImm
+from tilewright.ir.module import IRModule
+from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.manifest import Manifest, Parameter
+from tilewright.runtime.program import TensorInfo
+from tilewright.target.llvm.codegen import emit_module
+from tilewright.target.llvm.compile import assembly, compile_text
+from tilewright.target.llvm.pool import pool_object
+from tilewright.target.target import Target
+from tilewright.te.resolve import schedule_func
+from tilewright.te.schedule import Schedule
+from tilewright.tir.stmt import Block, PrimFunc, stored_buffers, walk_stmt
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.partition_loops import partition_loops
+from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.tir.transform.simplify import simplify
+from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
+
+
+def lower(
+    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None, simple_mode: bool = False
+) -> IRModule:
+    """The loops of a te schedule over the tensors `args`, or of loop programs: without blocks, inner values allocated, simplified.
+
+    `simple_mode` leaves out what makes the text longer: loop bounds taken from conditions, and loops cut where those change.
+    """
+    funcs = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
+    if not simple_mode:
+        funcs = [partition_loops(tighten_loop_bounds(f)) for f in funcs]
+    return IRModule({f.name: f for f in funcs})
+
+
+def build(
+    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, target: str | Target | None = None,
+    target_host: str | Target | None = None, name: str = "default_function", binds: Any = None,
+) -> FunctionModule:
+    """Native functions: of a te schedule over the tensors `args`, or of the loop programs in a module.
+
+    Without `target`, that of the enclosing `with Target(…):`, or this machine. Raises `CompileError`.
+    """
+    chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
+    if target_host is not None and Target(target_host) != chosen:
+        raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
+    lowered = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
+    functions = {f.name: _parameters(f) for f in lowered}
+    flat = [lower_loops(f) for f in lowered]
+    text = emit_module(flat, chosen)
+    manifest = Manifest(
+        name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
+        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
+    )
+    objects = (compile_text(text, chosen), pool_object(chosen))
+    sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
+    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
+
+
+def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:
+    if binds:
+        raise CompileError("binds= is not supported: the buffers of a schedule are made from its arguments; leave it out")
+    if isinstance(inputs, Schedule):
+        if args is None:
+            raise CompileError("a te schedule needs args=: its tensors, in the order of the call")
+        return [schedule_func(inputs, args, name)]
+    if args is not None:
+        raise CompileError(f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already")
+    if isinstance(inputs, PrimFunc):
+        return [inputs]
+    if not isinstance(inputs, IRModule):
+        raise CompileError(f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}")
+    wrong = next((n for n, f in inputs.items() if not isinstance(f, PrimFunc)), None)
+    if wrong is not None:
+        raise CompileError(f"function '{wrong}' of the module is a graph, not a loop program; graphs are built with relay.build")
+    if not len(inputs):
+        raise CompileError("the module has no functions to build")
+    return [f if f.name == n else replace(f, name=n) for n, f in inputs.items()]
+
+
+def _without_blocks(func: PrimFunc) -> PrimFunc:
+    has_blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
+    return simplify(lower_blocks(func) if has_blocks else func)
+
+
+def _parameters(func: PrimFunc) -> tuple[Parameter, ...]:
+    written = stored_buffers(func.body)
+    return tuple(Parameter(TensorInfo(b.name, _shape(func, b), b.dtype), b in written) for b in func.params)
+
+
+def _shape(func: PrimFunc, buffer: Buffer) -> tuple[int, ...]:
+    if not all(isinstance(d, (int, IntImm)) for d in buffer.shape):
+        raise CompileError(f"parameter '{buffer.name}' of '{func.name}' has the shape {buffer.shape}; give its symbolic dimensions a size before building")
+    return tuple(int(d) for d in buffer.shape)

@@ -1,0 +1,208 @@
+"""Schedules of tensor expressions: the field's words on the one scheduling engine.
+
+    s = te.create_schedule(C.op)
+    xo, yo, xi, yi = s[C].tile(C.op.axis[0], C.op.axis[1], 32, 32)
+    ko, ki = s[C].split(C.op.reduce_axis[0], factor=4)
+    s[C].reorder(xo, yo, ko, xi, ki, yi)
+    s[C].vectorize(yi)
+
+`s[C]` is a `Stage`, which records. `cache_read`, `cache_write` and `rfactor` add stages; they return the tensor of the new
+one, and `s[C].op` then is what is left for C to do. Lowering replays the record as steps of `tir.Schedule` (`te/resolve.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tilewright.errors import ScheduleError
+from tilewright.expr import PrimExpr, Var
+from tilewright.expr_walk import substitute
+from tilewright.te.stage import Relation, Reorder, Stage, gpu_threads, root_axes, values_of
+from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
+from tilewright.tir.block_rewrites import check_scope
+from tilewright.tir.stmt import IterVar
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    tensor: Tensor
+    scope: str
+    readers: tuple[Stage, ...]
+    made: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite:
+    stage: Stage
+    scope: str
+    made: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Rfactor:
+    """`roots` and `relations` are those of `stage` before it."""
+
+    stage: Stage
+    roots: tuple[IterVar, ...]
+    relations: tuple[Relation, ...]
+    axis: IterVar
+    factor_axis: int
+    made: Stage
+
+
+Rewrite: TypeAlias = CacheRead | CacheWrite | Rfactor
+
+
+class Schedule:
+    """How the computations behind `outputs` are to run. `stages` are in order of need, inputs among them."""
+
+    def __init__(self, ops: Sequence[Operation]) -> None:
+        self.outputs = list(ops)
+        order = _producers_first(ops)
+        self.stages = [Stage(op, is_output=op in self.outputs) for op in order]
+        self.rewrites: list[Rewrite] = []
+        self.stage_map: dict[Operation, Stage] = {s.op: s for s in self.stages}
+
+    def __getitem__(self, key: Tensor | Operation) -> Stage:
+        op = key.op if isinstance(key, Tensor) else key
+        found = self.stage_map.get(op) if isinstance(op, Operation) else None
+        if found is None:
+            names = ", ".join(s.op.name for s in self.stages)
+            raise ScheduleError(f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}")
+        return found
+
+    def normalize(self) -> Schedule:
+        """The schedule itself: a record is normal already."""
+        return self
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+        """A copy of `tensor` in other memory, which `readers` (operations or tensors, one or several) read instead of it."""
+        check_scope(scope)
+        several = readers if isinstance(readers, (list, tuple)) else [readers]
+        stages = tuple(self[r] for r in several)
+        if not stages:
+            raise ScheduleError(f"cache_read of '{tensor.name}' takes the operations that read the copy")
+        self[tensor]
+        made = _copied(tensor, f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
+        stage = self._add(made, before=min(stages, key=self.stages.index))
+        self.rewrites.append(CacheRead(tensor, scope, stages, stage))
+        return made.outputs[0]
+
+    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
+        """Compute `tensor` in other memory, and copy the result home. Returns the tensor that is computed there."""
+        check_scope(scope)
+        if isinstance(tensor, (list, tuple)):
+            if len(tensor) != 1:
+                raise ScheduleError("cache_write takes one tensor; a computation with several results cannot be cached")
+            (tensor,) = tensor
+        stage, op = self[tensor], self._reducible(tensor, "cache_write")
+        if len(op.outputs) != 1:
+            raise ScheduleError(f"'{op.name}' has {len(op.outputs)} results; cache_write takes a computation with one")
+        if stage.relations or stage.marks:
+            raise ScheduleError(f"'{op.name}' has steps already; cache_write before them")
+        axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis]
+        body = substitute(op.body[0], {old.var: new.var for old, new in zip(op.axis, axis, strict=True)})
+        made = _computing(f"{op.name}.{scope}", axis, (body,), op.reduce_axis, op)
+        stage.restart(_copied(made.outputs[0], op.name, list(op.axis)))
+        self.stage_map[stage.op] = stage
+        self.rewrites.append(CacheWrite(stage, scope, self._add(made, before=stage)))
+        return made.outputs[0]
+
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
+        """A reduction in two stages: each trip of the reduction loop `axis` has a result of its own, along a new dimension.
+
+        Returns the tensor of those results (a tuple of them for a reduction of several values); `tensor` then adds them up.
+        """
+        stage, op = self[tensor], self._reducible(tensor, "rfactor")
+        if not op.reduce_axis:
+            raise ScheduleError(f"'{op.name}' is not a reduction, so there is nothing to rfactor")
+        stage._unmarked(axis, "rfactor")
+        if axis.kind != "reduce":
+            raise ScheduleError(f"'{axis.var.name}' is not a reduction loop of '{op.name}'; split a reduction axis and give one of its parts")
+        if any(a not in stage.leaf_iter_vars for a in op.axis) or any(isinstance(r, Reorder) for r in stage.relations):
+            raise ScheduleError(f"rfactor of '{op.name}' comes before its other loops are split, fused or ordered; those steps go to the two stages after it")
+        rank = len(op.axis)
+        if not -rank - 1 <= factor_axis <= rank:
+            raise ScheduleError(f"rfactor of '{op.name}': factor_axis={factor_axis} is not between {-rank - 1} and {rank}")
+        place = factor_axis % (rank + 1)
+        made = _factored(stage, op, axis, place)
+        parts = made.outputs
+        last = IterVar(Var(f"{axis.var.name}.v"), axis.extent, "reduce")
+        at = [a.var for a in op.axis]
+        first = op.body[0]
+        assert isinstance(first, Reduce)
+        sources = tuple(t[(*at[:place], last.var, *at[place:])] for t in parts)
+        body = tuple(Reduce(first.combiner, sources, (last,), k) for k in range(len(parts)))
+        roots, relations = root_axes(op), tuple(stage.relations)
+        stage.restart(_computing(op.name, list(op.axis), body, (last,), op))
+        self.stage_map[stage.op] = stage
+        self.rewrites.append(Rfactor(stage, roots, relations, axis, place, self._add(made, before=stage)))
+        return parts[0] if len(parts) == 1 else parts
+
+    def _reducible(self, tensor: Tensor, step: str) -> ComputeOp:
+        op = self[tensor].op
+        if not isinstance(op, ComputeOp):
+            raise ScheduleError(f"{step}: '{op.name}' is not a te.compute, so its loops cannot be rewritten")
+        return op
+
+    def _add(self, op: ComputeOp, before: Stage) -> Stage:
+        stage = self.stage_map[op] = Stage(op)
+        self.stages.insert(self.stages.index(before), stage)
+        return stage
+
+
+def create_schedule(ops: Any) -> Schedule:
+    """A schedule of the computations that one operation, or several, are made from: each by itself, one after another."""
+    several = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    found = [o.op if isinstance(o, Tensor) else o for o in several]
+    if not found or not all(isinstance(o, Operation) for o in found):
+        raise ScheduleError(f"create_schedule takes operations (C.op), one or several, and was given {ops!r}")
+    return Schedule(list(dict.fromkeys(found)))
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+    """Refused: threads of a GPU."""
+    raise gpu_threads(f"'{tag or dom or name}'")
+
+
+def _producers_first(ops: Sequence[Operation]) -> list[Operation]:
+    order: dict[Operation, None] = {}
+    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
+    while stack:
+        op, expanded = stack.pop()
+        if op in order:
+            continue
+        if expanded:
+            order[op] = None
+        else:
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.inputs))
+    return list(order)
+
+
+def _computing(name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp) -> ComputeOp:
+    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), None, None, like.attrs)
+    op.tensors.extend(Tensor(op, k, [a.extent for a in axis], b.dtype) for k, b in enumerate(body))
+    return op
+
+
+def _copied(tensor: Tensor, name: str, axis: list[IterVar]) -> ComputeOp:
+    op = ComputeOp(name, tuple(axis), (tensor(*axis),), (), None, None, {})
+    op.tensors.append(Tensor(op, 0, tensor.shape, tensor.dtype))
+    return op
+
+
+def _factored(stage: Stage, op: ComputeOp, axis: IterVar, place: int) -> ComputeOp:
+    """The first stage of a reduction in two: `axis` is a dimension of its result, the other reduction loops stay."""
+    rest = [a for a in stage.leaf_iter_vars if a.kind == "reduce" and a is not axis]
+    own = IterVar(Var(axis.var.name), axis.extent)
+    axes = [IterVar(Var(a.var.name), a.extent) for a in op.axis]
+    points: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axes, strict=True)}
+    points.update({a.var: e for a, e in values_of(op.reduce_axis, stage.relations).items()})
+    first = op.body[0]
+    assert isinstance(first, Reduce)
+    sources = [substitute(substitute(s, points), {axis.var: own.var}) for s in first.sources]
+    body = tuple(Reduce(first.combiner, sources, rest, k) for k in range(len(sources)))
+    return _computing(f"{op.name}.rf", [*axes[:place], own, *axes[place:]], body, rest, op)

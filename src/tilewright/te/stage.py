@@ -1,0 +1,289 @@
+"""How one computation is scheduled, as it is written down: loops split and ordered, and where the computation stands.
+
+A `Stage` records; nothing is changed until the schedule is lowered (`te/resolve.py`). So the order in which stages are
+described does not matter: `s[B].split(…)` may come before or after `s[B].compute_at(s[C], axis)`, and always splits the
+loops that B has where it stands in the end. Within one stage, steps apply in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from tilewright.errors import ScheduleError
+from tilewright.expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.tir.block_rewrites import check_scope
+from tilewright.tir.stmt import IterVar
+
+_HINTS: Final = (
+    "auto_unroll_max_depth", "auto_unroll_max_step", "debug_skip_region", "parallel_barrier_when_finish", "parallel_launch_point",
+    "parallel_stride_pattern", "unroll_explicit",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`parent` becomes `outer` and `inner`; one of `factor` (trips of the inner loop) and `nparts` (of the outer) is given."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: int | None
+    nparts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    parents: tuple[IterVar, ...]
+    fused: IterVar
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    axes: tuple[IterVar, ...]
+
+
+Relation: TypeAlias = Split | Fuse | Reorder
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is said about one loop: `vectorized`, `unrolled`, `parallel`, or a note with a value."""
+
+    axis: IterVar
+    kind: str
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """`tensor` is asked for `offset` trips of `axis` before it is read."""
+
+    tensor: Tensor
+    axis: IterVar
+    offset: int
+
+
+class Stage:
+    """The schedule of one operation: `s[C]`. Its methods are steps; those that make axes return them."""
+
+    def __init__(self, op: Operation, *, is_output: bool = False) -> None:
+        self.op = op
+        self.origin_op = op
+        self.is_output = is_output
+        self.scope = ""
+        self.inlined = False
+        self.attached: tuple[Stage, IterVar] | None = None
+        self.notes: dict[str, Any] = {}
+        self.prefetches: list[Ahead] = []
+        self.relations: list[Relation] = []
+        self.marks: list[Mark] = []
+        self.restart(op)
+
+    def restart(self, op: Operation) -> None:
+        """Schedule `op` instead, from its own axes."""
+        self.op = op
+        self.relations, self.marks = [], []
+        self.leaf_iter_vars: list[IterVar] = list(root_axes(op))
+        self.all_iter_vars: list[IterVar] = list(self.leaf_iter_vars)
+
+    # Loops.
+    def split(self, parent: IterVar, factor: int | None = None, nparts: int | None = None) -> tuple[IterVar, IterVar]:
+        """Two loops in place of one: `factor` trips of the inner, or `nparts` of the outer. Returns outer and inner."""
+        if (factor is None) == (nparts is None):
+            raise ScheduleError(f"split of '{_name(parent)}' takes factor= or nparts=, one of the two")
+        size = _positive(parent, factor if factor is not None else nparts)
+        at = self._unmarked(parent, "split")
+        rest = floordiv(add(parent.extent, size - 1), size)
+        outer = IterVar(Var(f"{_name(parent)}.outer"), rest if factor is not None else _extent(size), parent.kind)
+        inner = IterVar(Var(f"{_name(parent)}.inner"), _extent(size) if factor is not None else rest, parent.kind)
+        self.relations.append(Split(parent, outer, inner, factor if factor is None else size, nparts if nparts is None else size))
+        self.leaf_iter_vars[at : at + 1] = [outer, inner]
+        self.all_iter_vars += [outer, inner]
+        return outer, inner
+
+    def fuse(self, *axes: IterVar) -> IterVar:
+        """One loop in place of several that stand directly inside each other, given outermost first."""
+        if not axes:
+            raise ScheduleError(f"fuse of '{self.op.name}' takes at least one axis")
+        at = [self._unmarked(a, "fuse") for a in axes]
+        if at != list(range(at[0], at[0] + len(at))):
+            raise ScheduleError(
+                f"fuse takes loops that stand directly inside each other, outermost first; '{self.op.name}' has {self._order()}, "
+                f"and {', '.join(map(_name, axes))} were given: reorder them first"
+            )
+        extent: PrimExpr = axes[0].extent
+        for a in axes[1:]:
+            extent = mul(extent, a.extent)
+        kind = "reduce" if any(a.kind == "reduce" for a in axes) else "spatial"
+        fused = IterVar(Var(".".join([*map(_name, axes), "fused"])), extent, kind)
+        self.relations.append(Fuse(axes, fused))
+        self.leaf_iter_vars[at[0] : at[-1] + 1] = [fused]
+        self.all_iter_vars.append(fused)
+        return fused
+
+    def reorder(self, *axes: IterVar) -> None:
+        """The loops given change places among themselves: outermost first, in the order given."""
+        places = sorted(self._place(a) for a in axes)
+        if len(set(places)) != len(axes):
+            raise ScheduleError(f"reorder of '{self.op.name}' was given an axis twice: {', '.join(map(_name, axes))}")
+        self.relations.append(Reorder(axes))
+        for k, a in zip(places, axes, strict=True):
+            self.leaf_iter_vars[k] = a
+
+    def tile(self, x_parent: IterVar, y_parent: IterVar, x_factor: int, y_factor: int) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Split two loops and order the parts outer, outer, inner, inner."""
+        xo, xi = self.split(x_parent, x_factor)
+        yo, yi = self.split(y_parent, y_factor)
+        self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    def vectorize(self, var: IterVar) -> None:
+        """Run all trips of a loop at once, as lanes."""
+        self._mark(var, "vectorized")
+
+    def unroll(self, var: IterVar) -> None:
+        """Write the body of a loop out once for each trip."""
+        self._mark(var, "unrolled")
+
+    def parallel(self, var: IterVar) -> None:
+        """Share the trips of a loop between threads."""
+        self._mark(var, "parallel")
+
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
+        """`unroll` and `vectorize` do what the steps do; hints for other code generators are noted on the loop and change nothing."""
+        if pragma_type in ("unroll", "vectorize"):
+            self._mark(var, {"unroll": "unrolled", "vectorize": "vectorized"}[pragma_type])
+        elif pragma_type in _HINTS:
+            self._mark(var, f"pragma_{pragma_type}", pragma_value)
+        else:
+            raise ScheduleError(f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, or one of the hints {', '.join(_HINTS)}")
+
+    # Where the computation stands, and its memory.
+    def compute_at(self, parent: Stage, scope: IterVar) -> None:
+        """Compute inside the loop `scope` of `parent`, just before it is needed there, and only the part that is."""
+        self._computed("compute_at")
+        if parent is self:
+            raise ScheduleError(f"'{self.op.name}' cannot be computed inside a loop of its own; name a stage that reads it")
+        if scope not in parent.all_iter_vars:
+            raise ScheduleError(f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
+        self.inlined, self.attached = False, (parent, scope)
+
+    def compute_inline(self) -> None:
+        """Compute the value anew wherever it is read, and store it nowhere."""
+        self._computed("compute_inline")
+        if self.is_output:
+            raise ScheduleError(f"'{self.op.name}' is an output of the schedule; only a value in between can be inlined")
+        self.inlined, self.attached = True, None
+
+    def compute_root(self) -> None:
+        """Compute the whole value before anything that reads it, as it is without a step."""
+        self._computed("compute_root")
+        self.inlined, self.attached = False, None
+
+    def set_scope(self, scope: str) -> None:
+        """Keep the value in memory (`global`), or in registers and on the stack (`local`)."""
+        self._computed("set_scope")
+        check_scope(scope)
+        self.scope = scope
+
+    def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
+        """Noted on the computation: rows along `axis` should start at `factor * k + offset` elements."""
+        self._place(axis)
+        self.notes[f"storage_align_{_name(axis)}"] = (factor, offset)
+
+    def double_buffer(self) -> None:
+        """Noted on the computation: its memory could be had twice, to fill one while the other is read."""
+        self._computed("double_buffer")
+        self.notes["double_buffer"] = True
+
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: int) -> None:
+        """Ask for the memory of an argument `offset` trips of the loop `var` before it is read."""
+        self._place(var)
+        self.prefetches.append(Ahead(tensor, var, offset))
+
+    # What belongs to other machines.
+    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
+        """Refused: threads of a GPU."""
+        raise gpu_threads(f"loop '{_name(ivar)}' of '{self.op.name}'")
+
+    def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
+        """Refused: hardware instructions are not described to the scheduler yet."""
+        raise ScheduleError(f"tensorize of '{_name(var)}' in '{self.op.name}': instructions cannot be put in by a schedule yet; vectorize the loop instead")
+
+    # The record.
+    def __repr__(self) -> str:
+        return f"stage({self.op.name}: {self._order()})"
+
+    def _order(self) -> str:
+        return ", ".join(map(_name, self.leaf_iter_vars)) or "none"
+
+    def _computed(self, step: str) -> None:
+        if isinstance(self.op, PlaceholderOp):
+            raise ScheduleError(f"{step}: '{self.op.name}' is an input, which is not computed; cache_read makes a copy that is")
+
+    def _place(self, axis: IterVar) -> int:
+        """Where `axis` is among the loops; raises `ScheduleError` when it is not one, or not one any more."""
+        self._computed(f"loop '{_name(axis)}'")
+        for k, a in enumerate(self.leaf_iter_vars):
+            if a is axis:
+                return k
+        gone = " any more: it was split or fused" if axis in self.all_iter_vars else ""
+        raise ScheduleError(f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}")
+
+    def _unmarked(self, axis: IterVar, step: str) -> int:
+        at = self._place(axis)
+        for m in self.marks:
+            if m.axis is axis:
+                raise ScheduleError(f"loop '{_name(axis)}' of '{self.op.name}' is {m.kind} already; {step} it before that")
+        return at
+
+    def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
+        if value is None and not kind.startswith("pragma_"):
+            self._unmarked(axis, f"do not make it {kind}, or")
+        else:
+            self._place(axis)
+        self.marks.append(Mark(axis, kind, value))
+
+
+def gpu_threads(what: str) -> ScheduleError:
+    """The refusal of a step for GPUs."""
+    return ScheduleError(f"{what} cannot be bound to threads of a GPU: code is made for CPUs; use parallel for its cores and vectorize for its lanes")
+
+
+def root_axes(op: Operation) -> tuple[IterVar, ...]:
+    """The axes of a computation before any step, in the order of its loops."""
+    return (*op.axis, *op.reduce_axis) if isinstance(op, ComputeOp) else ()
+
+
+def values_of(roots: Sequence[IterVar], relations: Sequence[Relation]) -> dict[IterVar, PrimExpr]:
+    """Each root axis in terms of the loops that it became."""
+    value: dict[IterVar, PrimExpr] = {}
+    for r in reversed(relations):
+        if isinstance(r, Split):
+            value[r.parent] = add(mul(value.get(r.outer, r.outer.var), r.inner.extent), value.get(r.inner, r.inner.var))
+        elif isinstance(r, Fuse):
+            rest = value.get(r.fused, r.fused.var)
+            for a in reversed(r.parents[1:]):
+                value[a], rest = rest % a.extent, floordiv(rest, a.extent)
+            value[r.parents[0]] = rest
+    return {a: value.get(a, a.var) for a in roots}
+
+
+def _name(axis: IterVar) -> str:
+    if not isinstance(axis, IterVar):
+        raise ScheduleError(f"{axis!r} is not an axis; use one of op.axis, op.reduce_axis, or what split and fuse return")
+    return axis.var.name
+
+
+def _extent(n: int) -> PrimExpr:
+    return IntImm("int64", n)
+
+
+def _positive(axis: IterVar, n: Any) -> int:
+    value = n.value if isinstance(n, IntImm) else n
+    if not isinstance(value, int) or value < 1:
+        raise ScheduleError(f"'{_name(axis)}' cannot be split by {n}; factors are whole numbers, 1 or more")
+    return value

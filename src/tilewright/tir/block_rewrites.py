@@ -1,0 +1,284 @@
+"""Rewrites that add blocks to a schedulable program: copies of a value in other memory, reductions in two stages.
+
+Each takes the program and gives the new one with the name of the block that it added; `Schedule` has them as steps, with
+their before and after. They act on whole computations, so they come before `compute_at` moves the computation into another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilewright.arith.solve import conjuncts
+from tilewright.errors import ScheduleError
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
+from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.tir.stmt import (
+    SERIAL,
+    Block,
+    For,
+    IfThenElse,
+    IterVar,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    map_bodies,
+    map_expressions,
+    seq,
+    stored_buffers,
+    substitute_stmt,
+    walk_stmt,
+)
+from tilewright.types import BOOL, INT64
+
+SCOPES = ("global", "local")
+Access = Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
+
+
+def check_scope(scope: str) -> None:
+    """Raise `ScheduleError` unless code can be made for memory of that kind."""
+    if scope not in SCOPES:
+        raise ScheduleError(f"there is no memory '{scope}' on a CPU; use 'global' (memory) or 'local' (registers, else the stack)")
+
+
+def named_buffer(func: PrimFunc, name: str) -> Buffer:
+    """The parameter or inner value of that name."""
+    known: tuple[Buffer, ...] = (*func.params, *func.attrs["intermediates"])
+    for b in known:
+        if b.name == name:
+            return b
+    raise ScheduleError(f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}")
+
+
+def redirect(s: Stmt, old: Buffer, new: Buffer, at: Access = lambda indices: indices) -> Stmt:
+    """`s` with every access `old[i]` made `new[at(i)]`."""
+    memo: dict[PrimExpr, PrimExpr] = {}
+
+    def loads(e: PrimExpr) -> PrimExpr | None:
+        return Load(new, at(e.indices)) if isinstance(e, Load) and e.buffer is old else None
+
+    def stores(x: Stmt) -> Stmt:
+        if isinstance(x, Store) and x.buffer is old:
+            return replace(x, buffer=new, indices=at(x.indices))
+        if isinstance(x, Block) and x.init is not None:
+            x = replace(x, init=stores(x.init))
+        return map_bodies(x, stores) or x
+
+    return stores(map_expressions(s, lambda e: rewrite(e, loads, memo)))
+
+
+def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
+    """Whether `s` loads from `buffer`, the statements `but` left out."""
+    stack = [s]
+    while stack:
+        x = stack.pop()
+        if any(x is b for b in but):
+            continue
+        if any(isinstance(e, Load) and e.buffer is buffer for top in expressions(x) for e in walk(top)):
+            return True
+        stack.extend(bodies(x))
+    return False
+
+
+def reduction_step(combiner: Any, targets: Sequence[Buffer], at: tuple[PrimExpr, ...], sources: tuple[PrimExpr, ...]) -> Stmt:
+    """`targets[at]` combined with one more term each; all new values are computed before the first is stored."""
+    new = combiner.combine(tuple(Load(b, at) for b in targets), sources)
+    if len(targets) == 1:
+        return Store(targets[0], new[0], at)
+    names = [Var(f"{b.name}_new", b.dtype) for b in targets]
+    body = seq(*(Store(b, v, at) for b, v in zip(targets, names, strict=True)))
+    for v, e in zip(reversed(names), reversed(new), strict=True):
+        body = Let(v, e, body)
+    return body
+
+
+# Copies.
+def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) -> tuple[PrimFunc, str]:
+    """A copy of `buffer`, made before the first of the blocks `readers`, which read the copy instead."""
+    check_scope(scope)
+    source = named_buffer(func, buffer)
+    statements = _top(func)
+    places = []
+    for name in readers:
+        k, block = _find(statements, name)
+        if not reads(block, source):
+            raise ScheduleError(f"block '{name}' does not read '{buffer}', so it cannot read a copy of it")
+        places.append(k)
+    if not places:
+        raise ScheduleError(f"cache_read of '{buffer}' needs the blocks that will read the copy")
+    first = min(places)
+    if any(source in stored_buffers(s) for s in statements[first:]):
+        raise ScheduleError(f"'{buffer}' is not complete before block '{readers[places.index(first)]}' reads it; cache_read before compute_at")
+    copy = Buffer(_free(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, Block):
+            return redirect(s, source, copy) if s.name in readers else s
+        return map_bodies(s, visit) or s
+
+    after = [visit(s) for s in statements[first:]]
+    body = seq(*statements[:first], _copy(source, copy, copy.name), *after)
+    return _with(func, body, copy), copy.name
+
+
+def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
+    """The block computes into a copy of its result in other memory; a new block brings the result home."""
+    check_scope(scope)
+    statements = _top(func)
+    k, node = _find(statements, block)
+    results = stored_buffers(node)
+    if len(results) != 1:
+        raise ScheduleError(f"block '{block}' has {len(results)} results; cache_write takes a block with one")
+    (home,) = results
+    if any(isinstance(s, Block) and s is not node and reads(s, home) for s in walk_stmt(statements[k])):
+        raise ScheduleError(f"'{home.name}' is read in the loops that compute it already; cache_write before compute_at")
+    copy = Buffer(_free(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope)
+    names = [i.var.name for i in node.iters if i.kind == "spatial"]
+    body = seq(*statements[:k], redirect(statements[k], home, copy), _copy(copy, home, copy.name, names), *statements[k + 1 :])
+    return _with(func, body, copy), copy.name
+
+
+def _copy(source: Buffer, target: Buffer, name: str, axes_named: Sequence[str] = ()) -> Stmt:
+    """A nest whose block brings `source` into `target`."""
+    shown = axes_named if len(axes_named) == len(source.shape) else [f"ax{k}" for k in range(len(source.shape))]
+    axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(shown, source.shape, strict=True))
+    at = tuple(a.var for a in axes)
+    return _nest(Block(name, axes, (), IntImm(BOOL, 1), None, Store(target, Load(source, at), at)))
+
+
+def _nest(block: Block) -> Stmt:
+    """One loop for each axis of a block around it."""
+    loops = tuple(Var(i.var.name) for i in block.iters)
+    s: Stmt = replace(block, bindings=loops)
+    for v, it in zip(reversed(loops), reversed(block.iters), strict=True):
+        s = For(v, const(0, INT64), it.extent, SERIAL, s, origin=block.origin)
+    return s
+
+
+# Reductions in two stages.
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A reduction with its loops: `loop` becomes an axis of the result, `rest` stay reduction loops."""
+
+    block: Block
+    combiner: Any
+    loop: For
+    rest: tuple[For, ...]
+
+    def error(self, why: str) -> ScheduleError:
+        return ScheduleError(f"rfactor of block '{self.block.name}' along '{self.loop.var.name}': {why}")
+
+
+def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tuple[PrimFunc, str]:
+    """The trips of `loop` reduce into elements of their own, along dimension `factor_axis` of a new value; the block adds these up."""
+    statements = _top(func)
+    k, _ = _find(statements, block)
+    split = _two_stages(statements[k], block, loop)
+    node, extent = split.block, split.loop.extent
+    totals = stored_buffers(node)
+    rank = len(totals[0].shape)
+    if not -rank - 1 <= factor_axis <= rank:
+        raise split.error(f"factor_axis={factor_axis} is not between {-rank - 1} and {rank}")
+    place = factor_axis % (rank + 1)
+
+    def inserted(items: Sequence[Any], item: Any) -> tuple[Any, ...]:
+        return (*items[:place], item, *items[place:])
+
+    name = _free(func, f"{node.name}_rf")
+    parts = [Buffer(_free(func, f"{b.name}_rf"), inserted(b.shape, extent), b.dtype) for b in totals]
+    own = IterVar(Var(loop.name), extent)
+    first: Stmt = _first_stage(split, own, place, name)
+    for total, part in zip(totals, parts, strict=True):
+        first = redirect(first, total, part, lambda indices: inserted(indices, own.var))
+    statement = _swap(statements[k], node, first)
+    spatial = [i for i in node.iters if i.kind == "spatial"]
+    axes = [IterVar(Var(i.var.name), i.extent) for i in spatial]
+    last = IterVar(Var(loop.name), extent, "reduce")
+    points: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(spatial, axes, strict=True)}
+    at = tuple(substitute(i, points) for i in next(s for s in walk_stmt(node.body) if isinstance(s, Store)).indices)
+    step = reduction_step(split.combiner, totals, at, tuple(Load(b, inserted(at, last.var)) for b in parts))
+    assert node.init is not None
+    init = substitute_stmt(node.init, points)
+    second = _nest(replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step))
+    body = seq(*statements[:k], statement, second, *statements[k + 1 :])
+    return _with(func, body, *parts), name
+
+
+def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
+    loops: list[For] = []
+    while isinstance(s, For):
+        loops.append(s)
+        s = s.body
+    if not isinstance(s, Block):
+        raise ScheduleError(f"the loops around block '{name}' hold other blocks too; rfactor before compute_at")
+    mine = next((f for f in loops if f.var is loop), None)
+    if mine is None:
+        raise ScheduleError(f"loop '{loop.name}' is not around block '{name}'; its loops are {', '.join(f.var.name for f in loops)}")
+    over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
+    for it, binding in zip(s.iters, s.bindings, strict=True):
+        over[it.kind].update(free_vars(binding))
+    split = _Split(s, s.annotations.get("combiner"), mine, tuple(f for f in loops if f.var in over["reduce"] and f is not mine))
+    if s.init is None or split.combiner is None:
+        raise split.error("the block is not a reduction")
+    if loop not in over["reduce"]:
+        raise split.error("this is not a loop of its reduction")
+    if over["reduce"] & over["spatial"]:
+        raise split.error("a reduction loop is fused with one that is not; rfactor before that fuse")
+    return split
+
+
+def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
+    """The block over the same loops, `own` among its spatial axes. What guards the reduction guards its step alone."""
+    node = split.block
+    others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
+    axis_of: dict[PrimExpr, PrimExpr] = {split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}}
+    bound = list(zip(node.iters, node.bindings, strict=True))
+    points: dict[PrimExpr, PrimExpr] = {i.var: substitute(b, axis_of) for i, b in bound if i.kind == "reduce"}
+    guards = [substitute(substitute(c, points), axis_of) for c in conjuncts(node.predicate)]
+    inner = [g for g in guards if any(v in (own.var, *(o.var for o in others)) for v in free_vars(g))]
+    body = substitute_stmt(node.body, points)
+    if inner:
+        body = IfThenElse(all_of(*inner), body)
+    axes: list[tuple[IterVar, PrimExpr]] = [(i, b) for i, b in bound if i.kind == "spatial"]
+    axes.insert(place, (own, split.loop.var))
+    axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
+    return replace(
+        node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),
+        predicate=all_of(*(g for g in guards if g not in inner)), body=body,
+    )
+
+
+# The tree.
+def _top(func: PrimFunc) -> list[Stmt]:
+    return list(func.body.stmts) if isinstance(func.body, Seq) else [func.body]
+
+
+def _find(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
+    for k, top in enumerate(statements):
+        for s in walk_stmt(top):
+            if isinstance(s, Block) and s.name == name:
+                return k, s
+    names = ", ".join(s.name for top in statements for s in walk_stmt(top) if isinstance(s, Block))
+    raise ScheduleError(f"there is no block '{name}'; the blocks are {names}")
+
+
+def _swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    return new if s is old else map_bodies(s, lambda b: _swap(b, old, new)) or s
+
+
+def _free(func: PrimFunc, name: str) -> str:
+    """`name`, or with a number behind it where a block or buffer has it already."""
+    taken = {b.name for b in (*func.params, *func.attrs["intermediates"])} | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)}
+    found, k = name, 1
+    while found in taken:
+        found, k = f"{name}_{k}", k + 1
+    return found
+
+
+def _with(func: PrimFunc, body: Stmt, *new: Buffer) -> PrimFunc:
+    return replace(func, body=body, attrs={**func.attrs, "intermediates": (*func.attrs["intermediates"], *new)})

@@ -1,0 +1,155 @@
+"""Loop programs written statement by statement, in Python.
+
+    irb = tir.ir_builder.create()
+    x, y = irb.buffer_ptr(X), irb.buffer_ptr(Y)
+    total = irb.allocate("float32", (1,), name="total", scope="local")
+    total[0] = 0.0
+    with irb.for_range(0, 8, name="i") as i:
+        with irb.if_scope(x[i] > 0.0):
+            total[0] += x[i]
+        with irb.else_scope():
+            total[0] -= x[i]
+    y[0] = total[0]
+    body = irb.get()
+
+Every block of a `with` is a list of statements that is closed at its end. What holds for the rest of a block (an
+allocation, a `let` without `with`) takes the statements after it as its body when the block is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tilewright.errors import CompileError
+from tilewright.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, floordiv, floormod, sub
+from tilewright.tir.block_rewrites import check_scope
+from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Allocate, Evaluate, For, IfThenElse, Let, Seq, Stmt, Store, seq
+from tilewright.types import BOOL, INT64, DataType
+
+_KINDS: Final = {"serial": SERIAL, "parallel": PARALLEL, "vectorize": VECTORIZED, "vectorized": VECTORIZED, "unroll": UNROLLED, "unrolled": UNROLLED}
+_Part = Stmt | Callable[[Stmt], Stmt]
+
+
+class BufferVar:
+    """A buffer to read and write by index: `a[i]`, `a[i, j] = value`. One index into several dimensions counts elements."""
+
+    def __init__(self, builder: IRBuilder, buffer: Buffer) -> None:
+        self._builder, self.buffer = builder, buffer
+
+    @property
+    def dtype(self) -> DataType:
+        return self.buffer.dtype
+
+    def __getitem__(self, index: Any) -> PrimExpr:
+        return Load(self.buffer, self._place(index))
+
+    def __setitem__(self, index: Any, value: Value) -> None:
+        stored = as_expr(value, None if isinstance(value, PrimExpr) else self.buffer.dtype)
+        if stored.dtype is not self.buffer.dtype:
+            raise CompileError(f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write .astype('{self.buffer.dtype}')")
+        self._builder.emit(Store(self.buffer, stored, self._place(index)))
+
+    def _place(self, index: Any) -> tuple[PrimExpr, ...]:
+        given = [cast(INT64, as_expr(i)) for i in (index if isinstance(index, tuple) else (index,))]
+        shape = self.buffer.shape
+        if len(given) == len(shape):
+            return tuple(given)
+        if len(given) != 1:
+            raise CompileError(f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices")
+        places, rest = list[PrimExpr](), given[0]
+        for d in reversed(shape[1:]):
+            places.append(floormod(rest, d))
+            rest = floordiv(rest, d)
+        return (rest, *reversed(places)) if shape else ()
+
+
+class IRBuilder:
+    """A program under construction; `get` gives the statement."""
+
+    def __init__(self) -> None:
+        self._open: list[list[_Part]] = [[]]
+
+    def emit(self, stmt: Stmt | PrimExpr) -> None:
+        """Add a statement, or an expression for its effect."""
+        self._open[-1].append(Evaluate(stmt) if isinstance(stmt, PrimExpr) else stmt)
+
+    def buffer_ptr(self, buf: Buffer, shape: Sequence[Any] | None = None) -> BufferVar:
+        """A buffer, to be indexed."""
+        if not isinstance(buf, Buffer):
+            raise CompileError(f"buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a {type(buf).__name__}")
+        if shape is not None and len(shape) != len(buf.shape):
+            raise CompileError(f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}")
+        return BufferVar(self, buf)
+
+    def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
+        """Memory for the rest of this block: `global`, or `local` (registers, else the stack). Its contents start undefined."""
+        check_scope(scope)
+        buffer = Buffer(name, [as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else (shape,))], dtype, scope)
+        self._open[-1].append(lambda rest: Allocate(buffer, rest))
+        return BufferVar(self, buffer)
+
+    @contextmanager
+    def for_range(self, begin: Value, end: Value, name: str = "i", dtype: str | None = None, kind: str = "serial") -> Iterator[PrimExpr]:
+        """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`. The variable is int64, seen as `dtype` when one is given."""
+        if kind not in _KINDS:
+            raise CompileError(f"a loop cannot be '{kind}'; use serial, parallel, vectorize or unroll")
+        var = Var(name)
+        low, high = cast(INT64, as_expr(begin)), cast(INT64, as_expr(end))
+        self._open.append([])
+        yield var if dtype is None else cast(dtype, var)
+        self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close()))
+
+    @contextmanager
+    def if_scope(self, cond: Value) -> Iterator[None]:
+        """Statements that run where `cond` holds."""
+        condition = cast(BOOL, as_expr(cond))
+        self._open.append([])
+        yield
+        self.emit(IfThenElse(condition, self._close()))
+
+    @contextmanager
+    def else_scope(self) -> Iterator[None]:
+        """Statements that run where the condition of the `if_scope` directly before does not hold."""
+        last = self._open[-1][-1] if self._open[-1] else None
+        if not isinstance(last, IfThenElse) or last.else_case is not None:
+            raise CompileError("else_scope stands directly after an if_scope")
+        self._open[-1].pop()
+        self._open.append([])
+        yield
+        self.emit(IfThenElse(last.condition, last.then_case, self._close()))
+
+    def let(self, var_name: str, value: Value) -> Var:
+        """A name for a value, for the rest of this block."""
+        given = as_expr(value)
+        var = Var(var_name, given.dtype)
+        self._open[-1].append(lambda rest: Let(var, given, rest))
+        return var
+
+    def likely(self, expr: PrimExpr) -> PrimExpr:
+        """The condition itself: that it mostly holds is not made use of."""
+        return expr
+
+    def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
+        """Refused: attributes belong to loops and blocks here."""
+        raise CompileError(f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in allocate")
+
+    def get(self) -> Stmt:
+        """The whole program. Raises `CompileError` inside an open `with`."""
+        if len(self._open) != 1:
+            raise CompileError("get() is called inside a for_range, if_scope or else_scope; call it after their end")
+        body = self._close()
+        self._open.append([body])
+        return body
+
+    def _close(self) -> Stmt:
+        body: Stmt = Seq(())
+        for part in reversed(self._open.pop()):
+            body = seq(part, body) if isinstance(part, Stmt) else part(body)
+        return body
+
+
+def create() -> IRBuilder:
+    """A new builder."""
+    return IRBuilder()

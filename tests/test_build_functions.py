@@ -1,0 +1,149 @@
+"""`tvm.lower` and `tvm.build`: native functions from schedules and loop programs, called, timed, saved and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import te
+from tilewright.errors import ArtifactError, CompileError, InputError, OptionError, TargetError
+from tilewright.expr import Var
+
+pytestmark = pytest.mark.core
+X, Y = np.arange(6, dtype="float32"), np.full(6, 0.5, "float32")
+
+
+def addition(n: int = 6) -> tuple[te.Schedule, list[te.Tensor]]:
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute((n,), lambda i: a[i] + b[i], name="C")
+    return te.create_schedule(c.op), [a, b, c]
+
+
+def built() -> tvm.runtime.FunctionModule:
+    return tvm.build(*addition(), target="llvm", name="add")
+
+
+def test_calls_by_name_and_without() -> None:
+    module = built()
+    assert (module.entry_name, module.type_key, repr(module)) == ("add", "llvm", "FunctionModule(add for llvm)")
+    assert repr(module["add"]) == "add(float32 A[6], float32 B[6], float32 C[6])"
+    assert module.implements_function("add")
+    assert not module.implements_function("sub")
+    for call in (module, module["add"], module.get_function("add"), module.entry_func):
+        out = tvm.nd.array(np.zeros(6, np.float32))
+        call(tvm.nd.array(X), tvm.nd.array(Y), out)
+        np.testing.assert_array_equal(out.numpy(), X + Y)
+
+
+def test_arrays_of_any_layout() -> None:
+    module = built()
+    out = np.zeros(12, np.float32)
+    module(np.repeat(X, 2)[::2], Y, out[1::2])
+    np.testing.assert_array_equal(out, np.stack([np.zeros(6), X + Y], 1).reshape(-1))
+    same = X.copy()
+    module(same, same, same)
+    np.testing.assert_array_equal(same, 2 * X)
+    unaligned = np.zeros(29, np.uint8)[5:].view(np.float32)
+    module(X, Y, unaligned)
+    np.testing.assert_array_equal(unaligned, X + Y)
+
+
+def test_arguments_that_do_not_fit() -> None:
+    module = built()
+    out = np.zeros(6, np.float32)
+    with pytest.raises(InputError, match=r"add takes 3 arrays and was given 2: add\(float32 A\[6\], float32 B\[6\], float32 C\[6\]\)"):
+        module(X, out)
+    with pytest.raises(InputError, match=r"argument 1 of add, 'B', has dtype float64, expected float32 B\[6\]; convert it with .astype\('float32'\)"):
+        module(X, Y.astype("float64"), out)
+    with pytest.raises(InputError, match=r"argument 0 of add, 'A', has shape \[5\], expected float32 A\[6\]"):
+        module(X[:5], Y, out)
+    with pytest.raises(InputError, match=r"argument 1 of add, 'B', is a list; pass an array: tvm.nd.array"):
+        module(X, [1.0] * 6, out)
+    out.flags.writeable = False
+    with pytest.raises(InputError, match=r"argument 2 of add, 'C', is written by the function, and this array is read-only"):
+        module(X, Y, out)
+    with pytest.raises(InputError, match="the module has no function 'sub'; it has add"):
+        module["sub"]
+
+
+def test_sources() -> None:
+    module = built()
+    assert "define void @add" in module.get_source()
+    assert module.get_source() == module.get_source("ll")
+    assert "add:" in module.get_source("asm")
+    assert "C[i] = A[i] + B[i]" in module.get_source("tir")
+    with pytest.raises(OptionError, match="there is no source 'cuda' of this module; there is ll, asm, tir"):
+        module.get_source("cuda")
+
+
+def test_timing() -> None:
+    module = built()
+    for name in ("add", "__tvm_main__"):
+        times = module.time_evaluator(name, tvm.cpu(0), number=3, repeat=4)(X, Y, np.zeros(6, np.float32))
+        assert len(times.results) == 4
+        assert times.mean > 0
+
+
+@pytest.mark.parametrize("extension", [".so", ".tar"])
+def test_a_library_of_functions_comes_back(tmp_path: Path, extension: str) -> None:
+    path = built().export_library(tmp_path / f"add{extension}")
+    module = tvm.runtime.load_module(path)
+    assert isinstance(module, tvm.runtime.FunctionModule)
+    out = np.zeros(6, np.float32)
+    module["add"](X, Y, out)
+    np.testing.assert_array_equal(out, X + Y)
+    with pytest.raises(InputError, match="takes 3 arrays"):
+        module(X)
+    with pytest.raises(ArtifactError, match="a library has no source; build the function again"):
+        module.get_source()
+    with pytest.raises(ArtifactError, match=r"a library of functions \(add\), not a model; read it with runtime.load_module"):
+        tvm.load(path)
+
+
+def test_lowering_gives_a_module_that_can_be_built() -> None:
+    s, args = addition(10)
+    s[args[2]].vectorize(s[args[2]].split(args[2].op.axis[0], 4)[1])
+    simple, whole = tvm.lower(s, args, simple_mode=True), tvm.lower(s, args, name="sum")
+    assert "if " in repr(simple["main"])
+    assert list(whole) == ["sum"]
+    x, y = np.arange(10, dtype="float32"), np.ones(10, np.float32)
+    for mod in (simple, whole, whole["sum"]):
+        out = np.zeros(10, np.float32)
+        tvm.build(mod, target="llvm")(x, y, out)
+        np.testing.assert_array_equal(out, x + y)
+
+
+def test_several_functions() -> None:
+    functions = {"first": tvm.lower(*addition())["main"], "second": tvm.lower(*addition(4))["main"]}
+    with tvm.target.Target("llvm"):
+        module = tvm.build(tvm.IRModule(functions))
+    out = np.zeros(4, np.float32)
+    module["second"](X[:4], Y[:4], out)
+    np.testing.assert_array_equal(out, X[:4] + Y[:4])
+    assert module.entry_name == "first"
+
+
+def test_builds_that_cannot_be() -> None:
+    s, args = addition()
+    with pytest.raises(CompileError, match=r"a te schedule needs args=: its tensors, in the order of the call"):
+        tvm.build(s)
+    with pytest.raises(CompileError, match=r"args= belongs to a te schedule; a IRModule has its parameters already"):
+        tvm.build(tvm.lower(s, args), args)
+    with pytest.raises(CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a str"):
+        tvm.build("main")  # type: ignore[arg-type]
+    with pytest.raises(CompileError, match="binds= is not supported"):
+        tvm.build(s, args, binds={args[0]: 1})
+    with pytest.raises(CompileError, match=r"function 'main' of the module is a graph, not a loop program; graphs are built with relay.build"):
+        tvm.build(tvm.IRModule.from_expr(tvm.relay.var("x", shape=(2,))))
+    with pytest.raises(CompileError, match="the module has no functions to build"):
+        tvm.build(tvm.IRModule())
+    with pytest.raises(TargetError, match="target_host is 'llvm -mcpu=x86-64'"):
+        tvm.build(s, args, "llvm", target_host="llvm -mcpu=x86-64")
+    n = Var("n")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i], name="B")
+    with pytest.raises(CompileError, match=r"parameter 'A' of 'default_function' has the shape .*; give its symbolic dimensions a size"):
+        tvm.build(te.create_schedule(b.op), [a, b])
