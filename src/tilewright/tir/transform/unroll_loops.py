@@ -99,8 +99,10 @@ class _Unroller:
         if isinstance(extent, IntImm) and (s.kind == UNROLLED or extent.value <= 1):
             if not isinstance(low, IntImm):
                 s, low = replace(s, body=substitute_stmt(s.body, {s.var: Add(low, s.var)})), IntImm(s.var.dtype, 0)
+            if s.var not in self.unrolled:  # in this copy alone it runs once
                 self.unrolled.add(s.var)
                 self.uses.clear()
+                self.enter(self.ranges)
             return self.copied(s, range(low.value, low.value + extent.value)) if isinstance(low, IntImm) else None
         if s.kind == UNROLLED:
             raise ScheduleError(f"the unrolled loop '{s.var.name}' runs {extent} times; split it by a constant first", s.origin)

@@ -47,6 +47,7 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    expressions,
     map_bodies,
     map_expressions,
     seq,
@@ -77,7 +78,8 @@ def _vectorized(loop: For, ranges: Ranges) -> Stmt:
         loop = replace(loop, min=const(0, loop.var.dtype), body=substitute_stmt(loop.body, {loop.var: add(loop.var, span.start)}))
     if len(span) < 2:
         return substitute_stmt(loop.body, {loop.var: loop.min}) if span else Seq(())
-    return _Vectorizer(loop, ranges).stmt(_privatize(loop), None)
+    body, vectorizer = _privatize(loop), _Vectorizer(loop, ranges)
+    return replace(loop, kind=SERIAL, body=body) if vectorizer.carries(body) else vectorizer.stmt(body, None)
 
 
 def _privatize(loop: For) -> Stmt:
@@ -119,6 +121,14 @@ class _Vectorizer:
         self.ranges = ranges.bind(loop.var, 0, self.lanes - 1)
         self.varies: dict[PrimExpr, bool] = {}
         self.memo: dict[tuple[PrimExpr, PrimExpr | None], PrimExpr] = {}
+
+    def carries(self, body: Stmt) -> bool:
+        """Whether one lane goes on with what the last one left: all lanes add to one element that other statements use too."""
+        sums = {s.buffer: s for s in walk_stmt(body) if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)}
+        return bool(sums) and any(
+            s is not one and ((isinstance(s, Store) and s.buffer is b) or any(b in _reads(e) for e in expressions(s)))
+            for b, one in sums.items() for s in walk_stmt(body)
+        )
 
     # Statements. `mask` is the scalar condition on the lane under which `s` runs.
     def stmt(self, s: Stmt, mask: PrimExpr | None) -> Stmt:
