@@ -75,6 +75,17 @@ def _bound_names(x: Any) -> Iterator[Any]:
             if n in names:
                 value = getattr(x, n)
                 yield from (v for v in (value if isinstance(value, tuple) else (value,)) if is_name(v))
+    if "params" in names:
+        yield from _sizes_and_inner(x)
+
+
+def _sizes_and_inner(func: Any) -> Iterator[Any]:
+    """What a function binds besides its parameters: the sizes of those, and the memory that its attributes list."""
+    for p in func.params:
+        yield from (d for d in getattr(p, "shape", ()) if isinstance(d, scalar.Var))
+    for listed in (getattr(func, "attrs", None) or {}).values():
+        if isinstance(listed, tuple):
+            yield from (v for v in listed if isinstance(v, scalar.Buffer))
 
 
 def _is_leaf(x: Any) -> bool:
