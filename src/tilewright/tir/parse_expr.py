@@ -42,7 +42,7 @@ class Source:
     """The text of a program, for messages."""
 
     def __init__(self, text: str, file: str = "", first_line: int = 1) -> None:
-        self.lines, self.file, self.first_line = text.splitlines(), file, first_line
+        self.lines, self.file, self.first_line = text.split("\n"), file, first_line
 
     def line(self, node: ast.AST) -> int:
         """The line of a node in its file."""

@@ -61,7 +61,7 @@ def text_of_func(func: PrimFunc) -> str:
     printer = _Printer()
     for b in func.params:
         printer.name(b)
-    name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={func.name!r})")
+    name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
     params = ", ".join(f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params)
     printer.lines += [f"@T.prim_func{note}", f"def {name}({params}):"]
     printer.preamble(func)
@@ -77,8 +77,9 @@ def extent_between(low: PrimExpr, end: PrimExpr) -> PrimExpr:
 def value_text(value: Any) -> str:
     """The text of an annotation or attribute: numbers, strings and containers of them."""
     match value:
-        case bool() | int() | str() | None:
-            return repr(str(value) if isinstance(value, str) else value)
+        case str():
+            plain = value.isprintable() and '"' not in value and "\\" not in value
+            return f'"{value}"' if plain else repr(str(value))
         case float():
             return repr(value) if math.isfinite(value) else f"float('{value}')"
         case tuple():
@@ -130,7 +131,7 @@ class _Printer:
 
     def buffer(self, word: str, b: Buffer) -> str:
         """How a buffer is declared."""
-        scope = "" if b.scope == "global" else f", scope={b.scope!r}".replace("'", '"')
+        scope = "" if b.scope == "global" else f", scope={value_text(b.scope)}"
         return f'T.{word}({self.shape(b)}, "{b.dtype}"{scope})'
 
     def put(self, depth: int, text: str) -> None:
@@ -233,7 +234,7 @@ class _Printer:
 
     def block(self, s: Block, depth: int) -> None:
         bindings = [self.expr(b) for b in s.bindings]
-        self.put(depth, f"with T.block({value_text(s.name)}):".replace("'", '"'))
+        self.put(depth, f"with T.block({value_text(s.name)}):")
         for axis, bound in zip(s.iters, bindings, strict=True):
             kind = "" if axis.var.dtype is axis.extent.dtype else f', dtype="{axis.var.dtype}"'
             self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}, {bound}{kind})")
@@ -253,7 +254,7 @@ class _Printer:
     def reducer(self, r: Reducer) -> str:
         body, neutral = (", ".join(map(self.expr, es)) for es in (r.body, r.neutral))
         params = ", ".join(map(self.name, r.params))
-        return f"T.reducer({value_text(r.name)}, lambda {params}: ({body},), ({neutral},))".replace("'", '"', 2)
+        return f"T.reducer({value_text(r.name)}, lambda {params}: ({body},), ({neutral},))"
 
     # Expressions.
     def expr(self, e: PrimExpr) -> str:
