@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright import expr as scalar
 from tilewright.errors import CompileError
+from tilewright.expr_walk import walk
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("params", "var", "buffer", "iters")
@@ -82,7 +83,8 @@ def _bound_names(x: Any) -> Iterator[Any]:
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
     """What a function binds besides its parameters: the sizes of those, and the memory that its attributes list."""
     for p in func.params:
-        yield from (d for d in getattr(p, "shape", ()) if isinstance(d, scalar.Var))
+        for d in getattr(p, "shape", ()):
+            yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
     for listed in (getattr(func, "attrs", None) or {}).values():
         if isinstance(listed, tuple):
             yield from (v for v in listed if isinstance(v, scalar.Buffer))

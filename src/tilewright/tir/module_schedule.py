@@ -26,6 +26,7 @@ from tilewright.tir import schedule as engine
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
+from tilewright.tir.transform.infer_reducers import infer_reducers
 
 MAIN = "main"
 
@@ -86,7 +87,7 @@ class Schedule(Recorder):
         if not isinstance(module, IRModule):
             raise ScheduleError(f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}")
         self._module = module
-        self._engines = {name: engine.Schedule(convert_ssa(f)) for name, f in module.items() if isinstance(f, PrimFunc)}
+        self._engines = {name: engine.Schedule(convert_ssa(infer_reducers(f))) for name, f in module.items() if isinstance(f, PrimFunc)}
         self.steps = []
         for name, e in self._engines.items():
             _check_blocks(name, e.func)
