@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from onnx import helper
 from models import graph
 from tilewright.driver.main import main
 from tilewright.settings import SETTINGS
+from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
+from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 
 pytestmark = pytest.mark.core
 
@@ -66,6 +69,25 @@ def test_the_commands_of_the_readme_run(models_here: Path, capsys: pytest.Captur
         assert main(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
     assert (models_here / "model.so").exists()
     assert "y float32[1, 10], its 5 largest:" in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_on_loops_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As one file, since functions in the loop language are read from theirs; what it prints is what the page shows."""
+    page = ROOT / "docs" / "tir.md"
+    file = tmp_path / "page.py"
+    file.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    runpy.run_path(str(file))
+    printed = capsys.readouterr().out
+    shown = blocks(page, "text")
+    assert len(shown) >= 3
+    assert [text for text in shown[1:] if text not in printed] == []
+
+
+def test_every_word_of_the_loop_language_is_described() -> None:
+    text = (ROOT / "docs" / "tir.md").read_text(encoding="utf-8")
+    words = {*_CALLS, *_NAMED, *_LOOPS, *_HEADERS, *_DECLARATIONS} - {"float", "Cast", "Ramp", "Broadcast", "Not", "Select", "buffer_decl"}
+    assert {word for word in words if f"T.{word}" not in text} == set()
+    assert {name for name in INTRINSICS if f"`{name}`" not in text} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])

@@ -20,7 +20,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("expr", "expr_walk", "nd"),
     ("arith",),
     ("ir", "transform", "instrument"),
-    ("te", "tir"),
+    ("te", "tir", "script"),
     ("topi",),
     ("relay",),
     ("relay.frontend",),

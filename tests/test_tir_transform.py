@@ -233,7 +233,7 @@ def test_the_interpreter_runs_blocks() -> None:
     body = Block("sum", (IterVar(v, as_expr(4)), IterVar(r, as_expr(3), "reduce")), (i, k), i < 3, Store(c, const(0, "float32"), (v,)),
                  Store(c, c[v] + a[v, r], (v,)))
     x, y = np.arange(12, dtype=np.float32).reshape(4, 3), np.full(4, 9, np.float32)
-    func = PrimFunc("f", (a, c), loops((i, 4, S), (k, 3, S), body=body))
+    func = PrimFunc("f", (a, c), loops((i, 4, S), (k, 3, S), body=body), {"intermediates": ()})
     run(func, [x, y])
     np.testing.assert_array_equal(y, [3, 12, 21, 9])
     assert str(func).splitlines()[4:] == [

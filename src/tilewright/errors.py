@@ -48,6 +48,10 @@ class ShapeError(CompileError):
     """A type or shape rule of an operator is violated."""
 
 
+class ParseError(CompileError):
+    """A program's text cannot be read; the message shows the line, with a caret where reading stopped."""
+
+
 class ScheduleError(CompileError):
     """A schedule step cannot be applied to the loops it names."""
 

@@ -20,7 +20,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.stmt import PrimFunc, block_names
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.topi import machine as machines
@@ -161,7 +161,7 @@ def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
 def _schedule(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
     """Inline what is elementwise, then let the anchor's schedule arrange the rest."""
     s = Schedule(func)
-    blocks = zip(computations(args, outputs), func.attrs["blocks"], strict=True)
+    blocks = zip(computations(args, outputs), block_names(func), strict=True)
     names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
     ops = list(names)
     results = {t.op for t in outputs}

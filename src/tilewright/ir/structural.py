@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright import expr as scalar
 from tilewright.errors import CompileError
+from tilewright.expr_walk import walk
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("params", "var", "buffer", "iters")
@@ -75,6 +76,18 @@ def _bound_names(x: Any) -> Iterator[Any]:
             if n in names:
                 value = getattr(x, n)
                 yield from (v for v in (value if isinstance(value, tuple) else (value,)) if is_name(v))
+    if "params" in names:
+        yield from _sizes_and_inner(x)
+
+
+def _sizes_and_inner(func: Any) -> Iterator[Any]:
+    """What a function binds besides its parameters: the sizes of those, and the memory that its attributes list."""
+    for p in func.params:
+        for d in getattr(p, "shape", ()):
+            yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
+    for listed in (getattr(func, "attrs", None) or {}).values():
+        if isinstance(listed, tuple):
+            yield from (v for v in listed if isinstance(v, scalar.Buffer))
 
 
 def _is_leaf(x: Any) -> bool:

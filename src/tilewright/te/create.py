@@ -19,9 +19,9 @@ from tilewright.errors import CompileError, Origin
 from tilewright.expr import Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
 from tilewright.expr_walk import rewrite
 from tilewright.te.extern import ExternOp
-from tilewright.te.tensor import SUM, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
+from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.block_rewrites import redirect, reduction_step
-from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, PrimFunc, Stmt, Store, seq
+from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, seq
 from tilewright.types import BOOL
 
 _TRUE = IntImm(BOOL, 1)
@@ -33,8 +33,8 @@ def create_prim_func(
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
-    Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]`, the blocks' names in
-    the order of `computations` in `attrs["blocks"]`, until blocks are lowered.
+    Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]` until blocks are lowered.
+    There is one block for each of `computations`, in that order.
     Raises `CompileError` when a tensor is needed that is neither given nor computed.
     """
     buffers: dict[Tensor, Buffer] = {}
@@ -46,17 +46,15 @@ def create_prim_func(
     nests: list[Stmt] = []
     inner: list[Buffer] = []
     taken: set[str] = set()
-    blocks: list[str] = []
     for op in computations(args, outputs):
         for t in op.outputs:
             if t not in buffers:
                 buffers[t] = _buffer(t, names)
                 inner.append(buffers[t])
-        blocks.append(_unique(op.name, taken))
         make = _extern if isinstance(op, ExternOp) else _nest
-        nests.append(make(op, buffers, blocks[-1], (origins or {}).get(op)))  # type: ignore[arg-type]
+        nests.append(make(op, buffers, _unique(op.name, taken), (origins or {}).get(op)))  # type: ignore[arg-type]
     params = [buffers[t] for t in args] + [buffers[t] for t in outputs]
-    return PrimFunc(name, tuple(params), seq(*nests), {"intermediates": tuple(inner), "blocks": tuple(blocks)}, origin)
+    return PrimFunc(name, tuple(params), seq(*nests), {"intermediates": tuple(inner)}, origin)
 
 
 def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Operation]:
@@ -101,6 +99,7 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
     targets = [buffers[t] for t in op.outputs]
     reduce = op.body[0] if isinstance(op.body[0], Reduce) else None
     init: Stmt | None = None
+    notes: dict[str, Any] = {}
     if reduce is None:
         body = seq(*(Store(b, rewrite(v, load, memo), at) for b, v in zip(targets, op.body, strict=True)))
     else:
@@ -108,9 +107,10 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
         identity = reduce.combiner.identity(tuple(s.dtype for s in sources))
         init = seq(*(Store(b, v, at) for b, v in zip(targets, identity, strict=True)))
         body = _update(reduce, sources, targets, at)
+        notes["combiner"] = _reducer(reduce.combiner, identity)
     iters = (*op.axis, *op.reduce_axis)
     loops = [Var(i.var.name) for i in iters]
-    nest: Stmt = Block(name, iters, tuple(loops), _TRUE, init, body, {} if reduce is None else {"combiner": reduce.combiner}, origin)
+    nest: Stmt = Block(name, iters, tuple(loops), _TRUE, init, body, notes, origin)
     for var, it in zip(reversed(loops), reversed(iters), strict=True):
         nest = For(var, const(0, "int64"), it.extent, SERIAL, nest, origin=origin)
     return nest
@@ -122,6 +122,12 @@ def _extern(op: ExternOp, buffers: dict[Tensor, Buffer], name: str, origin: Orig
     for t, inner in zip((*op.arguments, *op.outputs), (*op.input_buffers, *op.output_buffers), strict=True):
         body = redirect(body, inner, buffers[t])
     return Block(name, (), (), _TRUE, None, body, {}, origin)
+
+
+def _reducer(combiner: Combiner, neutral: tuple[PrimExpr, ...]) -> Reducer:
+    """A combiner as expressions over values of the types of `neutral`."""
+    old, new = (tuple(Var(f"{letter}{k if k else ''}", n.dtype) for k, n in enumerate(neutral)) for letter in "xy")
+    return Reducer(combiner.name, (*old, *new), combiner.combine(old, new), neutral)
 
 
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:

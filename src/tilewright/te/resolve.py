@@ -23,7 +23,7 @@ from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
 from tilewright.te.tensor import PlaceholderOp, Tensor
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.stmt import Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import Block, IterVar, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
 
 
@@ -36,7 +36,7 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main") -> PrimF
     func = create_prim_func(inputs, outputs, name)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
     func = replace(func, params=tuple(buffers[t] for t in args))
-    resolver = _Resolver(s, func, {s[op]: block for op, block in zip(ops, func.attrs["blocks"], strict=True)}, buffers)
+    resolver = _Resolver(s, func, {s[op]: block for op, block in zip(ops, block_names(func), strict=True)}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
     for stage in s.stages:

@@ -1,4 +1,4 @@
-"""The loop language, its schedules, and the builder that writes it."""
+"""The loop language: its programs, their text both ways, schedules, and the builder that writes it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,34 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
+    from tilewright.expr import Buffer, Var
     from tilewright.tir import ir_builder
+    from tilewright.tir.module_schedule import Schedule, Trace, replay
+    from tilewright.tir.parser import parse, parse_module
+    from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt
+    from tilewright.tir.transform.lower_blocks import lower_blocks
+    from tilewright.tir.transform.pipeline import lower_loops
 
 _MODULES: Final = frozenset({"ir_builder"})
+_NAMES: Final = {
+    "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
+    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
+    "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
+}
+"""Public name -> the module that has it."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.tir.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"tilewright.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'tilewright.tir' has no attribute '{name}'")
 
 
-__all__ = ["indexdiv", "indexmod", "ir_builder"]
+def __dir__() -> list[str]:
+    return __all__
+
+
+__all__ = ["Block", "Buffer", "For", "IterVar", "PrimFunc", "Schedule", "Stmt", "Trace", "Var", "indexdiv", "indexmod", "ir_builder", "lower_blocks",
+           "lower_loops", "parse", "parse_module", "replay"]

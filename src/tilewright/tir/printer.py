@@ -1,22 +1,25 @@
-"""The text of loop programs, in Python syntax.
+"""The text of loop programs, in Python syntax, which `tir/parser.py` reads back to an equal program.
 
     @T.prim_func
     def add(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
         for i in T.parallel(8):
             B[i] = A[i] + 1.0
 
-Different variables or buffers of one name are told apart by a number: `i`, `i_1`. A loop that does not start at 0 prints
-both ends: `T.serial(1, n)`. A masked store is `if`-ed by lanes: `T.masked(mask, …)`.
+A name means one variable or buffer in the whole text: different ones of one name are told apart by a number, `i`, `i_1`.
+Numbers are int64 and float32 where nothing else is said: `T.int8(3)`. A loop that does not start at 0 prints both ends:
+`T.serial(1, n)`. What lives shorter than the statements behind it is opened by `with`. `docs/tir.md` has the grammar.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import keyword
+import math
+import re
+from typing import Any, Final
 
 from tilewright.arith.linear import expression, linear
 from tilewright.expr import (
     Add,
-    And,
     Binary,
     Broadcast,
     Buffer,
@@ -28,35 +31,80 @@ from tilewright.expr import (
     Max,
     Min,
     Not,
-    Or,
     PrimExpr,
     Ramp,
     Select,
     Sub,
     Var,
     add,
+    sub,
 )
-from tilewright.expr_walk import text_of
-from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.expr_walk import text_of, walk
+from tilewright.ir.structural import structural_equal
+from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Reducer, Seq, Stmt, Store, expressions, walk_stmt
 
-_STRENGTH = {"or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7}
-_ATOM = 9
+_STRENGTH: Final = {"or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7}
+_ATOM: Final = 9
+INNER: Final = "intermediates"
+_RESERVED: Final = frozenset({"T", "min", "max", "float", "range"})
 
 
 def text_of_stmt(stmt: Stmt) -> str:
     """The text of a statement."""
     printer = _Printer()
-    printer.stmt(stmt, 0)
+    printer.body(stmt, 0)
     return "\n".join(printer.lines)
 
 
 def text_of_func(func: PrimFunc) -> str:
     """The text of a function."""
     printer = _Printer()
-    params = ", ".join(f"{printer.name(b)}: T.Buffer({printer.shape(b)}, \"{b.dtype}\")" for b in func.params)
-    printer.lines += ["@T.prim_func", f"def {func.name}({params}):"]
-    printer.stmt(func.body, 1)
+    for b in func.params:
+        printer.name(b)
+    name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
+    params = ", ".join(f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params)
+    printer.lines += [f"@T.prim_func{note}", f"def {name}({params}):"]
+    printer.preamble(func)
+    printer.body(func.body, 1)
     return "\n".join(printer.lines)
+
+
+def extent_between(low: PrimExpr, end: PrimExpr) -> PrimExpr:
+    """The number of trips of a loop that is written with both its ends."""
+    return expression(linear(sub(end, low)), end.dtype)
+
+
+def value_text(value: Any) -> str:
+    """The text of an annotation or attribute: numbers, strings and containers of them."""
+    match value:
+        case str():
+            plain = value.isprintable() and '"' not in value and "\\" not in value
+            return f'"{value}"' if plain else repr(str(value))
+        case float():
+            return repr(value) if math.isfinite(value) else f"float('{value}')"
+        case tuple():
+            return f"({', '.join(map(value_text, value))}{',' if len(value) == 1 else ''})"
+        case list():
+            return f"[{', '.join(map(value_text, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{value_text(k)}: {value_text(v)}" for k, v in value.items()) + "}"
+        case _:
+            return repr(value)
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text) and text not in _RESERVED
+
+
+def _as_name(text: str) -> str:
+    """An identifier like `text`."""
+    name = re.sub(r"\W", "_", text) or "v"
+    return name if _is_name(name) else f"v{name}" if name[0].isdigit() else f"{name}_"
+
+
+def _is_number(e: PrimExpr) -> bool:
+    """True for constants that print as bare numbers."""
+    return isinstance(e, (IntImm, FloatImm)) and e.dtype in ("int64", "float32", "bool")
 
 
 class _Printer:
@@ -68,10 +116,11 @@ class _Printer:
     def name(self, thing: Var | Buffer) -> str:
         known = self.names.get(thing)
         if known is None:
-            known, number = thing.name or "v", 0
+            wanted, number = _as_name(thing.name), 0
+            known = wanted
             while known in self.taken:
                 number += 1
-                known = f"{thing.name or 'v'}_{number}"
+                known = f"{wanted}_{number}"
             self.taken.add(known)
             self.names[thing] = known
         return known
@@ -80,49 +129,103 @@ class _Printer:
         dims = [self.expr(d) if isinstance(d, PrimExpr) else str(d) for d in buffer.shape]
         return f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
 
+    def buffer(self, word: str, b: Buffer) -> str:
+        """How a buffer is declared."""
+        scope = "" if b.scope == "global" else f", scope={value_text(b.scope)}"
+        return f'T.{word}({self.shape(b)}, "{b.dtype}"{scope})'
+
     def put(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
 
+    # Functions.
+    def preamble(self, func: PrimFunc) -> None:
+        """What a function declares before its first statement."""
+        variables, buffers = _free(func)
+        for v in variables:
+            self.put(1, f"{self.name(v)} = T.{v.dtype}()")
+        for b in buffers:
+            self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
+        named = dict(func.attrs)
+        inner = named.pop(INNER, None)  # a function with blocks has this attribute, were it empty: its absence is said
+        blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
+        if (inner is None and blocks) or (inner == () and not blocks):
+            named[INNER] = inner
+        if named:
+            self.put(1, f"T.func_attr({value_text(named)})")
+        for b in inner or ():
+            self.put(1, f"{self.name(b)} = {self.buffer('alloc_buffer', b)}")
+
     # Statements.
+    def body(self, s: Stmt, depth: int) -> None:
+        """`s` as all there is at this depth."""
+        while True:
+            if isinstance(s, Seq) and len(s.stmts) > 1:
+                for x in s.stmts[:-1]:
+                    self.inner(x, depth)
+                s = s.stmts[-1]
+                if isinstance(s, Seq):
+                    self.inner(s, depth)
+                    return
+            if not isinstance(s, (Let, Allocate)):
+                break
+            self.put(depth, "{1} = {0}".format(*self.opening(s)))
+            s = s.body
+        if isinstance(s, Seq):
+            self.inner(s, depth)
+        else:
+            self.stmt(s, depth)
+
+    def inner(self, s: Stmt, depth: int) -> None:
+        """`s` as one statement that others follow."""
+        if isinstance(s, Seq) and not s.stmts:
+            self.put(depth, "pass")
+        elif isinstance(s, Seq):
+            self.put(depth, "with T.seq():")
+            self.body(s, depth + 1) if len(s.stmts) > 1 else self.inner(s.stmts[0], depth + 1)
+        elif isinstance(s, (Let, Allocate)):
+            value, name = self.opening(s, "T.let({})")
+            self.put(depth, f"with {value} as {name}:")
+            self.body(s.body, depth + 1)
+        else:
+            self.stmt(s, depth)
+
+    def opening(self, s: Let | Allocate, form: str = "{}") -> tuple[str, str]:
+        """What a name stands for in the statements after it, and the name."""
+        if isinstance(s, Let):
+            return form.format(self.expr(s.value)), self.name(s.var)
+        return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}")', self.name(s.buffer)
+
     def stmt(self, s: Stmt, depth: int) -> None:
         match s:
             case For():
-                low, end = self.expr(s.min), self.expr(expression(linear(add(s.min, s.extent)), s.var.dtype))
-                notes = "".join(f", {k}={v!r}" for k, v in s.annotations.items())
-                self.put(depth, f"for {self.name(s.var)} in T.{s.kind}({'' if low == '0' else f'{low}, '}{end}{notes}):")
-                self.stmt(s.body, depth + 1)
-            case Seq():
-                for x in s.stmts:
-                    self.stmt(x, depth)
-                if not s.stmts:
-                    self.put(depth, "pass")
+                self.put(depth, f"for {self.name(s.var)} in T.{s.kind}({self.trips(s)}):")
+                self.body(s.body, depth + 1)
             case Store():
                 self.store(s, depth)
             case IfThenElse():
                 self.put(depth, f"if {self.expr(s.condition)}:")
-                self.stmt(s.then_case, depth + 1)
+                self.body(s.then_case, depth + 1)
                 if s.else_case is not None:
                     self.put(depth, "else:")
-                    self.stmt(s.else_case, depth + 1)
-            case _:
-                self.rare_stmt(s, depth)
-
-    def rare_stmt(self, s: Stmt, depth: int) -> None:
-        match s:
-            case Allocate():
-                name = self.name(s.buffer)
-                self.put(depth, f"{name} = T.allocate({self.shape(s.buffer)}, \"{s.buffer.dtype}\", \"{s.buffer.scope}\")")
-                self.stmt(s.body, depth)
-            case Let():
-                value = self.expr(s.value)
-                self.put(depth, f"{self.name(s.var)} = {value}")
-                self.stmt(s.body, depth)
+                    self.body(s.else_case, depth + 1)
             case Evaluate():
-                self.put(depth, self.expr(s.value))
+                self.put(depth, self.expr(s.value) if isinstance(s.value, Call) else f"T.evaluate({self.expr(s.value)})")
             case Block():
                 self.block(s, depth)
             case _:
                 self.put(depth, f"{type(s).__name__}")
+
+    def trips(self, s: For) -> str:
+        """The ends of a loop, and what else is said about it."""
+        if isinstance(s.min, IntImm) and s.min.value == 0 and s.min.dtype is s.extent.dtype:
+            text = self.expr(s.extent)
+        else:
+            end = expression(linear(add(s.min, s.extent)), s.extent.dtype)
+            exact = s.min.dtype is s.extent.dtype and structural_equal(extent_between(s.min, end), s.extent)
+            text = f"{self.expr(s.min)}, {self.expr(end) if exact else f'extent={self.expr(s.extent)}'}"
+        if s.var.dtype is not s.extent.dtype:
+            text += f', dtype="{s.var.dtype}"'
+        return f"{text}, annotations={value_text(s.annotations)}" if s.annotations else text
 
     def store(self, s: Store, depth: int) -> None:
         target = f"{self.name(s.buffer)}[{', '.join(map(self.expr, s.indices)) or '()'}]"
@@ -131,15 +234,27 @@ class _Printer:
 
     def block(self, s: Block, depth: int) -> None:
         bindings = [self.expr(b) for b in s.bindings]
-        self.put(depth, f'with T.block("{s.name}"):')
+        self.put(depth, f"with T.block({value_text(s.name)}):")
         for axis, bound in zip(s.iters, bindings, strict=True):
-            self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}, {bound})")
-        if not isinstance(s.predicate, IntImm):
+            kind = "" if axis.var.dtype is axis.extent.dtype else f', dtype="{axis.var.dtype}"'
+            self.put(depth + 1, f"{self.name(axis.var)} = T.axis.{axis.kind}({self.expr(axis.extent)}, {bound}{kind})")
+        if not (isinstance(s.predicate, IntImm) and s.predicate.value):
             self.put(depth + 1, f"T.where({self.expr(s.predicate)})")
+        notes = dict(s.annotations)
+        reducer = notes.pop("combiner", None)
+        if reducer is not None:
+            self.put(depth + 1, self.reducer(reducer) if isinstance(reducer, Reducer) else f"T.reducer({reducer!r})")
+        if notes:
+            self.put(depth + 1, f"T.block_attr({value_text(notes)})")
         if s.init is not None:
             self.put(depth + 1, "with T.init():")
-            self.stmt(s.init, depth + 2)
-        self.stmt(s.body, depth + 1)
+            self.body(s.init, depth + 2)
+        self.body(s.body, depth + 1)
+
+    def reducer(self, r: Reducer) -> str:
+        body, neutral = (", ".join(map(self.expr, es)) for es in (r.body, r.neutral))
+        params = ", ".join(map(self.name, r.params))
+        return f"T.reducer({value_text(r.name)}, lambda {params}: ({body},), ({neutral},))"
 
     # Expressions.
     def expr(self, e: PrimExpr) -> str:
@@ -153,26 +268,32 @@ class _Printer:
             case IntImm() if e.dtype.code == "bool":
                 return str(bool(e.value)), _ATOM
             case IntImm():
-                return (str(e.value), _ATOM if e.value >= 0 else 8) if e.dtype == "int64" else (f"T.{e.dtype}({e.value})", _ATOM)
+                return (str(e.value), _ATOM if e.value >= 0 else 8) if e.dtype == "int64" else (self.typed(e), _ATOM)
             case FloatImm():
-                text = text_of(e)
-                return (text, _ATOM if e.value >= 0 else 8) if e.dtype == "float32" else (f"T.{e.dtype}({text})", _ATOM)
+                return (text_of(e), 8) if e.dtype == "float32" else (self.typed(e), _ATOM)
             case Binary() if not isinstance(e, (Min, Max)) and e.symbol in _STRENGTH:
                 return self.binary(e)
             case _:
                 return self.applied(e), _ATOM
 
     def binary(self, e: Binary) -> tuple[str, int]:
-        strength = _STRENGTH[e.symbol]
-        if isinstance(e, Add) and isinstance(e.b, IntImm) and e.b.value < 0:
-            return self.binary(Sub(e.a, IntImm(e.dtype, -e.b.value)))
-        (a, left), (b, right) = self.strong(e.a), self.strong(e.b)
-        associative = isinstance(e, (And, Or))
+        strength, symbol, second = _STRENGTH[e.symbol], e.symbol, e.b
+        if isinstance(second, IntImm) and isinstance(e, Sub):  # `a - 1` is the sum with -1, as the builders make it
+            return f"T.Sub({self.expr(e.a)}, {self.expr(second)})", _ATOM
+        if isinstance(second, IntImm) and isinstance(e, Add) and second.value < 0:
+            symbol, second = "-", IntImm(e.dtype, -second.value)
+        (a, left), (b, right) = self.strong(e.a), self.strong(second)
+        if _is_number(e.a) and _is_number(second):  # two bare numbers would be one
+            a, left = self.typed(e.a), _ATOM
         if left < strength or (left == strength == 4):
             a = f"({a})"
-        if right < strength or (right == strength and not associative):
+        if right <= strength:
             b = f"({b})"
-        return f"{a} {e.symbol} {b}", strength
+        return f"{a} {symbol} {b}", strength
+
+    def typed(self, e: PrimExpr) -> str:
+        """A constant with its type."""
+        return f"T.{e.dtype}({text_of(e)})"
 
     def applied(self, e: PrimExpr) -> str:
         inner = ", ".join(map(self.expr, e.operands()))
@@ -190,9 +311,49 @@ class _Printer:
             case Ramp() | Broadcast():
                 return f"T.{type(e).__name__.lower()}({inner}, {e.dtype.lanes})"
             case Call():
-                typed = f", dtype=\"{e.dtype}\"" if e.args and e.dtype is not e.args[0].dtype else ""
-                return f"T.{e.op.name}({inner}{typed})"
+                typed = "" if e.args and e.dtype is e.args[0].dtype else f', dtype="{e.dtype}"'
+                return f"T.{e.op.name}({inner}{typed})".replace("(, ", "(")
             case Binary():
                 return f"T.{e.symbol}({inner})"
             case _:
                 return text_of(e)
+
+
+def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
+    """The variables and buffers that nothing in the function binds, in order of use; sizes of parameters are among them."""
+    used: dict[Any, None] = {}
+    bound: set[Any] = {*func.params, *(func.attrs.get(INNER) or ())}
+    seen: set[PrimExpr] = set()
+
+    def use(e: Any) -> None:
+        for x in walk(e) if isinstance(e, PrimExpr) and e not in seen else ():
+            seen.add(x)
+            if isinstance(x, Var):
+                used.setdefault(x)
+            elif isinstance(x, Load):
+                declare(x.buffer)
+
+    def declare(b: Buffer) -> None:
+        if b not in used:
+            for d in b.shape:
+                use(d)
+            used.setdefault(b)
+
+    for b in [*func.params, *(func.attrs.get(INNER) or ())]:
+        declare(b)
+    for s in walk_stmt(func.body):
+        if isinstance(s, (For, Let)):
+            bound.add(s.var)
+        elif isinstance(s, Allocate):
+            declare(s.buffer)
+            bound.add(s.buffer)
+        elif isinstance(s, Store):
+            declare(s.buffer)
+        elif isinstance(s, Block):
+            bound.update(i.var for i in s.iters)
+            for i in s.iters:
+                use(i.extent)
+        for e in expressions(s):
+            use(e)
+    free = [x for x in used if x not in bound]
+    return [x for x in free if isinstance(x, Var)], [x for x in free if isinstance(x, Buffer)]

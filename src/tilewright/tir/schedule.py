@@ -1,7 +1,8 @@
 """Schedules: steps that change the loops of a program and never what it computes.
 
 A `Schedule` holds a schedulable program (stores in blocks). Loops are named by their variables, blocks by their names.
-Each step replaces the program by a new one and is noted in `steps`: that tuple is the schedule, as data. A step that does
+Each step replaces the program by a new one and is noted in `steps`: these are the schedule, as data, and `apply` does them
+again on another copy of the program. A step that does
 not apply raises `ScheduleError`, which names the loop or block at fault and shows the loops around it.
 """
 
@@ -20,6 +21,7 @@ from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
 from tilewright.tir.region import region_of
+from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
     SERIAL,
@@ -42,12 +44,12 @@ from tilewright.tir.stmt import (
 from tilewright.types import INT64
 
 
-class Schedule:
+class Schedule(Recorder):
     """Steps over one program. `schedule.func` is the program as it is now."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.steps: list[tuple[str, tuple[Any, ...]]] = []
+        self.steps: list[Step] = []
 
     # What is there.
     def block(self, name: str) -> Block:
@@ -57,6 +59,10 @@ class Schedule:
                 return s
         names = ", ".join(s.name for s in walk_stmt(self.func.body) if isinstance(s, Block))
         raise ScheduleError(f"there is no block '{name}'; the blocks are {names}")
+
+    def loop(self, var: Var) -> For:
+        """The loop of that variable."""
+        return self._loop(var)
 
     def loops(self, block: str) -> list[Var]:
         """The variables of the loops around a block, outermost first."""
@@ -80,12 +86,12 @@ class Schedule:
         return extent.value
 
     # Steps.
+    @recorded
     def split(self, loop: Var, factors: Sequence[int | None]) -> list[Var]:
         """One loop becomes several, outermost first; one factor may be None. Where they do not divide, a predicate guards the rest.
 
         for i in range(100): C[i]  ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
         """
-        self._note("split", loop.name, tuple(factors))
         node = self._serial(loop, "split")
         extent = self.extent(loop)
         sizes = _complete(loop, extent, factors)
@@ -103,12 +109,12 @@ class Schedule:
         self._replace(node, body)
         return new
 
+    @recorded
     def fuse(self, *loops: Var) -> Var:
         """Directly nested loops become one.
 
         for i in range(4): for j in range(8): …  ->  for i_j in range(32): … i := i_j // 8, j := i_j % 8
         """
-        self._note("fuse", *(v.name for v in loops))
         if len(loops) == 1:
             return loops[0]
         nodes = [self._serial(v, "fuse") for v in loops]
@@ -128,9 +134,9 @@ class Schedule:
         self._replace(nodes[0], For(fused, const(0, INT64), const(total, INT64), SERIAL, body, origin=nodes[0].origin))
         return fused
 
+    @recorded
     def reorder(self, *loops: Var) -> None:
         """Loops of one nest change places: the places they hold stay, outermost first in the order given."""
-        self._note("reorder", *(v.name for v in loops))
         nodes = {v: self._loop(v) for v in loops}
         inside = {v: {id(x) for x in walk_stmt(n)} for v, n in nodes.items()}
         by_depth = sorted(loops, key=lambda v: -len(inside[v]))
@@ -157,31 +163,33 @@ class Schedule:
         self.reorder(xo, yo, xi, yi)
         return xo, yo, xi, yi
 
+    @recorded
     def parallel(self, loop: Var, grain: int = 1) -> None:
         """Run the trips of a loop on several threads, `grain` at a time."""
         self._kind(loop, PARALLEL)
         if grain != 1:
-            self.annotate(loop, "grain", grain)
+            self._mark(loop, "grain", grain)
 
+    @recorded
     def vectorize(self, loop: Var) -> None:
         """Run all trips of a loop at once, as lanes. Over a reduction axis: partial results in lanes, combined at the end."""
         self.extent(loop)
         self._kind(loop, VECTORIZED)
 
+    @recorded
     def unroll(self, loop: Var) -> None:
         """Write the body out once for each trip."""
         self.extent(loop)
         self._kind(loop, UNROLLED)
 
+    @recorded
     def annotate(self, at: Var | str, key: str, value: Any) -> None:
         """Note something on a loop, or on the block of that name, for the passes that come later."""
-        self._note("annotate", at.name if isinstance(at, Var) else at, key, value)
-        node = self._loop(at) if isinstance(at, Var) else self.block(at)
-        self._replace(node, replace(node, annotations={**node.annotations, key: value}))
+        self._mark(at, key, value)
 
+    @recorded
     def set_scope(self, block: str, scope: str) -> None:
         """Where the value that a block computes lives: `global` or `local`."""
-        self._note("set_scope", block, scope)
         check_scope(scope)
         for old in stored_buffers(self.block(block)):
             if old in self.func.params:
@@ -189,19 +197,19 @@ class Schedule:
             new = Buffer(old.name, old.shape, old.dtype, scope)
             self._set(redirect(self.func.body, old, new), drop=old, new=new)
 
+    @recorded
     def prefetch(self, buffer: str, ahead: int) -> None:
         """With every vector loaded from a parameter, ask for the memory `ahead` bytes further on."""
-        self._note("prefetch", buffer, ahead)
         if buffer not in (b.name for b in self.func.params):
             raise ScheduleError(f"there is no parameter '{buffer}' to prefetch; the parameters are {', '.join(b.name for b in self.func.params)}")
         self.func = replace(self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}})
 
+    @recorded
     def compute_inline(self, block: str) -> None:
         """Compute an elementwise value where it is used, instead of storing it.
 
         B[i] = A[i] + 1; C[i] = B[i] * 2  ->  C[i] = (A[i] + 1) * 2
         """
-        self._note("compute_inline", block)
         node = self.block(block)
         store = node.body
         if node.init is not None or not isinstance(store, Store) or store.buffer in self.func.params:
@@ -218,36 +226,37 @@ class Schedule:
         body = map_expressions(self.func.body, lambda e: rewrite(e, inline, memo))
         self._set(body, drop=buffer)
 
+    @recorded
     def cache_read(self, buffer: str, scope: str, readers: Sequence[str]) -> str:
         """Blocks read a copy of a value, made before the first of them. Returns the name of the new block.
 
         for i: C[i] = A[i] + 1  ->  for i: A_local[i] = A[i]
                                     for i: C[i] = A_local[i] + 1
         """
-        self._note("cache_read", buffer, scope, tuple(readers))
         self.func, name = block_rewrites.cache_read(self.func, buffer, scope, readers)
         return name
 
+    @recorded
     def cache_write(self, block: str, scope: str) -> str:
         """The block computes into other memory, and a new block brings the result home. Returns the name of the new block.
 
         for i: C[i] = A[i] + 1  ->  for i: C_local[i] = A[i] + 1
                                     for i: C[i] = C_local[i]
         """
-        self._note("cache_write", block, scope)
         self.func, name = block_rewrites.cache_write(self.func, block, scope)
         return name
 
+    @recorded
     def rfactor(self, block: str, loop: Var, factor_axis: int = 0) -> str:
         """A reduction in two stages: each trip of `loop` has a result of its own. Returns the name of the new block.
 
         for ko: for ki: C += A[ko * 4 + ki]  ->  for ko: for ki: C_rf[ki] += A[ko * 4 + ki]
                                                  for ki: C += C_rf[ki]
         """
-        self._note("rfactor", block, loop.name, factor_axis)
         self.func, name = block_rewrites.rfactor(self.func, block, loop, factor_axis)
         return name
 
+    @recorded
     def compute_at(self, block: str, loop: Var, *, preserve_unit_loops: bool = False) -> list[Var]:
         """Compute a value inside a loop of its user, just before it is needed, and only the part that this trip needs.
 
@@ -256,7 +265,6 @@ class Schedule:
         Returns the new loops around the block, in the order of its axes; for a spatial axis of one trip there is a loop only
         with `preserve_unit_loops`.
         """
-        self._note("compute_at", block, loop.name)
         node = self.block(block)
         target = self._loop(loop)
         (buffer,) = stored_buffers(node)[:1]
@@ -284,15 +292,39 @@ class Schedule:
             if reads(self.func.body, buffer, target, node):
                 raise self._error(f"'{buffer.name}' is read outside of loop '{target.var.name}' too", target)
 
-    # The tree.
-    def _note(self, step: str, *args: Any) -> None:
-        self.steps.append((step, args))
+    # Steps as data.
+    def reference(self, arg: Any) -> Any:
+        """A loop as its place around the first block inside of it."""
+        if not isinstance(arg, Var):
+            return arg
+        stack: list[tuple[Stmt, int]] = [(self.func.body, 0)]
+        while stack:
+            s, depth = stack.pop()
+            if isinstance(s, For) and s.var is arg:
+                block = next((b for b in walk_stmt(s) if isinstance(b, Block)), None)
+                if block is None:
+                    raise self._error(f"loop '{arg.name}' is inside of a block; steps are for the loops around blocks", s)
+                return LoopAt(block.name, depth)
+            stack.extend((b, depth + isinstance(s, For)) for b in reversed(bodies(s)))
+        raise self._gone(arg)
 
+    def referred(self, data: Any) -> Any:
+        if not isinstance(data, LoopAt):
+            return data.block if isinstance(data, BlockAt) else data
+        loops = self.loops(data.block)
+        if not 0 <= data.loop < len(loops):
+            raise ScheduleError(f"block '{data.block}' has {len(loops)} loops around it, and none at place {data.loop}")
+        return loops[data.loop]
+
+    # The tree.
     def _loop(self, loop: Var) -> For:
         for s in walk_stmt(self.func.body):
             if isinstance(s, For) and s.var is loop:
                 return s
-        raise ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}")
+        raise self._gone(loop)
+
+    def _gone(self, loop: Var) -> ScheduleError:
+        return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}")
 
     def _serial(self, loop: Var, step: str) -> For:
         node = self._loop(loop)
@@ -300,8 +332,11 @@ class Schedule:
             raise self._error(f"loop '{loop.name}' is {node.kind} already; {step} it before that", node)
         return node
 
+    def _mark(self, at: Var | str, key: str, value: Any) -> None:
+        node = self._loop(at) if isinstance(at, Var) else self.block(at)
+        self._replace(node, replace(node, annotations={**node.annotations, key: value}))
+
     def _kind(self, loop: Var, kind: str) -> None:
-        self._note(kind, loop.name)
         node = self._serial(loop, f"make it {kind} or")
         self._replace(node, replace(node, kind=kind))
 
@@ -345,7 +380,7 @@ class Schedule:
         self._replace(parent, kept)
 
     def _set(self, body: Stmt, drop: Buffer, new: Buffer | None = None) -> None:
-        inner = tuple(b for b in self.func.attrs["intermediates"] if b is not drop) + (() if new is None else (new,))
+        inner = tuple(b for b in self.func.attrs.get("intermediates", ()) if b is not drop) + (() if new is None else (new,))
         self.func = replace(self.func, body=body, attrs={**self.func.attrs, "intermediates": inner})
 
     def _error(self, message: str, at: Stmt) -> ScheduleError:

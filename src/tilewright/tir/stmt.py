@@ -18,14 +18,15 @@ A block is one computation seen from inside: its `iters` range over the whole do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
 from tilewright.expr import Buffer, PrimExpr, Var
-from tilewright.expr_walk import rewrite
+from tilewright.expr_walk import rewrite, substitute
 from tilewright.node import node
+from tilewright.types import DataType
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
 
@@ -110,6 +111,27 @@ class IterVar:
 
 
 @node
+class Reducer:
+    """How a block's reduction combines: `params` are the old values, then the new ones; `body` is both combined.
+
+    `neutral` holds the values that change nothing. A reduction's block has it as `annotations["combiner"]`.
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    body: tuple[PrimExpr, ...]
+    neutral: tuple[PrimExpr, ...]
+
+    def combine(self, old: Sequence[PrimExpr], new: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        values = dict(zip(self.params, (*old, *new), strict=True))
+        return tuple(substitute(e, values) for e in self.body)  # type: ignore[arg-type]
+
+    def identity(self, dtypes: Sequence[DataType]) -> tuple[PrimExpr, ...]:
+        """The neutral values; `dtypes` are those of the reduction, which they have already."""
+        return self.neutral
+
+
+@node
 class Block(Stmt):
     """`body`, a store, at the point `iters := bindings`, where `predicate` holds; `init` runs before a first reduction step."""
 
@@ -137,6 +159,14 @@ class PrimFunc:
         from tilewright.tir.printer import text_of_func
 
         return text_of_func(self)
+
+    def script(self) -> str:
+        """The text of the function, which `tir.parse` reads."""
+        return repr(self)
+
+    def show(self) -> None:
+        """Print the text of the function."""
+        print(self.script())
 
     def with_body(self, body: Stmt) -> PrimFunc:
         return self if body is self.body else replace(self, body=body)
@@ -249,6 +279,11 @@ def substitute_stmt(s: Stmt, mapping: dict[PrimExpr, PrimExpr]) -> Stmt:
     """Replace variables in all expressions inside `s`."""
     memo: dict[PrimExpr, PrimExpr] = {}
     return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
+
+
+def block_names(func: PrimFunc) -> list[str]:
+    """The names of the blocks of a schedulable program, in order."""
+    return [s.name for s in walk_stmt(func.body) if isinstance(s, Block)]
 
 
 def stored_buffers(s: Stmt) -> list[Buffer]:

@@ -62,7 +62,7 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
     """Take the blocks away. Needs a schedulable program; leaves a lowered one, inner values allocated and cut to size."""
     partials: list[Buffer] = []
     body = _visit(func.body, partials)
-    attrs = {k: v for k, v in func.attrs.items() if k not in ("intermediates", "blocks")}
+    attrs = {k: v for k, v in func.attrs.items() if k != "intermediates"}
     return place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials])
 
 

@@ -1,0 +1,51 @@
+"""`T`, for writing loop programs as Python functions:
+
+    from tilewright.script import tir as T
+
+    @T.prim_func
+    def double(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in T.serial(16):
+            B[i] = A[i] * 2.0
+
+The function is read from its source file and never run, so its body may use every word of the language (`docs/tir.md`);
+here is what Python itself evaluates: the decorator and the parameters' annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, overload
+
+from tilewright.tir.parser import parse_python
+from tilewright.tir.stmt import PrimFunc
+
+
+class Annotation:
+    """What stands behind the colon of a parameter. Python may call or index it; its meaning is read from the source."""
+
+    def __call__(self, *args: object, **options: object) -> Annotation:
+        return self
+
+    def __getitem__(self, items: object) -> Annotation:
+        return self
+
+
+Buffer: Final = Annotation()
+handle: Final = Annotation()
+
+
+@overload
+def prim_func(function: Callable[..., Any]) -> PrimFunc: ...
+@overload
+def prim_func(*, name: str = ..., private: bool = ...) -> Callable[[Callable[..., Any]], PrimFunc]: ...
+
+
+def prim_func(function: Callable[..., Any] | None = None, *, name: str = "", private: bool = False) -> Any:
+    """The loop program that a Python function spells; `name` is its name where that is no Python name.
+
+    Raises `ParseError`, which shows the line of the file.
+    """
+    return parse_python if function is None else parse_python(function)
+
+
+__all__ = ["Buffer", "handle", "prim_func"]

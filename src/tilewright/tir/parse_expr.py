@@ -1,0 +1,389 @@
+"""Reading the scalar expressions of loop text from a Python syntax tree. Nothing of the text is executed.
+
+An expression is built just as it is written: nothing is folded or reordered, so that reading what was printed gives the
+same expression again. Bare numbers take the type of what they meet (`x + 1`), and int64 and float32 where they meet
+nothing; operators on two bare numbers are Python's. Where two types meet, the narrower is cast, as in the builders.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright.errors import CompileError, ParseError
+from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var
+from tilewright.settings import nearest
+from tilewright.te.tensor import max_value, min_value
+from tilewright.types import DataType
+
+INTRINSICS: Final = {f.name: f for f in vars(E).values() if isinstance(f, Intrinsic)}
+_BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
+    ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
+}
+_BITS: Final[dict[type[ast.operator], Intrinsic]] = {
+    ast.BitAnd: E.bitwise_and, ast.BitOr: E.bitwise_or, ast.BitXor: E.bitwise_xor, ast.LShift: E.shift_left, ast.RShift: E.shift_right,
+}
+_COMPARE: Final[dict[type[ast.cmpop], type[Binary]]] = {
+    ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE,
+}
+_NAMED: Final[dict[str, type[Binary]]] = {
+    "min": E.Min, "max": E.Max, "truncdiv": E.TruncDiv, "truncmod": E.TruncMod, "floordiv": E.FloorDiv, "floormod": E.FloorMod, "Sub": E.Sub,
+}
+_LITERAL: Final = (bool, int, float)
+MODULES: Final = ("T", "tir")
+
+
+class Source:
+    """The text of a program, for messages."""
+
+    def __init__(self, text: str, file: str = "", first_line: int = 1) -> None:
+        self.lines, self.file, self.first_line = text.split("\n"), file, first_line
+
+    def line(self, node: ast.AST) -> int:
+        """The line of a node in its file."""
+        return getattr(node, "lineno", 1) + self.first_line - 1
+
+    def error(self, node: ast.AST, message: str) -> ParseError:
+        """`message` with the line of `node` and a caret below it."""
+        row = getattr(node, "lineno", 1)
+        text = self.lines[row - 1] if row <= len(self.lines) else ""
+        start = _column(text, getattr(node, "col_offset", 0))
+        end = _column(text, getattr(node, "end_col_offset", None) or 0) if getattr(node, "end_lineno", row) == row else len(text)
+        return self.located(row, start, end, message)
+
+    def located(self, row: int, start: int, end: int, message: str) -> ParseError:
+        text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
+        caret = " " * start + "^" * max(1, end - start)
+        return ParseError(f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n  {text}\n  {caret}")
+
+
+def _column(text: str, bytes_before: int) -> int:
+    """The characters before a place that `ast` gives in bytes."""
+    return len(text.encode()[:bytes_before].decode(errors="ignore"))
+
+
+def module_name(node: ast.expr) -> str:
+    """`name` of `T.name`, also `axis.name` of `T.axis.name`; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join(reversed(parts)) if isinstance(node, ast.Name) and node.id in MODULES else ""
+
+
+class ExprReader:
+    """Reads expressions over the names that are in scope."""
+
+    def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
+        self.source = source
+        self.outer = outer
+        """What the surrounding Python binds; only its numbers are used."""
+        self.names: dict[str, Any] = {}
+
+    def error(self, node: ast.AST, message: str) -> ParseError:
+        return self.source.error(node, message)
+
+    # Values: an expression, or a Python number that has met no type yet.
+    def expr(self, node: ast.expr, dtype: DataType | None = None) -> PrimExpr:
+        """The expression at `node`; a bare number becomes `dtype`."""
+        value = self.value(node)
+        return value if isinstance(value, PrimExpr) else self.typed(node, value, dtype)
+
+    def typed(self, node: ast.expr, value: Any, dtype: DataType | None) -> PrimExpr:
+        """A bare number as a constant."""
+        if dtype is None:
+            return E.as_expr(value)
+        kind = dtype.element
+        if kind.is_float:
+            number: PrimExpr = FloatImm(kind, float(value))
+        elif isinstance(value, float):
+            raise self.error(node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")")
+        else:
+            number = E.const(value, kind)
+        return E.broadcast(number, dtype.lanes)
+
+    def value(self, node: ast.expr) -> Any:
+        read = _VALUES.get(type(node))
+        if read is None:
+            raise self.error(node, f"a scalar expression is expected here, not {_described(node)}")
+        return read(self, node)
+
+    def constant(self, node: ast.Constant) -> Any:
+        if not isinstance(node.value, _LITERAL):
+            raise self.error(node, f"a scalar expression is expected here, not {node.value!r}")
+        return node.value
+
+    def named(self, node: ast.Name) -> Any:
+        found = self.names.get(node.id)
+        if found is None and (known := self.outer.get(node.id)) is not None:
+            found = known.item() if isinstance(known, np.generic) else known
+        if isinstance(found, Buffer):
+            raise self.error(node, f"'{node.id}' is a buffer; an element of it is {node.id}[…]")
+        if isinstance(found, (PrimExpr, *_LITERAL)):
+            return found
+        if found is not None:
+            raise self.error(node, f"'{node.id}' is a {type(found).__name__}, and only numbers are taken from the Python around a function")
+        raise self.error(node, f"nothing is named '{node.id}' here{nearest(node.id, self.names)}")
+
+    def buffer(self, node: ast.expr) -> Buffer:
+        found = self.names.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(found, Buffer):
+            return found
+        buffers = [n for n, b in self.names.items() if isinstance(b, Buffer)]
+        raise self.error(node, f"a buffer is expected here; the buffers are {', '.join(buffers) or 'none yet'}")
+
+    def indices(self, node: ast.Subscript) -> tuple[PrimExpr, ...]:
+        """The indices of an access; none for `A[()]`."""
+        buffer = self.buffer(node.value)
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(items) != len(buffer.shape):
+            raise self.error(node, f"buffer '{buffer.name}' has {len(buffer.shape)} dimensions, and is given {len(items)} indices")
+        return tuple(self.expr(i) for i in items)
+
+    def load(self, node: ast.Subscript) -> PrimExpr:
+        return Load(self.buffer(node.value), self.indices(node))
+
+    # Operators.
+    def unary(self, node: ast.UnaryOp) -> Any:
+        value = self.value(node.operand)
+        if isinstance(node.op, ast.Not):
+            return E.Not(value) if isinstance(value, PrimExpr) else not value
+        if isinstance(node.op, ast.UAdd):
+            return value
+        if isinstance(node.op, ast.Invert):
+            return E.bitwise_not(value)
+        return E.Sub(self.typed(node, 0, value.dtype), value) if isinstance(value, PrimExpr) else -value
+
+    def operator(self, node: ast.BinOp) -> Any:
+        a, b = self.value(node.left), self.value(node.right)
+        bits = _BITS.get(type(node.op))
+        if bits is not None:
+            x, y = self.meet(node, a, b)
+            return E.Call(x.dtype, bits, (x, y))
+        kind = _BINARY.get(type(node.op))
+        if kind is None:
+            raise self.error(node, f"{type(node.op).__name__} is no operator of the loop language; it has + - * / // % and those on bits")
+        return self.binary(node, kind, a, b)
+
+    def binary(self, node: ast.expr, kind: type[Binary], a: Any, b: Any) -> Any:
+        """`kind` over two values; a difference with an integer constant is the sum with its negative."""
+        if isinstance(a, _LITERAL) and isinstance(b, _LITERAL):
+            if b == 0 and kind in (E.Div, E.FloorDiv, E.FloorMod):
+                raise self.error(node, "this divides by zero")
+            return kind.fold(a, b)
+        x, y = self.meet(node, a, b)
+        if kind is E.Sub and isinstance(y, IntImm) and x.dtype.is_integer:
+            return E.Add(x, E.const(-y.value, y.dtype))
+        return self.combined(kind, x, y)
+
+    def combined(self, kind: type[Binary], x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        if kind is E.Div and x.dtype.is_integer:
+            return E.TruncDiv(x, y)
+        if kind in (E.FloorDiv, E.FloorMod) and x.dtype.is_float:
+            return E.floordiv(x, y) if kind is E.FloorDiv else E.floormod(x, y)
+        return kind(x, y)
+
+    def meet(self, node: ast.expr, a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
+        """Two values as expressions of one type."""
+        if isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+            return (a, b) if a.dtype is b.dtype else E.match(a, b)
+        if isinstance(a, PrimExpr):
+            y = self.beside(node, b, a.dtype)
+            return (a, y) if a.dtype is y.dtype else E.match(a, y)
+        if isinstance(b, PrimExpr):
+            x = self.beside(node, a, b.dtype)
+            return (x, b) if x.dtype is b.dtype else E.match(x, b)
+        return E.match(E.as_expr(a), E.as_expr(b))
+
+    def beside(self, node: ast.expr, number: Any, dtype: DataType) -> PrimExpr:
+        """A bare number next to a value of `dtype`: of that type, unless it would lose what it says."""
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if (isinstance(number, float) and not dtype.is_float) or (whole and dtype.code == "bool"):
+            return E.as_expr(number)
+        return self.typed(node, number, dtype)
+
+    def compare(self, node: ast.Compare) -> Any:
+        values = [self.value(v) for v in (node.left, *node.comparators)]
+        result: Any = None
+        for op, a, b in zip(node.ops, values, values[1:], strict=False):
+            kind = _COMPARE.get(type(op))
+            if kind is None:
+                raise self.error(node, f"{type(op).__name__} is no comparison of the loop language; it has == != < <= > >=")
+            one = self.binary(node, kind, a, b)
+            result = one if result is None else self.binary(node, E.And, result, one)
+        return result
+
+    def logic(self, node: ast.BoolOp) -> Any:
+        kind = E.And if isinstance(node.op, ast.And) else E.Or
+        result, *rest = (self.value(v) for v in node.values)
+        for value in rest:
+            result = self.binary(node, kind, result, value)
+        return result
+
+    def choice(self, node: ast.IfExp) -> PrimExpr:
+        return self.select(node, node.test, node.body, node.orelse)
+
+    def select(self, node: ast.expr, condition: ast.expr, yes: ast.expr, no: ast.expr) -> PrimExpr:
+        c = self.expr(condition)
+        t, f = self.meet(node, self.value(yes), self.value(no))
+        lanes = max(c.dtype.lanes, t.dtype.lanes)
+        return E.Select(E.broadcast(c, lanes), E.broadcast(t, lanes), E.broadcast(f, lanes))
+
+    # Calls.
+    def call(self, node: ast.Call) -> Any:
+        name = module_name(node.func)
+        if isinstance(node.func, ast.Name):
+            name = node.func.id if node.func.id in ("min", "max", "float") else ""
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
+            return E.Cast(self.dtype(self.arguments(node, 1)[0]), self.expr(node.func.value))
+        if not name:
+            raise self.error(node.func, "this cannot be called in the loop language; what can is written T.name(…)")
+        read = _CALLS.get(name)
+        if read is not None:
+            return read(self, node)
+        if name in _NAMED:
+            a, b = self.arguments(node, 2)
+            return self.combined(_NAMED[name], *self.meet(node, self.value(a), self.value(b)))
+        if name in INTRINSICS:
+            return self.intrinsic(node, INTRINSICS[name])
+        dtype = self.dtype_named(node, name)
+        return self.number(node, dtype) if node.args else Var(name, dtype)
+
+    def arguments(self, node: ast.Call, least: int, most: int | None = None) -> list[ast.expr]:
+        """The positional arguments, as many as there have to be."""
+        most = least if most is None else most
+        if not least <= len(node.args) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise self.error(node, f"{ast.unparse(node.func)} takes {wanted} argument{'' if most == 1 else 's'}, and is given {len(node.args)}")
+        return node.args
+
+    def keywords(self, node: ast.Call, *known: str) -> dict[str, ast.expr]:
+        """The arguments given by name."""
+        found = {k.arg or "**": k.value for k in node.keywords}
+        for name in found:
+            if name not in known:
+                raise self.error(node, f"{ast.unparse(node.func)} takes no argument '{name}'{nearest(name, known)}")
+        return found
+
+    def intrinsic(self, node: ast.Call, op: Intrinsic) -> PrimExpr:
+        given = self.keywords(node, "dtype")
+        args = [self.expr(a) for a in node.args]
+        if "dtype" not in given and not args:
+            raise self.error(node, f"T.{op.name}() has no argument that says its type; give dtype=")
+        return E.Call(self.dtype(given["dtype"]) if "dtype" in given else args[0].dtype, op, args)
+
+    def number(self, node: ast.Call, dtype: DataType) -> PrimExpr:
+        """`T.int8(3)`, `T.float32("inf")`; of an expression, the cast."""
+        (argument,) = self.arguments(node, 1)
+        text = argument.value if isinstance(argument, ast.Constant) else None
+        value = float(text) if isinstance(text, str) and text.lower() in ("inf", "-inf", "nan") else self.value(argument)
+        if isinstance(value, PrimExpr):
+            return E.Cast(dtype, value)
+        if isinstance(value, float) and not dtype.is_float:
+            raise self.error(argument, f"{value} is not a value of {dtype}")
+        if dtype.lanes > 1:
+            return self.typed(argument, value, dtype)
+        return FloatImm(dtype, float(value)) if dtype.is_float else IntImm(dtype, int(value))
+
+    def cast(self, node: ast.Call) -> PrimExpr:
+        """`T.cast(value, dtype)`, or `T.Cast(dtype, value)`."""
+        value, dtype = self.arguments(node, 2)
+        if module_name(node.func) == "Cast":
+            value, dtype = dtype, value
+        return E.Cast(self.dtype(dtype), self.expr(value))
+
+    def ramp(self, node: ast.Call) -> PrimExpr:
+        base, stride, lanes = self.arguments(node, 3)
+        start = self.expr(base)
+        return E.Ramp(start, self.expr(stride, start.dtype), self.whole(lanes))
+
+    def spread(self, node: ast.Call) -> PrimExpr:
+        value, lanes = self.arguments(node, 2)
+        return E.Broadcast(self.expr(value), self.whole(lanes))
+
+    def negated(self, node: ast.Call) -> PrimExpr:
+        (value,) = self.arguments(node, 1)
+        return E.Not(self.expr(value))
+
+    def selected(self, node: ast.Call) -> PrimExpr:
+        return self.select(node, *self.arguments(node, 3))
+
+    def python_float(self, node: ast.Call) -> float:
+        (argument,) = self.arguments(node, 1)
+        if not (isinstance(argument, ast.Constant) and argument.value in ("inf", "-inf", "nan")):
+            raise self.error(argument, "float(…) is for 'inf', '-inf' and 'nan'")
+        return float(argument.value)
+
+    def limit(self, node: ast.Call) -> PrimExpr:
+        """`T.min_value(dtype)`, `T.max_value(dtype)`, `T.infinity(dtype)`."""
+        dtype = self.dtype(self.arguments(node, 1)[0])
+        name = module_name(node.func)
+        return min_value(dtype) if name == "min_value" else max_value(dtype) if name == "max_value" else FloatImm(dtype, math.inf)
+
+    # What is known while reading.
+    def whole(self, node: ast.expr) -> int:
+        """A whole number."""
+        value = self.value(node)
+        value = value.value if isinstance(value, IntImm) else value
+        if not isinstance(value, int) or value < 1:
+            raise self.error(node, "a whole number above 0 is expected here")
+        return value
+
+    def dtype(self, node: ast.expr) -> DataType:
+        """A type: a string, or `T.float32`."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return self.dtype_named(node, node.value)
+        name = module_name(node)
+        if not name:
+            raise self.error(node, 'a data type is expected here, like "float32"')
+        return self.dtype_named(node, name)
+
+    def dtype_named(self, node: ast.AST, name: str) -> DataType:
+        try:
+            return DataType(name)
+        except CompileError as error:
+            if isinstance(node, ast.Call):
+                raise self.error(node.func, f"there is no T.{name}{nearest(name, [*INTRINSICS, *_CALLS, *_NAMED])}") from None
+            raise self.error(node, str(error)) from None
+
+    def literal(self, node: ast.expr) -> Any:
+        """A plain Python value: a number, a string, None, or a container of these."""
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Tuple():
+                return tuple(map(self.literal, node.elts))
+            case ast.List():
+                return list(map(self.literal, node.elts))
+            case ast.Dict() if None not in node.keys:
+                return {self.literal(k): self.literal(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+            case _:
+                value = self.value(node)
+                if isinstance(value, (IntImm, FloatImm)):
+                    return bool(value.value) if value.dtype.code == "bool" else value.value
+                if isinstance(value, PrimExpr):
+                    raise self.error(node, "a plain value is expected here: a number, a string, or a container of these")
+                return value
+
+
+def _described(node: ast.AST) -> str:
+    kind = type(node).__name__
+    return {"Lambda": "a function", "Dict": "a dictionary", "List": "a list", "Tuple": "a tuple", "Slice": "a slice"}.get(kind, f"Python's {kind}")
+
+
+_VALUES: Final[dict[type[ast.expr], Callable[[ExprReader, Any], Any]]] = {
+    ast.Constant: ExprReader.constant, ast.Name: ExprReader.named, ast.Subscript: ExprReader.load, ast.UnaryOp: ExprReader.unary,
+    ast.BinOp: ExprReader.operator, ast.Compare: ExprReader.compare, ast.BoolOp: ExprReader.logic, ast.IfExp: ExprReader.choice,
+    ast.Call: ExprReader.call,
+}
+_CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
+    "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected, "Select": ExprReader.selected,
+    "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
+    "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
+    "min_value": ExprReader.limit, "max_value": ExprReader.limit, "infinity": ExprReader.limit,
+}

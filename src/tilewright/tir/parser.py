@@ -1,0 +1,487 @@
+"""Loop programs from their text: `parse(str(func))` is structurally equal to `func`. Nothing of the text is executed.
+
+    func = tir.parse(text)              the one function of a text
+    mod = tir.parse_module(text)        all functions of a text, by name
+
+The grammar is in `docs/tir.md`: what `tir/printer.py` writes, and the spellings of TVMScript (v0.13) that say the same.
+A name means one variable in the whole text, even where several loops bind it one after the other: that is how loop
+programs are after copies of a body were made. `tir/transform/convert_ssa.py` gives each loop its own variable.
+Reading stops at the first error, a `ParseError` that shows the line.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from tilewright import expr as E
+from tilewright.errors import Origin, ParseError
+from tilewright.expr import Buffer, PrimExpr, Var
+from tilewright.ir.module import IRModule
+from tilewright.tir.parse_expr import MODULES, ExprReader, Source, module_name
+from tilewright.tir.printer import INNER, extent_between
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    Allocate,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    IterVar,
+    Let,
+    PrimFunc,
+    Reducer,
+    Seq,
+    Stmt,
+    Store,
+    walk_stmt,
+)
+from tilewright.types import BOOL, DataType
+
+_LOOPS: Final = {"serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED}
+_AXES: Final = {"spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce"}
+_IGNORED: Final = ("reads", "writes")
+Wrapper = Callable[[Stmt], Stmt]
+N = TypeVar("N", Var, Buffer)
+
+
+def parse(text: str, file: str = "") -> PrimFunc:
+    """The function that `text` defines; `file` is for messages. Raises `ParseError`."""
+    functions = _functions(text, file)
+    if len(functions) != 1:
+        raise ParseError(f"{file or 'the text'} defines {len(functions)} functions where one is expected; read several with parse_module")
+    return functions[0]
+
+
+def parse_module(text: str, file: str = "") -> IRModule:
+    """The functions that `text` defines, by name. Raises `ParseError`."""
+    return IRModule({f.name: f for f in _functions(text, file)})
+
+
+def parse_python(function: Callable[..., Any]) -> PrimFunc:
+    """A Python function that is written in the loop language, read from its source file and never called.
+
+    Numbers that the Python around it binds can be used by name. Raises `ParseError`.
+    """
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise ParseError(f"the source of '{getattr(function, '__name__', function)}' is in no file; give its text to tir.parse") from None
+    around = inspect.getclosurevars(function)
+    source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
+    (definition,) = _definitions(source)
+    return FunctionReader(source, {**around.globals, **around.nonlocals}).function(definition)
+
+
+def _functions(text: str, file: str) -> list[PrimFunc]:
+    source = Source(textwrap.dedent(text), file)
+    return [FunctionReader(source, {}).function(d) for d in _definitions(source)]
+
+
+def _definitions(source: Source) -> list[ast.FunctionDef]:
+    """The functions of a text, also those in a class; imports and the like around them are passed over."""
+    try:
+        tree = ast.parse("\n".join(source.lines))
+    except SyntaxError as error:
+        row, column = error.lineno or 1, max(error.offset or 1, 1) - 1
+        raise source.located(row, column, column + 1, f"this is not Python syntax: {error.msg}") from None
+    found: list[ast.FunctionDef] = []
+    for s in tree.body:
+        for x in s.body if isinstance(s, ast.ClassDef) else [s]:
+            if isinstance(x, ast.FunctionDef):
+                found.append(x)
+            elif not isinstance(x, (ast.Import, ast.ImportFrom)):
+                raise source.error(x, "a function is expected here: @T.prim_func, then def name(A: T.Buffer((8,), \"float32\")):")
+    return found
+
+
+@dataclass
+class _Header:
+    """What the first lines of a block say."""
+
+    iters: list[IterVar] = field(default_factory=list)
+    bindings: list[PrimExpr] = field(default_factory=list)
+    predicate: PrimExpr = field(default_factory=lambda: E.const(1, BOOL))
+    init: Stmt | None = None
+    annotations: dict[str, Any] = field(default_factory=dict)
+
+
+class FunctionReader(ExprReader):
+    """Reads one function."""
+
+    def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
+        super().__init__(source, outer)
+        self.known: dict[str, Var | Buffer] = {}
+        """What each name meant last, in scope or not."""
+        self.attrs: dict[str, Any] = {}
+        self.inner: list[Buffer] = []
+        self.handles: dict[str, Buffer | None] = {}
+        self.extents: dict[Any, PrimExpr] = {}
+        """Of the loops by their variables, for `T.axis.remap`."""
+
+    def function(self, node: ast.FunctionDef) -> PrimFunc:
+        body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+        self.declare_sizes(body)
+        params: list[str | Buffer] = [self.parameter(a) for a in node.args.args]
+        if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
+            raise self.error(node, f"the parameters of '{node.name}' are buffers by position, without defaults")
+        read = self.sequence(body)
+        buffers = [p if isinstance(p, Buffer) else self.matched(node, p) for p in params]
+        return PrimFunc(self.symbol(node), tuple(buffers), read, self.attributes(read), self.origin(node, node.name, "function"))
+
+    def symbol(self, node: ast.FunctionDef) -> str:
+        for d in node.decorator_list:
+            for k in d.keywords if isinstance(d, ast.Call) else ():
+                if k.arg == "name":
+                    return str(self.literal(k.value))
+        return node.name
+
+    def attributes(self, body: Stmt) -> dict[str, Any]:
+        """The attributes; a function with blocks lists its inner memory, were there none, unless it says otherwise."""
+        stated = self.attrs.get(INNER, ())
+        inner = tuple(self.inner)
+        if inner or (stated is not None and (INNER in self.attrs or any(isinstance(s, Block) for s in walk_stmt(body)))):
+            return {**self.attrs, INNER: inner}
+        return {k: v for k, v in self.attrs.items() if k != INNER}
+
+    def origin(self, node: ast.AST, name: str, kind: str) -> Origin | None:
+        return Origin(name, kind, self.source.file, self.source.line(node)) if self.source.file else None
+
+    # Parameters and names.
+    def declare_sizes(self, body: Sequence[ast.stmt]) -> None:
+        """Variables of a type, `n = T.int64()`: they are known before the parameters, whose sizes they may be."""
+        for s in body:
+            if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) and (dtype := self.declared(s.value)) is not None:
+                self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)
+
+    def declared(self, node: ast.expr) -> DataType | None:
+        """The type of `T.int64()` and `T.var("int64")`."""
+        if not isinstance(node, ast.Call) or node.keywords:
+            return None
+        name = module_name(node.func)
+        if name == "var" and len(node.args) == 1:
+            return self.dtype(node.args[0])
+        return self.dtype_named(node, name) if name.startswith(("int", "uint", "float", "bool")) and not node.args else None
+
+    def parameter(self, node: ast.arg) -> str | Buffer:
+        """A buffer, or the name of a handle that is matched to a buffer later."""
+        kind = node.annotation
+        if kind is not None and module_name(kind) == "handle":
+            self.handles[node.arg] = None
+            return node.arg
+        if isinstance(kind, ast.Subscript) and module_name(kind.value) == "Buffer":
+            items = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
+            kind = ast.copy_location(ast.Call(kind.value, items, []), kind)
+        if not isinstance(kind, ast.Call) or module_name(kind.func) != "Buffer":
+            raise self.error(node, f"parameter '{node.arg}' is a buffer: {node.arg}: T.Buffer((8,), \"float32\")")
+        return self.new_buffer(node.arg, kind, kind.args, "global")
+
+    def matched(self, node: ast.FunctionDef, handle: str) -> Buffer:
+        found = self.handles[handle]
+        if found is None:
+            raise self.error(node, f"parameter '{handle}' is a handle, and no T.match_buffer({handle}, …) says what it points to")
+        return found
+
+    def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
+        """A buffer of `args`: shape, dtype and, at the end, scope."""
+        given = self.keywords(node, "shape", "dtype", "scope")
+        rest = list(args)
+        shape = given.get("shape") or (rest.pop(0) if rest else None)
+        dtype = given.get("dtype") or (rest.pop(0) if rest else None)
+        where = given.get("scope") or (rest.pop(0) if rest else None)
+        if shape is None or rest:
+            raise self.error(node, f'{ast.unparse(node.func)} takes a shape, a data type and a scope: ((8,), "float32", scope="local")')
+        dims = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
+        sizes = [self.value(d) for d in dims]
+        kind = self.dtype(dtype) if dtype is not None else DataType("float32")
+        made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope)
+        return self.bind(name, made, _same_buffer)
+
+    def new_var(self, name: str, dtype: DataType) -> Var:
+        return self.bind(name, Var(name, dtype), lambda old, new: old.dtype is new.dtype)
+
+    def bind(self, name: str, made: N, same: Callable[[N, N], bool]) -> N:
+        """Bring a name into scope: what it meant before, when that is out of scope and of the same kind, else `made`."""
+        old = self.known.get(name)
+        if isinstance(old, type(made)) and name not in self.names and same(old, made):
+            made = old
+        self.names[name] = self.known[name] = made
+        return made
+
+    # Statements.
+    def sequence(self, nodes: Sequence[ast.stmt]) -> Stmt:
+        """Statements in one scope; what a `Let` or an allocation opens reaches to their end."""
+        before = dict(self.names)
+        parts = self.parts(nodes)
+        self.names = before
+        return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+    def parts(self, nodes: Sequence[ast.stmt]) -> list[Stmt]:
+        frames: list[tuple[Wrapper | None, list[Stmt]]] = [(None, [])]
+        for n in nodes:
+            wrapper = self.opening(n)
+            if wrapper is not None:
+                frames.append((wrapper, []))
+            elif not self.declares(n):
+                frames[-1][1].append(self.stmt(n))
+        while True:
+            wrapper, parts = frames.pop()
+            if wrapper is None:
+                return parts
+            frames[-1][1].append(wrapper(parts[0] if len(parts) == 1 else Seq(tuple(parts))))
+
+    def opening(self, node: ast.stmt) -> Wrapper | None:
+        """The statement around all that follow, for `x = value` and `A = T.allocate(…)`."""
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            return None if _call_name(node.value) in _DECLARATIONS or self.declared(node.value) else self.opened(node.targets[0].id, node.value)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            return self.opened(node.target.id, node.value, self.dtype(node.annotation))
+        return None
+
+    def opened(self, name: str, node: ast.expr, dtype: DataType | None = None) -> Wrapper:
+        if isinstance(node, ast.Call) and module_name(node.func) == "allocate":
+            buffer = self.new_buffer(name, node, node.args, "global")
+            return lambda body: Allocate(buffer, body)
+        if isinstance(node, ast.Call) and module_name(node.func) in ("let", "LetStmt"):
+            (node,) = self.arguments(node, 1)
+        value = self.expr(node, dtype)
+        var = self.new_var(name, value.dtype)
+        return lambda body: Let(var, value, body)
+
+    def declares(self, node: ast.stmt) -> bool:
+        """True for statements that say something about the function or its memory, and do nothing."""
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and module_name(node.value.func) == "func_attr":
+            self.attrs.update(self.literal(self.arguments(node.value, 1)[0]))
+            return True
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            return False
+        name, call = node.targets[0].id, _call_name(node.value)
+        if isinstance(node.value, ast.Call) and call in _DECLARATIONS:
+            args = node.value.args
+            if call == "match_buffer":
+                handle = args[0].id if args and isinstance(args[0], ast.Name) else ""
+                if handle not in self.handles:
+                    raise self.error(node.value, f"T.match_buffer takes a handle of the parameters; they are {', '.join(self.handles) or 'none'}")
+                args = args[1:]
+            made = self.new_buffer(name, node.value, args, "global")
+            if call == "match_buffer":
+                self.handles[handle] = made
+            elif call == "alloc_buffer":
+                self.inner.append(made)
+            return True
+        return self.declared(node.value) is not None
+
+    def stmt(self, node: ast.stmt) -> Stmt:
+        read = _STATEMENTS.get(type(node))
+        if read is None:
+            raise self.error(node, f"Python's {type(node).__name__} is no statement of the loop language")
+        return read(self, node)
+
+    def loop(self, node: ast.For) -> Stmt:
+        call = node.iter
+        name = _call_name(call)
+        if not isinstance(call, ast.Call) or node.orelse or (name not in _LOOPS and name not in ("grid", "range")):
+            raise self.error(call, f"a loop goes over one of {', '.join(f'T.{k}' for k in _LOOPS)}, T.grid or range")
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        before = dict(self.names)
+        trips = [self.trips(call, [a]) for a in call.args] if name == "grid" else [self.trips(call, call.args)]
+        if len(targets) != len(trips):
+            raise self.error(node.target, f"the loops have {len(trips)} variables, and {len(targets)} are named")
+        given = self.keywords(call, "annotations", "dtype", "extent")
+        notes = self.literal(given["annotations"]) if "annotations" in given else {}
+        loops = []
+        for t, (low, extent) in zip(targets, trips, strict=True):
+            if not isinstance(t, ast.Name):
+                raise self.error(t, "the variable of a loop is a name")
+            var = self.new_var(t.id, self.dtype(given["dtype"]) if "dtype" in given else extent.dtype)
+            self.extents[var] = extent
+            loops.append(For(var, low, extent, _LOOPS.get(name, SERIAL), Seq(()), notes, self.origin(node, t.id, "loop")))
+        body = self.sequence(node.body)
+        self.names = before
+        for f in reversed(loops):
+            body = For(f.var, f.min, f.extent, f.kind, body, f.annotations, f.origin)
+        return body
+
+    def trips(self, call: ast.Call, args: Sequence[ast.expr]) -> tuple[PrimExpr, PrimExpr]:
+        """The first value of a loop and the number of its trips."""
+        exact = next((k.value for k in call.keywords if k.arg == "extent"), None)
+        if not 1 <= len(args) <= (1 if exact is not None else 2):
+            raise self.error(call, f"{ast.unparse(call.func)} takes an end, or a start and an end")
+        if exact is not None:
+            return self.expr(args[0]), self.expr(exact)
+        if len(args) == 1:
+            extent = self.expr(args[0])
+            return E.const(0, extent.dtype), extent
+        low, end = self.meet(call, self.value(args[0]), self.value(args[1]))
+        return low, extent_between(low, end)
+
+    def branch(self, node: ast.If) -> Stmt:
+        condition = self.expr(node.test)
+        if condition.dtype.element != "bool":
+            raise self.error(node.test, f"a condition is true or false, and this is {condition.dtype}; compare it with something")
+        return IfThenElse(condition, self.sequence(node.body), self.sequence(node.orelse) if node.orelse else None)
+
+    def assign(self, node: ast.Assign) -> Stmt:
+        (target,) = node.targets if len(node.targets) == 1 else (None,)
+        if not isinstance(target, ast.Subscript):
+            raise self.error(node, "an assignment is A[i] = value, x = value, or A = T.allocate(…)")
+        return self.store(target, node.value)
+
+    def store(self, target: ast.Subscript, value: ast.expr) -> Stmt:
+        buffer, indices, mask = self.buffer(target.value), self.indices(target), None
+        if isinstance(value, ast.Call) and module_name(value.func) == "masked":
+            condition, value = self.arguments(value, 2)
+            mask = self.expr(condition)
+        lanes = max((i.dtype.lanes for i in indices), default=1)
+        return Store(buffer, self.expr(value, buffer.dtype.with_lanes(lanes)), indices, mask)
+
+    def update(self, node: ast.AugAssign) -> Stmt:
+        """`A[i] += x`."""
+        if not isinstance(node.target, ast.Subscript):
+            raise self.error(node, "only an element of a buffer is updated; a name keeps its value")
+        old = ast.copy_location(ast.Subscript(node.target.value, node.target.slice, ast.Load()), node.target)
+        return self.store(node.target, ast.copy_location(ast.BinOp(old, node.op, node.value), node))
+
+    def evaluate(self, node: ast.Expr) -> Stmt:
+        if isinstance(node.value, ast.Call) and module_name(node.value.func) == "evaluate":
+            return Evaluate(self.expr(self.arguments(node.value, 1)[0]))
+        if isinstance(node.value, ast.Call) and module_name(node.value.func) in _HEADERS:
+            raise self.error(node, f"{ast.unparse(node.value.func)} stands first in a block: with T.block(\"name\"):")
+        return Evaluate(self.expr(node.value))
+
+    def nothing(self, node: ast.Pass) -> Stmt:
+        return Seq(())
+
+    def scope(self, node: ast.With) -> Stmt:
+        """`with T.block(…)`, and the three that hold statements together."""
+        (item,) = node.items if len(node.items) == 1 else (node.items[0],)
+        call = _call_name(item.context_expr)
+        if call == "block" and isinstance(item.context_expr, ast.Call):
+            return self.block(node, item.context_expr)
+        if call == "seq":
+            return Seq(self.scoped(node.body))
+        if call in ("allocate", "let", "LetStmt") and isinstance(item.optional_vars, ast.Name):
+            before = dict(self.names)
+            wrapper = self.opened(item.optional_vars.id, item.context_expr)
+            body = self.sequence(node.body)
+            self.names = before
+            return wrapper(body)
+        raise self.error(item.context_expr, "with is for T.block(\"name\"), T.allocate(…) as A, T.let(value) as x, and T.seq()")
+
+    def scoped(self, nodes: Sequence[ast.stmt]) -> tuple[Stmt, ...]:
+        before = dict(self.names)
+        parts = self.parts(nodes)
+        self.names = before
+        return tuple(parts)
+
+    # Blocks.
+    def block(self, node: ast.With, call: ast.Call) -> Stmt:
+        name = str(self.literal(self.arguments(call, 0, 1)[0])) if call.args else "block"
+        before = dict(self.names)
+        header, rest = _Header(), []
+        for s in node.body:
+            if not self.header(s, header):
+                rest.append(s)
+        body = self.sequence(rest)
+        self.names = before
+        return Block(name, tuple(header.iters), tuple(header.bindings), header.predicate, header.init, body, header.annotations,
+                     self.origin(node, name, "block"))
+
+    def header(self, node: ast.stmt, header: _Header) -> bool:
+        """Take in one line of a block; False when it belongs to its body."""
+        if isinstance(node, ast.With) and _call_name(node.items[0].context_expr) == "init":
+            header.init = self.sequence(node.body)
+            return True
+        if isinstance(node, ast.Assign) and _call_name(node.value).startswith("axis.") and isinstance(node.value, ast.Call):
+            self.axes(node.targets[0], node.value, header)
+            return True
+        call = node.value if isinstance(node, ast.Expr) else None
+        name = module_name(call.func) if isinstance(call, ast.Call) else ""
+        if not isinstance(call, ast.Call) or name not in _HEADERS:
+            return False
+        if name == "where":
+            header.predicate = self.expr(self.arguments(call, 1)[0])
+        elif name == "block_attr":
+            header.annotations.update(self.literal(self.arguments(call, 1)[0]))
+        elif name == "reducer":
+            header.annotations["combiner"] = self.reducer(call)
+        return True
+
+    def axes(self, target: ast.expr, call: ast.Call, header: _Header) -> None:
+        """`v = T.axis.spatial(extent, binding)`, `v, r = T.axis.remap("SR", [i, k])`."""
+        word = module_name(call.func).removeprefix("axis.")
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        if word == "remap":
+            kinds, loops = self.arguments(call, 2)
+            bound = loops.elts if isinstance(loops, (ast.List, ast.Tuple)) else []
+            letters = str(self.literal(kinds))
+            if not len(names) == len(bound) == len(letters):
+                raise self.error(call, f"{len(names)} names, {len(letters)} letters and {len(bound)} loops do not go together")
+            axes = [(k, self.extent_of(b), b) for k, b in zip(letters, bound, strict=True)]
+        else:
+            extent, binding = self.arguments(call, 2)
+            axes = [(word, self.expr(self.from_zero(extent)), binding)]
+        given = self.keywords(call, "dtype")
+        for name, (kind, extent_expr, binding) in zip(names, axes, strict=True):
+            if kind not in _AXES or not isinstance(name, ast.Name):
+                raise self.error(call, "the axes of a block are T.axis.spatial(extent, i), T.axis.reduce(extent, k) and T.axis.remap(\"SR\", [i, k])")
+            header.bindings.append(self.expr(binding))
+            var = self.new_var(name.id, self.dtype(given["dtype"]) if "dtype" in given else extent_expr.dtype)
+            header.iters.append(IterVar(var, extent_expr, _AXES[kind]))
+
+    def from_zero(self, node: ast.expr) -> ast.expr:
+        """The extent of an axis; `(0, n)` is `n`."""
+        if not isinstance(node, ast.Tuple):
+            return node
+        if len(node.elts) != 2 or self.value(node.elts[0]) != 0:
+            raise self.error(node, "an axis starts at 0; shift the indices instead")
+        return node.elts[1]
+
+    def extent_of(self, node: ast.expr) -> PrimExpr:
+        """The extent of the loop that an axis is bound to."""
+        found = self.extents.get(self.value(node))
+        if found is None:
+            raise self.error(node, "T.axis.remap takes variables of the loops around; write T.axis.spatial(extent, value) for anything else")
+        return found
+
+    def reducer(self, call: ast.Call) -> Reducer:
+        """`T.reducer("sum", lambda x, y: (x + y,), (0.0,))`: the values, first the old then the new, are typed by the neutral ones."""
+        name, function, start = self.arguments(call, 3)
+        if not isinstance(function, ast.Lambda) or not isinstance(function.body, ast.Tuple) or not isinstance(start, ast.Tuple):
+            raise self.error(call, "a reducer is written T.reducer(\"sum\", lambda x, y: (x + y,), (0.0,))")
+        neutral = tuple(self.expr(e) for e in start.elts)
+        names = [a.arg for a in function.args.args]
+        if len(names) != 2 * len(neutral) or len(function.body.elts) != len(neutral):
+            raise self.error(function, f"a reducer of {len(neutral)} value{'s' if len(neutral) > 1 else ''} takes {2 * len(neutral)} and gives {len(neutral)}")
+        before = dict(self.names)
+        params = tuple(self.new_var(n, e.dtype) for n, e in zip(names, (*neutral, *neutral), strict=True))
+        body = tuple(self.expr(e) for e in function.body.elts)
+        self.names = before
+        return Reducer(str(self.literal(name)), params, body, neutral)
+
+
+def _same_buffer(a: Buffer, b: Buffer) -> bool:
+    same_shape = len(a.shape) == len(b.shape) and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
+    return same_shape and a.dtype is b.dtype and a.scope == b.scope
+
+
+def _call_name(node: ast.expr) -> str:
+    """The name of what is called: `block` of `T.block(…)`, also `range`."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.id if isinstance(node.func, ast.Name) and node.func.id not in MODULES else module_name(node.func)
+
+
+_DECLARATIONS: Final = ("alloc_buffer", "match_buffer", "Buffer", "buffer_decl")
+_HEADERS: Final = ("where", "block_attr", "reducer", *_IGNORED)
+_STATEMENTS: Final[dict[type[ast.stmt], Callable[[FunctionReader, Any], Stmt]]] = {
+    ast.For: FunctionReader.loop, ast.If: FunctionReader.branch, ast.Assign: FunctionReader.assign, ast.AugAssign: FunctionReader.update,
+    ast.Expr: FunctionReader.evaluate, ast.Pass: FunctionReader.nothing, ast.With: FunctionReader.scope,
+}

@@ -1,0 +1,161 @@
+"""Schedule steps as data: what was done to a program, to be printed, stored, edited and done again.
+
+A step is the name of a method of a schedule with its arguments. Blocks and loops in it are references that mean the same on
+every copy of the program: a block by its name, a loop by a block inside of it and its place among that block's loops,
+counted from outside at the time of the step.
+
+    {"step": "split", "args": [{"block": "C", "loop": 0}, [null, 16]]}      sch.split(sch.get_loops("C")[0], (None, 16))
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from tilewright.errors import ScheduleError
+from tilewright.settings import nearest
+from tilewright.tir.printer import value_text
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound="Recorder")
+
+
+@dataclass(frozen=True, slots=True)
+class BlockAt:
+    """A block by its name; `func` is the function in a module of several."""
+
+    block: str
+    func: str = ""
+
+    def __str__(self) -> str:
+        return f"sch.get_block({value_text(self.block)}" + (f", func_name={value_text(self.func)})" if self.func else ")")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopAt:
+    """The loop at `loop` among the loops around a block, the outermost is 0."""
+
+    block: str
+    loop: int
+    func: str = ""
+
+    def __str__(self) -> str:
+        block = str(BlockAt(self.block, self.func)) if self.func else value_text(self.block)
+        return f"sch.get_loops({block})[{self.loop}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: the method `name` on `args` and `options`, which hold references, numbers, strings and tuples of these."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The call that made it, on the schedule `sch`."""
+        named = [f"{k}={_text(v)}" for k, v in self.options.items()]
+        return f"sch.{self.name}({', '.join([*map(_text, self.args), *named])})"
+
+    def as_json(self) -> dict[str, Any]:
+        """What `json.dumps` takes."""
+        data: dict[str, Any] = {"step": self.name, "args": [_to_json(a) for a in self.args]}
+        return data | {"options": {k: _to_json(v) for k, v in self.options.items()}} if self.options else data
+
+    @staticmethod
+    def from_json(data: Any) -> Step:
+        """The step that `as_json` wrote; raises `ScheduleError` for anything else."""
+        if not isinstance(data, dict) or not isinstance(data.get("step"), str) or not isinstance(data.get("args"), list):
+            raise ScheduleError(f'{data!r} is not a schedule step; one is {{"step": "unroll", "args": [{{"block": "C", "loop": 0}}]}}')
+        options = {str(k): _from_json(v) for k, v in data.get("options", {}).items()}
+        return Step(data["step"], tuple(_from_json(a) for a in data["args"]), options)
+
+
+class Recorder:
+    """Base of what has steps: methods marked `recorded` are noted in `steps` once they have succeeded."""
+
+    steps: list[Step]
+
+    def reference(self, arg: Any) -> Any:
+        """An argument as data: loops and blocks as references."""
+        raise NotImplementedError
+
+    def referred(self, data: Any) -> Any:
+        """The argument that `data` refers to in the program as it is now."""
+        raise NotImplementedError
+
+    def apply(self, steps: Iterable[Step]) -> None:
+        """Do the steps, in order. Raises `ScheduleError`, naming the step, when one does not fit the program."""
+        for number, step in enumerate(steps):
+            try:
+                self._method(step)(*self._now(step.args), **{k: self._now(v) for k, v in step.options.items()})
+            except ScheduleError as error:
+                raise ScheduleError(f"step {number}, {step}: {error.message}", error.origin) from None
+
+    def _now(self, data: Any) -> Any:
+        return tuple(map(self._now, data)) if isinstance(data, tuple) else self.referred(data)
+
+    def noted(self, arg: Any) -> Any:
+        """An argument as data, sequences as tuples."""
+        return tuple(map(self.noted, arg)) if isinstance(arg, (tuple, list)) else self.reference(arg)
+
+    def _method(self, step: Step) -> Callable[..., Any]:
+        method: Any = getattr(type(self), step.name, None)
+        if not hasattr(method, "is_step"):
+            known = [name for name in dir(type(self)) if hasattr(getattr(type(self), name), "is_step")]
+            raise ScheduleError(f"there is no step '{step.name}'{nearest(step.name, known) or '; the steps are ' + ', '.join(known)}")
+        try:
+            inspect.signature(method).bind(self, *step.args, **step.options)
+        except TypeError as error:
+            raise ScheduleError(f"the arguments do not fit: {error}") from None
+        bound: Callable[..., Any] = functools.partial(method, self)
+        return bound
+
+
+def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Mark a method as a step: its call is noted, as it was on the program before, when it has succeeded."""
+
+    @functools.wraps(method)
+    def run(self: S, /, *args: P.args, **options: P.kwargs) -> R:
+        step = Step(method.__name__, self.noted(args), {k: self.noted(v) for k, v in options.items()})
+        result = method(self, *args, **options)
+        self.steps.append(step)
+        return result
+
+    run.is_step = True  # type: ignore[attr-defined]
+    return run
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"
+    return str(value) if isinstance(value, (BlockAt, LoopAt)) else value_text(value)
+
+
+def _to_json(value: Any) -> Any:
+    match value:
+        case LoopAt():
+            return {"block": value.block, "loop": value.loop} | ({"func": value.func} if value.func else {})
+        case BlockAt():
+            return {"block": value.block} | ({"func": value.func} if value.func else {})
+        case tuple():
+            return [_to_json(v) for v in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            raise ScheduleError(f"a step holds {value!r} ({type(value).__name__}), which cannot be stored; annotate with numbers and strings")
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_from_json, value))
+    if not isinstance(value, dict):
+        return value
+    block, func, loop = value.get("block"), value.get("func", ""), value.get("loop")
+    if isinstance(block, str) and isinstance(func, str) and (loop is None or isinstance(loop, int)):
+        return BlockAt(block, func) if loop is None else LoopAt(block, loop, func)
+    raise ScheduleError(f'{value!r} refers to nothing; a block is {{"block": "C"}}, a loop {{"block": "C", "loop": 0}}')

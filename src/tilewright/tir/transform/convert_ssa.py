@@ -1,0 +1,47 @@
+"""Every loop, block and `Let` gets variables of its own.
+
+    for i: A[i] = 0;  for i: B[i] = 1      (one variable, bound twice)
+      ->
+    for i: A[i] = 0;  for i_1: B[i_1] = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tilewright.expr import Var
+from tilewright.tir.stmt import Block, For, Let, PrimFunc, Stmt, map_bodies, substitute_stmt
+
+
+def convert_ssa(func: PrimFunc) -> PrimFunc:
+    """A variable that is bound again becomes a new one there. Needs nothing; returns `func` itself when nothing is bound twice."""
+    return func.with_body(_visit(func.body, set()))
+
+
+def _visit(s: Stmt, bound: set[Var]) -> Stmt:
+    match s:
+        case For() | Let():
+            own = _own((s.var,), bound)
+            if own:
+                s = replace(s, var=own[s.var], body=_renamed(s.body, own))
+            bound.add(s.var)
+        case Block():
+            own = _own([i.var for i in s.iters], bound)
+            init = None if s.init is None else _visit(_renamed(s.init, own), bound)
+            if own or init is not s.init:
+                iters = tuple(replace(i, var=own.get(i.var, i.var)) for i in s.iters)
+                s = replace(s, iters=iters, init=init, body=_renamed(s.body, own))
+            bound.update(i.var for i in s.iters)
+        case _:
+            pass
+    return map_bodies(s, lambda b: _visit(b, bound)) or s
+
+
+def _own(variables: Sequence[Var], bound: set[Var]) -> dict[Var, Var]:
+    """New variables for those that are bound already."""
+    return {v: Var(v.name, v.dtype) for v in variables if v in bound}
+
+
+def _renamed(s: Stmt, own: Mapping[Var, Var]) -> Stmt:
+    return substitute_stmt(s, {old: new for old, new in own.items()})  # noqa: C416  a dictionary of expressions

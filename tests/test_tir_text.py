@@ -1,0 +1,317 @@
+"""Loop programs as text, both ways: what is printed is read back as an equal program, at every stage, whatever it holds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import test_codegen_random
+import test_schedule
+from loop_programs import PROGRAMS, S, loops, variables
+from models import cnn, mlp
+from random_kernels import KINDS, Maker
+from tilewright import expr as E
+from tilewright import relay, te, tir
+from tilewright.compiler.kernel import lower
+from tilewright.compiler.program import machine_of
+from tilewright.driver.main import main
+from tilewright.errors import ParseError
+from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, as_expr, const
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import assert_structural_equal
+from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.visitor import post_order
+from tilewright.target import Target
+from tilewright.te.create import create_prim_func
+from tilewright.tir.interpreter import run
+from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, IterVar, Let, PrimFunc, Seq, Store
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops
+
+pytestmark = pytest.mark.core
+A, C = Buffer("A", (8,)), Buffer("C", (8,))
+ZERO = as_expr(0)
+
+
+def same_again(func: PrimFunc) -> PrimFunc:
+    """Assert that the text of `func` is read back as an equal program, which prints the same."""
+    text = str(func)
+    again = tir.parse(text)
+    assert_structural_equal(again, func)
+    assert str(again) == text
+    return again
+
+
+# --- programs of every stage --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_small_programs_after_each_pass(name: str) -> None:
+    func = PROGRAMS[name]()
+    same_again(func)
+    for loop_pass in LOOP_PASSES:
+        func = loop_pass(func)
+        same_again(func)
+
+
+@pytest.mark.parametrize("name", test_schedule.STEPS)
+def test_scheduled_programs(name: str) -> None:
+    s = test_schedule.product()
+    test_schedule.STEPS[name](s)
+    again = same_again(s.func)
+    test_schedule.check(again)
+    same_again(lower_loops(same_again(lower_blocks(s.func))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6))
+def test_random_programs(seed: int) -> None:
+    func = test_codegen_random.Program(seed).func()
+    same_again(func)
+    same_again(lower_loops(func))
+
+
+def kernels(function: Function) -> Iterator[tuple[Function, list[bool]]]:
+    """The primitive functions of a graph as the compiler fuses it, and which of their arguments are constants."""
+    for e in post_order(optimize(IRModule.from_expr(function), Target("llvm"))["main"].body):
+        if isinstance(e, Call) and isinstance(e.op, Function):
+            yield e.op, [isinstance(a, Constant) for a in e.args]
+
+
+def check_kernels(function: Function) -> int:
+    count = 0
+    for count, (primitive, constants) in enumerate(kernels(function), 1):
+        kernel = lower(primitive, constants, machine_of(Target("llvm")), f"kernel_{count}", keep_stages=True)
+        assert set(kernel.stages) == {"scheduled", "lowered"}
+        for func in (*kernel.stages.values(), kernel.func):
+            same_again(func)
+    return count
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_at_each_stage(kind: str) -> None:
+    for seed in (1, 2):
+        assert check_kernels(Maker(seed).make(KINDS[kind][0]).function)
+
+
+@pytest.mark.parametrize("model", [mlp, cnn])
+def test_kernels_of_a_model(model: object) -> None:
+    mod, _ = relay.frontend.from_onnx(model())  # type: ignore[operator]
+    assert check_kernels(mod["main"]) >= 2
+
+
+def test_what_the_command_line_dumps_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.onnx"
+    path.write_bytes(mlp().SerializeToString())
+    assert main(["compile", str(path), "-o", str(tmp_path / "m.tar"), "--dump-code", "tir"]) == 0
+    text = (tmp_path / "m.tar.tir").read_text(encoding="utf-8")
+    mod = tir.parse_module(text, "m.tar.tir")
+    assert len(mod.items()) >= 1
+    assert "\n\n".join(str(f) for _, f in mod.items()) + "\n" == text
+    func = mod.items()[0][1]
+    assert (func.origin.file, func.origin.line) == ("m.tar.tir", 2)
+
+
+# --- whatever can be built ----------------------------------------------------------------------------------------------
+
+class Expressions:
+    """Random expressions of a type, made by the classes themselves: nothing is folded."""
+
+    LEAVES: ClassVar[dict[str, list[PrimExpr]]] = {
+        "int64": [Var("i"), Var("i"), IntImm("int64", -3), IntImm("int64", 0), IntImm("int64", 2**62), ZERO],
+        "int32": [Var("n", "int32"), IntImm("int32", -(2**31)), IntImm("int32", 7), Buffer("B", (), "int32")[()]],
+        "uint8": [Var("if", "uint8"), IntImm("uint8", 255), Buffer("A", (4, 4), "uint8")[1, Var("i")]],
+        "float32": [Var("x y", "float32"), FloatImm("float32", -0.0), FloatImm("float32", 0.1), FloatImm("float32", 1e30),
+                    FloatImm("float32", float("nan")), FloatImm("float32", float("-inf")), A[Var("T")]],
+        "float64": [FloatImm("float64", 0.1), FloatImm("float64", float("inf")), Var("d", "float64")],
+        "bool": [IntImm("bool", 1), IntImm("bool", 0), Var("b", "bool")],
+    }
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def make(self, dtype: str, depth: int) -> PrimExpr:
+        pick = self.random.choice
+        if depth == 0 or self.random.random() < 0.2:
+            return pick(self.LEAVES[dtype])
+        kind = self.random.randrange(10)
+        if kind == 0:
+            return E.Select(self.make("bool", depth - 1), self.make(dtype, depth - 1), self.make(dtype, depth - 1))
+        if kind == 1:
+            return E.Cast(dtype, self.make(pick([t for t in self.LEAVES if t != dtype]), depth - 1))
+        if dtype == "bool":
+            return self.truth(depth - 1)
+        a, b = self.make(dtype, depth - 1), self.make(dtype, depth - 1)
+        if kind == 2:
+            return E.Call(dtype, pick([E.exp, E.pow, E.fma, E.bitwise_xor]), [a, b])
+        if dtype.startswith("float"):
+            return pick([E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max])(a, b)
+        return pick([E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.TruncDiv, E.TruncMod, E.Min, E.Max])(a, b)
+
+    def truth(self, depth: int) -> PrimExpr:
+        pick = self.random.choice
+        if self.random.random() < 0.5:
+            dtype = pick(["int64", "float32", "uint8", "bool"])
+            return pick([E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE])(self.make(dtype, depth), self.make(dtype, depth))
+        a, b = self.make("bool", depth), self.make("bool", depth)
+        return pick([E.And(a, b), E.Or(a, b), E.Not(a), E.Call("bool", E.isnan, [self.make("float32", depth)])])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from(sorted(Expressions.LEAVES)))
+def test_random_expressions(seed: int, dtype: str) -> None:
+    value = Expressions(seed).make(dtype, 5)
+    out = Buffer("out", (4,), dtype)
+    func = PrimFunc("f", (out,), Store(out, value, (ZERO,)))
+    again = tir.parse(str(func))
+    assert_structural_equal(again, func, map_free_vars=True)
+    assert str(again) == str(func)
+
+
+X, K = variables("i k")
+STORE = Store(C, as_expr(1.0), (X,))
+LANES = E.Ramp(ZERO, 1, 8)
+CASES: dict[str, PrimFunc] = {
+    "nothing": PrimFunc("f", (), Seq(())),
+    "a name that is none": PrimFunc("conv2d.add 3", (A,), Seq(())),
+    "names that mean something": PrimFunc("lambda", (Buffer("T", (2,)), Buffer("min", (2,)), Buffer("", (2,)), Buffer("3d", (2,))), Seq(())),
+    "sequences in sequences": PrimFunc("f", (C,), loops((X, 8, S), body=Seq((Seq((STORE, STORE)), Seq(()), Seq((STORE,)))))),
+    "a sequence of one": PrimFunc("f", (C,), loops((X, 8, S), body=Seq((Seq((STORE,)),)))),
+    "memory that ends early": PrimFunc("f", (C,), Seq((Allocate(A, Store(A, as_expr(2.0), (ZERO,))), Allocate(A, Seq((Seq(()), Seq(()))))))),
+    "values that end early": PrimFunc("f", (C,), Seq((Let(X, as_expr(3), STORE), Let(K, as_expr(4), Let(X, K, Seq((STORE, STORE))))))),
+    "one variable in two loops": PrimFunc("f", (C,), Seq((loops((X, 8, S), body=STORE), loops((X, 8, S), body=STORE)))),
+    "both branches": PrimFunc("f", (C,), loops((X, 8, S), body=IfThenElse(X < 3, Seq(()), IfThenElse(X < 5, STORE, STORE)))),
+    "loops from elsewhere": PrimFunc("f", (C,), For(X, as_expr(2), as_expr(5), S, For(K, X, E.Max(X * 2, X // 3), "parallel", STORE, {"grain": 2, "x-y": (1.5, "a'\"b")}))),
+    "a loop of another type": PrimFunc("f", (C,), For(Var("i", "int32"), ZERO, as_expr(5), S, For(Var("j", "int32"), const(1, "int32"), const(4, "int32"), S, Seq(())))),
+    "attributes": PrimFunc("f", (), Seq(()), {"a": None, "b": [True, {"c": float("inf")}], "d": "é\u2028\\", "intermediates": ()}),
+    "a masked store": PrimFunc("f", (C,), Store(C, E.Broadcast(as_expr(1.0), 8), (LANES,), E.LT(LANES, E.Broadcast(as_expr(6), 8)))),
+    "calls for their effect": PrimFunc("f", (A,), Seq((Evaluate(E.prefetch(A[0])), Evaluate(as_expr(0)), Evaluate(E.Call("int32", E.exp, ()))))),
+    "a block without memory": PrimFunc("f", (C,), loops((X, 8, S), body=Block("b", (IterVar(K, as_expr(8)),), (X,), IntImm("bool", 0), STORE, STORE, {"p": 1}))),
+    "an axis of another type": PrimFunc("f", (C,), Block("", (IterVar(Var("v", "int32"), as_expr(8)),), (ZERO,), X < 3, None, Seq(())), {"intermediates": ()}),
+    "local parameters and inner memory": PrimFunc("f", (Buffer("L", (2,), "int8", "local"),), Block("b", (), (), IntImm("bool", 1), None, Seq(())), {"intermediates": (A, C)}),
+    "memory that is nowhere": PrimFunc("f", (), Store(Buffer("X", (2, 3), "int8", "local"), const(1, "int8"), (ZERO, ZERO))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_whatever_can_be_built(name: str) -> None:
+    again = tir.parse(str(CASES[name]))
+    assert_structural_equal(again, CASES[name], map_free_vars=True)
+    assert str(again) == str(CASES[name])
+
+
+def test_sizes_that_are_open() -> None:
+    n, m = Var("n"), Var("m", "int32")
+    x, y = Buffer("x", (n, 4)), Buffer("y", (n * 4, E.cast("int64", m)))
+    func = PrimFunc("f", (x, y), loops((X, 4, S), body=Store(y, x[n - 1, X], (X, ZERO))))
+    assert '    n = T.int64()\n    m = T.int32()\n' in str(func)
+    same_again(func)
+
+
+def test_reducers_are_read() -> None:
+    a, k = te.placeholder((4, 8), name="A"), te.reduce_axis((0, 8), "k")
+    pair = te.comm_reducer(lambda x, y: (x[0] + y[0], E.maximum(x[1], y[1])), lambda s, t: (E.const(0, s), te.min_value(t)), "sum_and_max")
+    both = create_prim_func([a], list(te.compute((4,), lambda i: pair((a[i, k], a[i, k]), axis=k), name="C")))
+    assert 'T.reducer("sum_and_max", lambda x, x1, y, y1: (x + y, max(x1, y1),), (0.0, float(\'-inf\'),))' in str(both)
+    sums, largest, data = np.zeros(4, "float32"), np.zeros(4, "float32"), np.arange(32, dtype="float32").reshape(4, 8)
+    run(lower_blocks(same_again(both)), [data, sums, largest])
+    np.testing.assert_array_equal(sums, data.sum(1))
+    np.testing.assert_array_equal(largest, data.max(1))
+
+
+def test_many_statements_are_no_trouble() -> None:
+    many = Seq(tuple(Store(C, as_expr(float(k)), (as_expr(k % 8),)) for k in range(3000)))
+    names = [Var(f"v{k}") for k in range(300)]
+    body = Store(C, as_expr(0.0), (names[-1],))
+    for v, before in zip(reversed(names), [*reversed(names[:-1]), ZERO], strict=True):
+        body = Let(v, before + 1, body)
+    same_again(PrimFunc("f", (C,), Seq((*many.stmts, body))))
+
+
+# --- what cannot be read ------------------------------------------------------------------------------------------------
+
+def wrapped(body: str, params: str = 'A: T.Buffer((8,), "float32"), B: T.Buffer((8, 2), "int32")') -> str:
+    return f"@T.prim_func\ndef f({params}):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+
+
+BLOCK = 'with T.block("b"):\n    '
+MESSAGES: dict[str, tuple[str, str]] = {
+    "no Python": ("A[0] = = 1", "this is not Python syntax"),
+    "an unknown name": ("A[0] = A[j] + 1.0", r"nothing is named 'j' here"),
+    "a name like another": ("for row in T.serial(8):\n    A[rwo] = 0.0", "nothing is named 'rwo' here; did you mean 'row'"),
+    "an unknown call": ("A[0] = T.sqroot(A[0])", r"there is no T.sqroot; did you mean 'sqrt'"),
+    "another call": ("A[0] = print(3)", r"this cannot be called in the loop language; what can is written T.name"),
+    "a buffer as a value": ("A[0] = A + 1.0", r"'A' is a buffer; an element of it is A\[…\]"),
+    "a value as a buffer": ("for i in T.serial(3):\n    i[0] = 1.0", "a buffer is expected here; the buffers are A, B"),
+    "too many indices": ("A[0, 1] = 1.0", "buffer 'A' has 1 dimensions, and is given 2 indices"),
+    "a slice": ("A[0:2] = 1.0", "a scalar expression is expected here, not a slice"),
+    "a text as a value": ('A[0] = "x"', "a scalar expression is expected here, not 'x'"),
+    "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write a whole number, or T.cast"),
+    "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
+    "a power": ("A[0] = A[0] ** 2", "Pow is no operator of the loop language"),
+    "a membership": ("A[0] = A[0] in A[1]", "In is no comparison of the loop language"),
+    "a division by zero": ("A[8 // 0] = 1.0", "this divides by zero"),
+    "no lanes": ("A[T.ramp(0, 1, 0)] = 1.0", "a whole number above 0 is expected here"),
+    "too few arguments": ("A[0] = T.ramp(0, 1)", "T.ramp takes 3 arguments, and is given 2"),
+    "an unknown argument": ('A[0] = T.exp(A[0], typ="x")', "T.exp takes no argument 'typ'; did you mean"),
+    "an untyped call": ("A[0] = T.exp()", r"T.exp\(\) has no argument that says its type; give dtype="),
+    "no float": ('A[0] = float("1")', r"float\(…\) is for 'inf', '-inf' and 'nan'"),
+    "no type": ('A[0] = T.cast(1, "float33")', "'float33' is not a data type"),
+    "a number as a type": ("A[0] = T.cast(1, 32)", 'a data type is expected here, like "float32"'),
+    "a while": ("while True:\n    pass", "Python's While is no statement of the loop language"),
+    "a loop over something": ("for i in A:\n    pass", "a loop goes over one of T.serial, T.parallel"),
+    "too many variables": ("for i, j in T.grid(3):\n    pass", "the loops have 1 variables, and 2 are named"),
+    "a loop into an element": ("for A[0] in T.serial(3):\n    pass", "the variable of a loop is a name"),
+    "a loop without an end": ("for i in T.serial():\n    pass", "T.serial takes an end, or a start and an end"),
+    "a number as a condition": ("if B[0, 0]:\n    pass", "a condition is true or false, and this is int32; compare it"),
+    "two targets": ("A[0] = A[1] = 1.0", r"an assignment is A\[i\] = value, x = value"),
+    "a name that changes": ("x = 1\nx += 1", "only an element of a buffer is updated; a name keeps its value"),
+    "another with": ("with A:\n    pass", r"with is for T.block\(\"name\"\), T.allocate"),
+    "an axis outside": ('T.where(A[0] < 1.0)', "T.where stands first in a block"),
+    "an axis of no kind": (BLOCK + "v = T.axis.opaque(3, 0)", "the axes of a block are T.axis.spatial"),
+    "axes that do not fit": ("for i in T.serial(3):\n    " + BLOCK.replace("    ", "        ") + 'v, w = T.axis.remap("S", [i])', "2 names, 1 letters and 1 loops do not go together"),
+    "an axis of no loop": (BLOCK + 'v = T.axis.remap("S", [3])', "T.axis.remap takes variables of the loops around"),
+    "an axis from one": (BLOCK + "v = T.axis.spatial((1, 3), 0)", "an axis starts at 0; shift the indices instead"),
+    "no reducer": (BLOCK + 'T.reducer("sum", 1, 2)', "a reducer is written T.reducer"),
+    "a short reducer": (BLOCK + 'T.reducer("sum", lambda x: (x,), (0.0,))', "a reducer of 1 value takes 2 and gives 1"),
+    "an open attribute": ("for i in T.serial(3, annotations={'a': A[0]}):\n    pass", "a plain value is expected here"),
+    "memory of no size": ("D = T.allocate()", "T.allocate takes a shape, a data type and a scope"),
+    "no handle": ("D = T.match_buffer(A, (8,))", "T.match_buffer takes a handle of the parameters; they are none"),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_errors_show_the_line(name: str) -> None:
+    body, message = MESSAGES[name]
+    with pytest.raises(ParseError, match=message) as caught:
+        tir.parse(wrapped(body))
+    _, line, caret = str(caught.value).splitlines()
+    assert line.strip() in body
+    assert set(caret.strip()) == {"^"}
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (wrapped("pass", "A"), "parameter 'A' is a buffer: A: T.Buffer"),
+    (wrapped("pass", "a: T.handle"), r"parameter 'a' is a handle, and no T.match_buffer\(a, …\) says what it points to"),
+    (wrapped("pass", 'A: T.Buffer((8,), "float32") = 1'), "the parameters of 'f' are buffers by position, without defaults"),
+    ("x = 3\n", "a function is expected here: @T.prim_func"),
+    ("", "the text defines 0 functions where one is expected; read several with parse_module"),
+])
+def test_errors_around_functions(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        tir.parse(text)
+
+
+def test_the_caret_stands_below_the_place() -> None:
+    with pytest.raises(ParseError) as caught:
+        tir.parse(wrapped("for é in T.serial(8):\n    A[é] = A[é] + oops"), "model.tir")
+    assert str(caught.value) == (
+        "model.tir:4: nothing is named 'oops' here\n          A[é] = A[é] + oops\n                        ^^^^"
+    )
