@@ -16,7 +16,7 @@ from typing import Any
 from tilewright.arith import Ranges, prove, simplify
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all_of, as_expr, compare, const, floordiv, floormod, mul
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all_of, as_expr, compare, const, floordiv, floormod, minimum, mul
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
@@ -87,10 +87,13 @@ class Schedule(Recorder):
 
     # Steps.
     @recorded
-    def split(self, loop: Var, factors: Sequence[int | None]) -> list[Var]:
+    def split(self, loop: Var, factors: Sequence[int | None], *, overlap: bool = False) -> list[Var]:
         """One loop becomes several, outermost first; one factor may be None. Where they do not divide, a predicate guards the rest.
 
         for i in range(100): C[i]  ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
+
+        With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some points are
+        computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
         """
         node = self._serial(loop, "split")
         extent = self.extent(loop)
@@ -101,13 +104,25 @@ class Schedule(Recorder):
         for v, size in zip(new, sizes, strict=True):
             point = add(mul(point, size), v)
             covered *= size
+        whole = overlap and covered != extent
+        if whole:
+            self._may_repeat(node, sizes, extent)
+            point = add(minimum(mul(new[0], sizes[1]), extent - sizes[1]), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
-        if covered != extent:
+        if covered != extent and not whole:
             body = _guard(body, compare(LESS, point, const(extent, INT64)))
         for v, size in zip(reversed(new), reversed(sizes), strict=True):
             body = For(v, const(0, INT64), const(size, INT64), SERIAL, body, origin=node.origin)
         self._replace(node, body)
         return new
+
+    def _may_repeat(self, node: For, sizes: Sequence[int], extent: int) -> None:
+        """Raise unless points along a loop may be computed twice, in whole trips of two new loops."""
+        if len(sizes) != 2 or sizes[1] > extent:
+            raise self._error(f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}", node)
+        for s in walk_stmt(node.body):
+            if isinstance(s, Block) and (not s.iters or any(i.kind == "reduce" and _uses(b, node.var) for i, b in zip(s.iters, s.bindings, strict=True))):
+                raise self._error(f"block '{s.name}' adds up along loop '{node.var.name}', or has no axes: its points cannot be computed twice", node)
 
     @recorded
     def fuse(self, *loops: Var) -> Var:
