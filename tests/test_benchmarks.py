@@ -67,6 +67,29 @@ def test_compile_time_shows_cold_and_cached(model: Path, tmp_path: Path) -> None
     assert runs["cold"][0]["report"]
 
 
+def test_kernels_are_timed_beside_the_peak(tmp_path: Path) -> None:
+    found, table = tmp_path / "rows.json", tmp_path / "rows.md"
+    done = run("kernels.py", "depthwise 3x3 s1 7x7x960", "gemv", "--peers", "ort", "--rounds", "2", "--json", found, "--markdown", table)
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = json.loads(found.read_text())
+    assert [(r["kernel"].split()[0], r["runtime"]) for r in data["rows"]] == [
+        (kind, runtime) for kind in ("gemv", "depthwise") for runtime in ("tilewright", "onnxruntime")
+    ]
+    for row in data["rows"]:
+        assert len(row["seconds"]) == 2
+        assert row["median"] == np.median(row["seconds"]) > 0
+        assert 0 < row["difference"] < 1e-4
+    assert data["peak"] > 1e9
+    assert f"{data['peak'] / 1e9:.0f} GFLOP/s" in done.stdout
+    assert len(table.read_text().splitlines()) == 6
+
+
+def test_a_kernel_that_is_not_there_names_those_that_are() -> None:
+    done = run("kernels.py", "winogrande")
+    assert done.returncode == 2
+    assert done.stdout.startswith("no line has winogrande in its name; the lines are product 1024x1024x1024")
+
+
 @pytest.mark.models
 def test_the_answers_of_a_model_depend_on_its_input() -> None:
     path = whole("mobilenet_v2")

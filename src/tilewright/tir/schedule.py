@@ -16,7 +16,23 @@ from typing import Any
 from tilewright.arith import Ranges, prove, simplify
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all_of, as_expr, compare, const, floordiv, floormod, minimum, mul
+from tilewright.expr import (
+    Buffer,
+    IntImm,
+    Load,
+    PrimExpr,
+    Value,
+    Var,
+    add,
+    all_of,
+    as_expr,
+    compare,
+    const,
+    floordiv,
+    floormod,
+    minimum,
+    mul,
+)
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
