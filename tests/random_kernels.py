@@ -168,6 +168,24 @@ def pool(m: Maker) -> Expr:
     return m.epilogue(y, 1 if layout == "NCHW" else 3)
 
 
+def window(m: Maker) -> Expr:
+    """A small window down many channels, of images large enough for rows and tiles without an edge."""
+    kernel, strides = (m.pick(1, 3, 3, 5, 7), m.pick(2, 3, 3, 5)), (m.pick(1, 1, 2, 3), m.pick(1, 1, 2, 3))
+    dilation, padding = (m.pick(1, 1, 2), m.pick(1, 1, 1, 3)), tuple(m.random.randrange(k) for k in (*kernel, *kernel))
+    height, width = ((k - 1) * d + m.size(30) for k, d in zip(kernel, dilation, strict=True))
+    batch, channels = m.pick(1, 1, 2), m.size(70)
+    x = m.input(batch, height, width, channels)
+    what = m.pick("depthwise", "depthwise", "max", "mean")
+    if what == "depthwise":
+        options = {"strides": strides, "padding": padding, "dilation": dilation, "groups": channels, "channels": channels, "kernel_size": kernel}
+        y = nn.conv2d(x, m.weight(*kernel, channels, 1), data_layout="NHWC", kernel_layout="HWOI", **options)
+    else:
+        padding = tuple(min(p, k // 2) for p, k in zip(padding, (*kernel, *kernel), strict=True))
+        pooling = nn.max_pool2d if what == "max" else nn.avg_pool2d
+        y = pooling(x, kernel, strides=strides, dilation=dilation, padding=padding, layout="NHWC")
+    return m.epilogue(y, 3)
+
+
 def shape_of(m: Maker, most: int = 4, elements: int = 3000) -> tuple[int, ...]:
     """A random shape."""
     shape: list[int] = []
@@ -230,7 +248,7 @@ def movement(m: Maker) -> Expr:
 
 KINDS: dict[str, tuple[Callable[[Maker], Expr], int]] = {
     "convolution": (convolution, 60), "pointwise": (pointwise, 20), "integer_convolution": (integer_convolution, 8), "transposed": (transposed, 12),
-    "conv1d": (conv1d, 8), "dense": (dense, 16), "matmul": (matmul, 12), "batch_matmul": (batch_matmul, 16), "pool": (pool, 20),
+    "conv1d": (conv1d, 8), "dense": (dense, 16), "matmul": (matmul, 12), "batch_matmul": (batch_matmul, 16), "pool": (pool, 20), "window": (window, 50),
     "normalise": (normalise, 24), "reduction": (reduction, 30), "movement": (movement, 30),
 }
 """Each kind, and how many of it are tried."""

@@ -16,10 +16,11 @@ from tilewright.runtime import threads
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import KernelCall, Place, entry_symbols
+from tilewright.runtime.program import KernelCall, Place, TensorInfo, entry_symbols
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
 from tilewright.target.target import Target
+from tilewright.types import DataType
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 
@@ -267,3 +268,12 @@ def test_any_name_is_a_symbol():
     text = emit_entry(Manifest("odd", (), (programs.Y,), (step,)))
     assert 'call void @"conv\\201\\2F\\22add\\22\\5C\\C3\\B6"(ptr %ctx, ptr %arg0)' in text
     assert len(compile_text(text, Target("llvm"))) > 0
+
+
+def test_inputs_are_fetched_before_the_first_kernel_that_reads_them():
+    small, large = TensorInfo("small", (3, 100), DataType("float32")), TensorInfo("large", (1 << 20,), DataType("float32"))
+    step = KernelCall("add", (Place("input", 0), Place("input", 1), Place("output", 0)))
+    lines = [line.strip() for line in emit_entry(Manifest("both", (small, large), (programs.Y,), (step, step))).splitlines()]
+    calls = [line for line in lines if line.startswith("call void") and "llvm" not in line]
+    add = "call void @add(ptr %ctx, ptr %arg0, ptr %arg1, ptr %arg2)"
+    assert calls == ["call void @fetch(ptr %arg0, i64 1200)", add, add]

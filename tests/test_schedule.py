@@ -86,6 +86,9 @@ STEPS: dict[str, Callable[[Schedule], object]] = {
     "none": lambda s: None,
     "split": lambda s: s.split(s.loops("C")[0], [None, 3]),
     "split in three": lambda s: s.split(s.loops("C")[1], [2, None, 4]),
+    "split with overlap": lambda s: s.split(s.loops("C")[1], [None, 4], overlap=True),
+    "split with overlap, in lanes": lambda s: s.vectorize(s.split(s.loops("D")[1], [None, 8], overlap=True)[1]),
+    "compute_at in a split with overlap": lambda s: s.compute_at("C", s.split(s.loops("D")[1], [None, 8], overlap=True)[0]),
     "fuse": lambda s: s.fuse(*s.loops("C")[:2]),
     "reorder": lambda s: s.reorder(s.loops("C")[2], s.loops("C")[0]),
     "tile": lambda s: s.tile(*s.loops("C")[:2], 4, 4),
@@ -120,6 +123,14 @@ def test_a_step_keeps_the_result(name: str) -> None:
     check(s.func)
 
 
+def test_a_split_with_overlap_has_no_guard() -> None:
+    s = product()
+    s.split(s.loops("D")[1], [None, 8], overlap=True)
+    block = s.block("D")
+    assert str(block.bindings[1]) == "(min((j_0 * 8), 5) + j_1)"
+    assert str(block.predicate) == "True"
+
+
 def test_inlining_removes_the_block() -> None:
     a = te.placeholder((5,), name="A")
     b = te.compute((5,), lambda i: a[i] * 2.0, name="B")
@@ -145,6 +156,9 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.split(s.loops("C")[0], [2, 3]), "loop 'i' has 10 trips, and the factors .2, 3. cover only 6"),
         (lambda s: s.split(s.loops("C")[0], [None, None]), "only one factor may be left open"),
         (lambda s: s.split(s.loops("C")[0], [0, None]), "factors are 1 or more"),
+        (lambda s: s.split(s.loops("C")[0], [2, 3, 2], overlap=True), "split of loop 'i' with overlap takes two factors, the inner one at most 10"),
+        (lambda s: s.split(s.loops("C")[0], [None, 16], overlap=True), "split of loop 'i' with overlap takes two factors, the inner one at most 10"),
+        (lambda s: s.split(s.loops("C")[2], [None, 4], overlap=True), "block 'C' adds up along loop 'k', or has no axes"),
         (lambda s: s.fuse(s.loops("C")[0], s.loops("C")[2]), "'k' is not directly inside 'i'"),
         (lambda s: s.reorder(s.loops("C")[0], s.loops("D")[0]), "other statements between the loops"),
         (lambda s: (s.vectorize(s.loops("C")[1]), s.unroll(s.loops("C")[1])), "loop 'j' is vectorized already"),

@@ -18,12 +18,31 @@ from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
 
+_MOST_FETCHED: Final = 1 << 20
+"""Bytes of an input that fit into a second-level cache."""
+_FETCH: Final = """\
+declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)
+define internal void @fetch(ptr %from, i64 %bytes) nounwind {
+entry:
+  br label %lines
+lines:
+  %at = phi i64 [ 0, %entry ], [ %next, %lines ]
+  %line = getelementptr i8, ptr %from, i64 %at
+  call void @llvm.prefetch.p0(ptr %line, i32 0, i32 2, i32 1)
+  %next = add nuw nsw i64 %at, 64
+  %more = icmp ult i64 %next, %bytes
+  br i1 %more, label %lines, label %done
+done:
+  ret void
+}"""
+
+
 def emit_entry(manifest: Manifest) -> str:
     """All entry functions of the program, and the declarations of its kernels."""
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     kernels = {step.symbol: len(step.args) for part in native for step in part if isinstance(step, KernelCall)}
     lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count))})" for symbol, count in kernels.items()]
-    lines.append("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    lines += [_FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _Function(manifest).emit(symbol, part)
     return "\n".join(lines) + "\n"
@@ -39,6 +58,7 @@ class _Function:
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
         self._bytes = {CONSTANT: manifest.constants_bytes, "workspace": manifest.workspace_bytes}
         self._bases: dict[int, str] = {}
+        self._input_bytes = [t.nbytes for t in manifest.inputs]
         self._known: dict[Place, str] = {}
         self._head: list[str] = []
         self._body: list[str] = []
@@ -49,10 +69,19 @@ class _Function:
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
                 self._body.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 {step.nbytes}, i1 false)")
             else:
+                self._fetch_inputs(step)
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args)
                 self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
         head = f"define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
         return [head, *self._head, *self._body, "  ret i32 0", "}"]
+
+    def _fetch_inputs(self, step: KernelCall) -> None:
+        """Inputs come from outside of the caches: read in order they arrive sooner than as the windows of a kernel ask for them."""
+        for place in step.args:
+            if place.kind == INPUT and place not in self._known:
+                pointer, size = self._pointer(place), self._input_bytes[place.offset]
+                if 0 < size <= _MOST_FETCHED:
+                    self._body.append(f"  call void @fetch(ptr {pointer}, i64 {size})")
 
     def _pointer(self, place: Place) -> str:
         known = self._known.get(place)
