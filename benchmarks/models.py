@@ -193,7 +193,7 @@ SOURCES: tuple[Source, ...] = (
     Source("googlenet", _torchvision("googlenet", init_weights=False, aux_logits=False), _picture(224)),
     Source("lraspp_mobilenet_v3_large", _segmentation("lraspp_mobilenet_v3_large"), _picture(320)),
     Source("r3d_18", _torchvision("video.r3d_18"), _clip(8, 112)),
-    *(Source(name, _timm(name), _picture(224)) for name in ("mobilenetv4_conv_small", "mixer_s16_224", "poolformer_s12", "levit_128s")),
+    *(Source(name, _timm(name), _picture(224)) for name in ("mobilenetv4_conv_small", "mixer_s16_224", "poolformer_s12")),
     Source("distilbert", _transformer("DistilBert"), _tokens(128, 30522, *_BERT_INPUTS[:2])),
     Source("albert", _transformer("Albert", hidden_size=768, num_attention_heads=12, intermediate_size=3072), _tokens(128, 30000, *_BERT_INPUTS)),
 )
