@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import time
 
-import numpy as np
-
 from tilewright.nd import aligned_empty
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.jit import LoadedCode
@@ -41,7 +39,7 @@ class Peak:
         self.lanes, self.threads = target.vector_bits // 32, threads
         self.code = LoadedCode([compile_text(text(self.lanes), target)], ["peak"])
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self.code.address("peak"))
-        self.memory = aligned_empty((self.lanes,), np.float32)
+        self.memory = aligned_empty((self.lanes,), "float32")
         self.memory[...] = 0
         self.found: list[float] = []
 
