@@ -151,8 +151,9 @@ class Ours:
     def __init__(self, model: onnx.ModelProto, path: Path, x: Array, threads: int) -> None:
         target = Target("llvm")
         main = optimize(from_onnx(model)[0], target)["main"]
-        call = next(c for c in post_order(main.body, inside=False) if isinstance(c, Call) and isinstance(c.op, Function) and _computes(c.op))
-        function, constants = call.op, [a.value if isinstance(a, Constant) else None for a in call.args]
+        calls = ((c.op, c.args) for c in post_order(main.body, inside=False) if isinstance(c, Call) and isinstance(c.op, Function))
+        function, operands = next((f, a) for f, a in calls if _computes(f))
+        constants = [a.value if isinstance(a, Constant) else None for a in operands]
         kernel = lower(function, [c is not None for c in constants], machine_of(target), "kernel")
         self.code = LoadedCode([compile_text(emit(kernel.func, target), target), compile_text(pool_text(target), target)], ["kernel", "tw_pool_create"])
         random = np.random.default_rng(1)
