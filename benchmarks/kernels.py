@@ -157,7 +157,8 @@ class Ours:
         kernel = lower(function, [c is not None for c in constants], machine_of(target), "kernel")
         self.code = LoadedCode([compile_text(emit(kernel.func, target), target), compile_text(pool_text(target), target)], ["kernel", "tw_pool_create"])
         random = np.random.default_rng(1)
-        values = [_aligned(random.standard_normal(p.checked_type.shape, np.float32) if c is None else c) for c, p in zip(constants, function.params, strict=True)]
+        given = zip(constants, function.params, strict=True)
+        values = [_aligned(np.asarray(random.standard_normal(p.tensor_type.shape, np.float32)) if c is None else c) for c, p in given]
         expected = evaluate(function, *values)
         self.expected = list(expected) if isinstance(expected, (tuple, list)) else [expected]
         args = [_aligned(np.asarray(a.pack(*(values[i] for i in a.sources)))) if a.pack else values[a.sources[0]] for a in kernel.arguments]
