@@ -39,15 +39,15 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldScaleAxis(),
         SimplifyExpr(),
         FoldInputTranspose(),
-        *_mixed_precision(),
         FoldConstant(),
         EliminateCommonSubexpr(),
+        *_mixed_precision(),
         FuseOps(),
     ), label="graph_passes")
 
 
 def _mixed_precision() -> list[ToMixedPrecision]:
-    """The conversion that the context asks for: after scales are folded, in float32, into weights."""
+    """The conversion that the context asks for: after all that is done in float32, and on shared values."""
     context = PassContext.current()
     wanted = context.get("relay.ToMixedPrecision.type")
     return [ToMixedPrecision(wanted, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"), keep_orig_output_dtype=True)] if wanted else []

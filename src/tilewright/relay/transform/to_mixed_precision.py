@@ -1,16 +1,17 @@
 """Compute in 16-bit floats where the operators say that it pays: products always, what stands between them as they come.
 
     %0 = nn.conv2d(%x, w); nn.relu(add(%0, b))
-    -> %0 = cast(%x, "bfloat16"); %1 = nn.conv2d(%0, w16, out_dtype="float32"); nn.relu(add(cast(%1, "bfloat16"), b16))
+    -> %0 = cast(%x, "bfloat16"); %1 = nn.conv2d(%0, w16, out_dtype="float32"); nn.relu(cast(add(%1, b), "bfloat16"))
 
 Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
 
 - ALWAYS: float32 arguments are cast; what has an `out_dtype` sums in the accumulation type, and its result is cast.
-- FOLLOW: in 16 bits when every argument that is neither a constant nor a parameter is; else as NEVER.
+- FOLLOW: in 16 bits when every argument that is neither a constant nor a parameter is; else as NEVER. An elementwise operator
+  with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
 
-Casts of constants are done here; a cast there and back that nothing else reads is taken out. Kernels widen what they read
-once and round what they write once, so casts inside of a kernel cost neither time nor precision.
+Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once and
+round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.elementwise import Cast, converted
-from tilewright.relay.op.registry import Op, Precision
+from tilewright.relay.op.registry import Fusion, Op, Precision
 from tilewright.relay.visitor import consumers, operands, post_order, rewrite, with_operands
 from tilewright.types import FLOAT32, DataType, TensorType, TupleType
 
@@ -91,9 +92,10 @@ class _Conversion:
         if isinstance(op, Cast):
             return self.cast(self.new[e.args[0]], DataType(op.dtype), e)
         category = self.category(e, op)
-        if category is Precision.NEVER:
+        biased = category is Precision.FOLLOW and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
+        if category is Precision.NEVER or biased:
             made = self.rebuilt(e, [self.restored(a) for a in e.args])
-            rounds = op.precision is Precision.ALWAYS
+            rounds = biased or op.precision is Precision.ALWAYS
         else:
             args = [self.of_type(self.new[a], self.half) for a in e.args]
             chosen = self.accumulating(op)
@@ -136,7 +138,7 @@ class _Conversion:
             return e
         if call is not None and call.args[0] is e:
             return call
-        known = self.casts.get((e, dtype))
+        known = self.casts.get((e, dtype)) if isinstance(e, Constant) or dtype is self.half else None
         if known is None:
             known = Constant(converted(e.value, str(dtype)), e.span) if isinstance(e, Constant) else Cast(str(dtype))(e, span=e.span)
             self.casts[e, dtype] = known
