@@ -220,7 +220,7 @@ def test_messages() -> None:
         options.mixed_precision("int8", "float32")
     with pytest.raises(OptionError, match="--mixed-precision-acc-type: products of bfloat16 are summed in float32 or in bfloat16, not in 'int32'"):
         options.mixed_precision("bfloat16", "int32")
-    with pytest.raises(OptionError, match="'relay.ToMixedPrecision.type' is one of , float16, bfloat16, and was given 'tf32'"):
+    with pytest.raises(OptionError, match=r"'relay\.ToMixedPrecision\.type' is one of , float16, bfloat16, and was given 'tf32'"):
         tilewright.compile("absent.onnx", mixed_precision="tf32")
 
 
@@ -235,10 +235,10 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_an_intrinsic_of_pairs_in_a_loop_program() -> None:
-    from tilewright.expr import Buffer, const as number, dot2, pair
+    from tilewright.expr import Buffer, Var, dot2, pair
+    from tilewright.expr import const as number
     from tilewright.tir.interpreter import run
     from tilewright.tir.stmt import For, Store
-    from tilewright.expr import Var
 
     a, b, c, i = Buffer("a", (8,), "bfloat16"), Buffer("b", (8,), "bfloat16"), Buffer("c", (4,), "float32"), Var("i")
     two = [pair(x[i * 2], x[i * 2 + 1], dtype="uint32") for x in (a, b)]
