@@ -163,6 +163,12 @@ def test_a_chain_is_rounded_once() -> None:
     np.testing.assert_allclose(found.astype("float64"), np.expm1(x.astype("float64")), rtol=ULP)
 
 
+def test_sums_across_lanes_of_widened_values() -> None:
+    x = random(1, 40, 120)
+    found = compiled(lambda v: relay.mean(relay.cast(v, "float32"), axis=-1, keepdims=True), x)
+    np.testing.assert_allclose(found, x.astype("float32").mean(-1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
 # Graphs.
 
 

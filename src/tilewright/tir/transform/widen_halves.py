@@ -74,7 +74,8 @@ class _Widening:
         known = self.values.get(e)
         if known is None:
             part = self.exact if isinstance(e, Call) and (e.op.effect or e.op in (pair, reinterpret)) else self.wide
-            known = self.values[e] = e.with_operands([part(x) if is_half(x.dtype) else self.value(x) for x in e.operands()])
+            operands = [part(x) if is_half(x.dtype) else self.value(x) for x in e.operands()]
+            known = self.values[e] = Call(e.dtype, e.op, operands) if isinstance(e, Call) else e.with_operands(operands)
         return known
 
     def exact(self, e: PrimExpr) -> PrimExpr:
