@@ -5,6 +5,7 @@ is a short pause and a call that does not count, so that nobody pays for threads
 
     python benchmarks/compare.py                          # the standard models
     python benchmarks/compare.py resnet50 my_model.onnx --threads 1 --peers ort
+    python benchmarks/compare.py --precision bf16         # ours in bfloat16, OpenVINO as it comes
     python benchmarks/compare.py --json out.json --markdown out.md
 """
 
@@ -31,6 +32,7 @@ import workloads
 
 OURS, REFERENCE = "tilewright", "onnxruntime"
 PAUSE = 0.01
+TOLERANCE = {"f32": 1e-3, "bf16": 0.15}
 SHORTEST = 0.02  # seconds: quicker models are called several times in one round
 
 
@@ -74,7 +76,7 @@ def difference(answers: list[NDArray[Any]], expected: list[NDArray[Any]]) -> flo
     return worst
 
 
-def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds: int, tolerance: float) -> list[Row]:
+def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds: int, tolerance: float, precision: str = "f32") -> list[Row]:
     """Load, check and time `work` on every runtime."""
     expected = peers.onnxruntime(work.path, work.inputs, threads)(work.inputs)
     rows, running = [], []
@@ -83,7 +85,7 @@ def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds:
         rows.append(row)
         try:
             begin = time.perf_counter()
-            run = peers.LOADERS[runtime](work.path, work.inputs, threads)
+            run = peers.LOADERS[runtime](work.path, work.inputs, threads, precision)
             row.load = time.perf_counter() - begin
             row.report = getattr(run, "report", {})
             row.difference = difference(run(work.inputs), expected)
@@ -191,7 +193,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", default="ort,ov", help="runtimes beside ours, comma separated: ort, ov")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--tolerance", type=float, default=1e-3, help="largest relative L2 difference from ONNX Runtime")
+    parser.add_argument("--precision", choices=list(TOLERANCE), default="f32", help="bf16: ours in bfloat16, OpenVINO as it comes; ONNX Runtime stays float32")
+    parser.add_argument("--tolerance", type=float, help=f"largest relative L2 difference from ONNX Runtime; default: {TOLERANCE} by --precision")
     parser.add_argument("--without-ours", action="store_true", help="only the other runtimes")
     parser.add_argument("--json", type=Path, help="write every round to this file")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
@@ -211,7 +214,7 @@ def main() -> int:
             continue
         for threads in map(int, options.threads.split(",")):
             console.print(f"measuring {name}, {threads} thread(s) …", highlight=False)
-            rows += measure(work, runtimes, threads, options.rounds, options.tolerance)
+            rows += measure(work, runtimes, threads, options.rounds, options.tolerance or TOLERANCE[options.precision], options.precision)
     show(rows, console)
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(row) | {"median": row.median} for row in rows], indent=1))

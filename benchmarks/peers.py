@@ -1,6 +1,6 @@
 """The runtimes that are compared: one function each that loads a model file and gives something to call.
 
-Everybody computes in float32, on the CPU, with the same number of threads, and gets and gives numpy arrays.
+Everybody computes on the CPU, in float32 unless `Precision` says otherwise, with the same number of threads, and gets and gives numpy arrays.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 Inputs = dict[str, NDArray[Any]]
 Run = Callable[[Inputs], list[NDArray[Any]]]
+MIXED = {"f32": "", "bf16": "bfloat16"}
+"""The precisions that can be compared, and what mixed precision is called for them."""
 
 
-def tilewright(path: Path, inputs: Inputs, threads: int) -> Run:
+def tilewright(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> Run:
     """This project, compiled for the shapes of `inputs`; the function's `report` holds the seconds of each phase."""
     import tilewright
 
-    model = tilewright.compile(path, shapes={name: array.shape for name, array in inputs.items()}, threads=threads)
+    model = tilewright.compile(path, shapes={name: array.shape for name, array in inputs.items()}, threads=threads, mixed_precision=MIXED[precision])
     several = len(model.outputs) > 1
 
     def run(feed: Inputs) -> list[NDArray[Any]]:
@@ -32,8 +34,8 @@ def tilewright(path: Path, inputs: Inputs, threads: int) -> Run:
     return run
 
 
-def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Run:
-    """ONNX Runtime's CPU provider with all graph optimisations (its default)."""
+def onnxruntime(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> Run:
+    """ONNX Runtime's CPU provider with all graph optimisations (its default); float32 always."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -43,14 +45,14 @@ def onnxruntime(path: Path, inputs: Inputs, threads: int) -> Run:
     return lambda feed: session.run(None, feed)
 
 
-def openvino(path: Path, inputs: Inputs, threads: int) -> Run:
-    """OpenVINO's CPU plug-in, for the shapes of `inputs`, tuned for latency."""
+def openvino(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> Run:
+    """OpenVINO's CPU plug-in, for the shapes of `inputs`, tuned for latency; but for f32, in the precision that it chooses."""
     import openvino
 
     core = openvino.Core()
     model = core.read_model(path)
     model.reshape({name: list(array.shape) for name, array in inputs.items()})
-    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads} | ({"INFERENCE_PRECISION_HINT": "f32"} if precision == "f32" else {})
     compiled = core.compile_model(model, "CPU", hints)
     request = compiled.create_infer_request()
 
@@ -61,7 +63,7 @@ def openvino(path: Path, inputs: Inputs, threads: int) -> Run:
     return run
 
 
-LOADERS: dict[str, Callable[[Path, Inputs, int], Run]] = {
+LOADERS: dict[str, Callable[[Path, Inputs, int, str], Run]] = {
     "tilewright": tilewright,
     "onnxruntime": onnxruntime,
     "openvino": openvino,

@@ -409,6 +409,17 @@ def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
 
 
+def _bits(x: Any) -> Any:
+    """The bits of bfloat16 values, as uint32."""
+    return np.asarray(x, DataType("bfloat16").numpy()).view(np.uint16).astype(np.uint32)[()]
+
+
+def _halves(x: Any) -> tuple[Any, Any]:
+    """The low and the high bfloat16 of a pair, as float32."""
+    bits = np.asarray(x, np.uint32)
+    return (bits << np.uint32(16)).view(np.float32)[()], (bits & np.uint32(0xFFFF0000)).view(np.float32)[()]
+
+
 exp: Final = Intrinsic("exp", np.exp)
 log: Final = Intrinsic("log", np.log)
 log2: Final = Intrinsic("log2", np.log2)
@@ -436,6 +447,16 @@ nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
 pow: Final = Intrinsic("pow", np.power)
 fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
+pair: Final = Intrinsic("pair", lambda low, high: _bits(low) | _bits(high) << np.uint32(16))
+"""`pair(low, high)`: two bfloat16 as the halves of a uint32, as they stand side by side in memory."""
+dot2: Final = Intrinsic("dot2", lambda a, b, c: c + _halves(a)[0] * _halves(b)[0] + _halves(a)[1] * _halves(b)[1])
+"""`dot2(a, b, c)`: float32 `c` plus the two products of the bfloat16 that uint32 `a` and `b` are pairs of.
+
+In which order they are added, and whether a product is rounded before, is the machine's choice; one with an instruction for
+it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
+"""
+ACCUMULATING: Final = (fma, dot2)
+"""Functions that add products to their last argument."""
 isnan: Final = Intrinsic("isnan", np.isnan)
 isinf: Final = Intrinsic("isinf", np.isinf)
 reinterpret: Final = Intrinsic("reinterpret")

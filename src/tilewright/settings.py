@@ -35,6 +35,12 @@ SETTINGS: Final = _table(
     Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "largest constant that folding may make"),
     Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),
     Setting(
+        "relay.ToMixedPrecision.type", str, "", "compute products, and what stands between them, in this type; inputs and outputs keep theirs",
+        ("", "float16", "bfloat16"),
+    ),
+    Setting("relay.ToMixedPrecision.acc_type", str, "float32", "what the products of mixed precision are summed in", ("float32", "float16", "bfloat16")),
+    Setting("relay.ToMixedPrecision.keep_orig_output_dtype", bool, False, "whether the pass on its own gives results their first type back"),
+    Setting(
         "relay.backend.winograd", str, "auto",
         "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",
         ("auto", "off", "2x2", "4x4"),

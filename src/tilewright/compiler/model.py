@@ -44,20 +44,23 @@ def compile(
     opt_level: int = 3,
     config: Mapping[str, Any] | None = None,
     disabled_pass: Sequence[str] = (),
+    mixed_precision: str = "",
     cache: Cache | None = None,
 ) -> Model:
     """Compile a model for this machine or for `target`.
 
     `model` is a path to an ONNX file, its bytes, or a `ModelProto`; `shapes` gives sizes to symbolic input dimensions.
     Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. `opt_level`,
-    `config` and `disabled_pass` are those of `PassContext`. `threads` share the work of a call (default: all cores).
+    `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
+    stands between them in that type, with sums in float32; inputs and outputs keep their types. `threads` share the work of a call (default: all cores).
 
     Raises `ModelError` for a bad file, `OpNotImplemented` with all operators that are not known, `ShapeError` where an
     operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}")
-    options = _Options(opt_level, settings.checked(config or {}), tuple(sorted(disabled_pass)))
+    switches = {**(config or {}), **({"relay.ToMixedPrecision.type": mixed_precision} if mixed_precision else {})}
+    options = _Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)
     made = Model(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())

@@ -61,6 +61,15 @@ Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes ab
 Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
 Config = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
 
+Mixed = Annotated[
+    str,
+    typer.Option(
+        "--mixed-precision", "--mixed-precision-calculation-type", metavar="TYPE",
+        help="Compute products, and what stands between them, in bfloat16 or float16.",
+    ),
+]
+Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
+
 
 @app.callback()
 def common(
@@ -81,6 +90,8 @@ def compile_command(
     opt_level: Level = 3,
     pass_config: Config = None,
     disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -89,7 +100,7 @@ def compile_command(
     if path.suffix not in options.FORMATS:
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
     begin = time.perf_counter()
-    compiled = _compile(model, target, input_shapes, threads, opt_level, pass_config, disabled_pass)
+    compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type)], disabled_pass)
     compiled.save(path)
     for stage in stages:
         files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
@@ -114,6 +125,8 @@ def run_command(
     opt_level: Level = 3,
     pass_config: Config = None,
     disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
@@ -126,7 +139,7 @@ def run_command(
         compiled: Any = tilewright.load(model, threads)
     else:
         shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, target, shapes, threads, opt_level, pass_config, disabled_pass)
+        compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type)], disabled_pass)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), answer if isinstance(answer, tuple) else (answer,), strict=True))

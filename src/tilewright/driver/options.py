@@ -57,6 +57,17 @@ def _value(name: str, word: str, kind: type) -> Any:
         raise OptionError(f"--pass-config: {name} is {kind.__name__}, and '{word}' is not one") from None
 
 
+def mixed_precision(kind: str, sums: str) -> list[str]:
+    """The switches of `--mixed-precision` and `--mixed-precision-acc-type`; none where the first is not given."""
+    if not kind:
+        return []
+    if kind not in ("bfloat16", "float16"):
+        raise OptionError(f"--mixed-precision: '{kind}' is neither bfloat16 nor float16")
+    if sums not in ("float32", kind):
+        raise OptionError(f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'")
+    return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
+
+
 def names(option: str, text: str, known: tuple[str, ...] = ()) -> list[str]:
     """Names separated by commas, each one of `known` when that is not empty."""
     chosen = [name.strip() for name in text.split(",") if name.strip()]

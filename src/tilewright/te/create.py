@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.errors import CompileError, Origin
-from tilewright.expr import Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
+from tilewright.expr import ACCUMULATING, Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
 from tilewright.expr_walk import rewrite
 from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
@@ -145,6 +145,8 @@ def combine_step(combiner: Any, old: PrimExpr, source: PrimExpr) -> PrimExpr:
     """`old` combined with one more term."""
     if isinstance(source, Mul) and source.dtype.is_float and combiner is SUM:
         return fma(source.a, source.b, old)
+    if isinstance(source, Call) and source.op in ACCUMULATING and combiner is SUM and number_of(source.args[2]) == 0:
+        return source.with_operands([*source.args[:2], old])
     result: PrimExpr = combiner.combine((old,), (source,))[0]
     return result
 

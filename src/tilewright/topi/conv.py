@@ -17,6 +17,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
+from tilewright.topi.dots import ONE, Dot, dot_of
 from tilewright.topi.matmul import matmul_rows
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
@@ -52,7 +53,7 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if groups == 1 and data_layout == out_layout == "NHWC":
+    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
         found = cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
@@ -98,21 +99,24 @@ class _Geometry:
 def _direct(
     g: _Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
 ) -> te.Tensor:
-    steps = depth * math.prod(g.ksize)
+    dot = dot_of(g.data.dtype, weight.dtype, depth)
+    deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
+    steps = deep * math.prod(g.ksize)
     tile = register_tile(g.out[-1], channels, steps, machine.current(), stride=g.strides[-1], taps=g.ksize[-1])
     columns = tile.columns
     panels = -(-channels // columns)
-    packed = _pack(weight, kernel, groups, channels, depth, g.ksize, panels, columns)
+    packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot)
     taps = g.taps()
-    rc = te.reduce_axis((0, depth), "ic")
+    rc = te.reduce_axis((0, deep), "ic")
 
     def term(n: Var, *rest: Var) -> PrimExpr:
         point, group, c = rest[:-2], rest[-2], rest[-1]
-        x, inside = g.at(n, point, taps, group * depth + rc.var if groups > 1 else rc.var)
         w = packed(group, floordiv(c, columns), *(t.var for t in taps[:-1]), rc.var, taps[-1].var, floormod(c, columns))
-        return te.sum(if_then_else(inside, cast(out_dtype, x) * cast(out_dtype, w), cast(out_dtype, 0)), axis=[*taps[:-1], rc, taps[-1]])
+        _, inside = g.at(n, point, taps, 0)
+        product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
+        return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=[*taps[:-1], rc, taps[-1]])
 
-    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
+    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps * dot.width
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
         attrs={"tile": tile, "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
@@ -121,8 +125,7 @@ def _direct(
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
-        value: PrimExpr = acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c)
-        return value
+        return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
 
     return te.compute(_placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
 
@@ -139,14 +142,14 @@ def _names(spatial: int, *last: str) -> list[str]:
 
 
 def _pack(
-    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, ksize: list[int], panels: int, columns: int
+    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, steps: int, ksize: list[int], panels: int, columns: int, dot: Dot
 ) -> te.Tensor:
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        padded = w.transpose(kernel).reshape(groups, channels, depth, *ksize)
+        padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, steps, *ksize)
         if channels != panels * columns:
-            exact, padded = padded, np.zeros((groups, panels * columns, depth, *ksize), w.dtype)
+            exact, padded = padded, np.zeros((groups, panels * columns, steps, *ksize), padded.dtype)
             padded[:, :channels] = exact
-        split = padded.reshape(groups, panels, columns, depth, *ksize)
+        split = padded.reshape(groups, panels, columns, steps, *ksize)
         n = len(ksize)
         return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2)
 
@@ -154,11 +157,15 @@ def _pack(
         *outer, ic, last, column = rest
         c = panel * columns + column
         where: list[Any] = [None] * len(kernel)
-        for d, v in zip(kernel, (group * channels + c, ic, *outer, last), strict=True):
-            where[d] = v
-        return if_then_else(c < channels, weight(*where), cast(weight.dtype, 0))
 
-    shape = (groups, panels, *ksize[:-1], depth, ksize[-1], columns)
+        def at(depth: Value) -> PrimExpr:
+            for d, v in zip(kernel, (group * channels + c, depth, *outer, last), strict=True):
+                where[d] = v
+            return weight(*where)
+
+        return if_then_else(c < channels, dot.element(at, ic), dot.zero(weight.dtype))
+
+    shape = (groups, panels, *ksize[:-1], steps, ksize[-1], columns)
     return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
 
 

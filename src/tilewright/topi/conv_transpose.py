@@ -76,8 +76,7 @@ def _without_overlap(data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_or
     def result(n: Var, *rest: Var) -> PrimExpr:
         *point, c = rest
         row = flatten((n, *(E.floordiv(o, s) for o, s in zip(point, taps, strict=True))), lead)
-        value: PrimExpr = acc(row, flatten((*(E.floormod(o, s) for o, s in zip(point, taps, strict=True)), c), (*taps, channels)))
-        return value
+        return E.cast(out_dtype, acc(row, flatten((*(E.floormod(o, s) for o, s in zip(point, taps, strict=True)), c), (*taps, channels))))
 
     return te.compute(  # type: ignore[no-any-return]
         (lead[0], *(n * s for n, s in zip(lead[1:], taps, strict=True)), channels), result, name="conv_transpose_out"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var, add, cast, floordiv, floormod, if_then_else, mul
+from tilewright.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
+from tilewright.topi.dots import Dot, dot_of
 from tilewright.topi.schedules.tile import schedule_matmul
 from tilewright.topi.tiles import Tile, register_tile
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 
@@ -43,30 +43,31 @@ def matmul_rows(
     """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array."""
     lead = data.extents[:-1]
     acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name)
-    return te.compute((*lead, columns), lambda *i: acc(flatten(i[:-1], lead), i[-1]), name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute((*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out")  # type: ignore[no-any-return]
 
 
 def row_products(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
     depth: int, out_dtype: str, name: str, scattered: tuple[int, ...] = (),
 ) -> te.Tensor:
-    """The accumulators `acc[row, n]` of `matmul_rows`; `scattered` is for results whose columns are blocks of the image."""
+    """The accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` is for results whose columns are blocks of the image."""
     lead = data.extents[:-1]
     rows = math.prod(lead)
     most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
-    tile = register_tile(rows, columns, depth, machine.current(), most_rows=most)
-    packed = _pack(weight, element, matrix, columns, depth, tile)
-    k = te.reduce_axis((0, depth), "k")
-    dtype = DataType(out_dtype)
+    dot = dot_of(data.dtype, weight.dtype, depth)
+    steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
+    tile = register_tile(rows, columns, steps, machine.current(), most_rows=most)
+    packed = _pack(weight, element, matrix, columns, steps, tile, dot)
+    k = te.reduce_axis((0, steps), "k")
 
     def term(m: Var, n: Var) -> PrimExpr:
-        x, w = data(*unflatten(m, lead), k.var), packed(floordiv(n, tile.columns), k.var, floormod(n, tile.columns))
-        return te.sum(cast(dtype, x) * cast(dtype, w), axis=k)
+        w = packed(floordiv(n, tile.columns), k.var, floormod(n, tile.columns))
+        return te.sum(dot.product(lambda d: data(*unflatten(m, lead), d), k.var, w, dtype), axis=k)
 
     padded = -(-columns // tile.columns) * tile.columns
     return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "left_bytes": rows * depth * data.dtype.itemsize, "unroll": unroll(depth), "scattered": scattered},
+        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "left_bytes": rows * depth * data.dtype.itemsize, "unroll": unroll(steps), "scattered": scattered},
         axis_names=("m", "n"),
     )
 
@@ -77,32 +78,33 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
     batch = max(ash[0], bsh[0])
     rows, depth = (ash[2], ash[1]) if transpose_a else ash[1:]
     columns = bsh[1] if transpose_b else bsh[2]
-    tile = register_tile(rows, columns, depth, machine.current())
+    dot = dot_of(a.dtype, b.dtype, depth)
+    steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
+    tile = register_tile(rows, columns, steps, machine.current())
     panels = -(-columns // tile.columns)
-    dtype = DataType(out_dtype)
 
     def element(g: Var, p: Var, k: Var, column: Var) -> PrimExpr:
         n = add(mul(p, tile.columns), column)
-        value = b(g, n, k) if transpose_b else b(g, k, n)
-        return if_then_else(n < columns, value, cast(b.dtype, 0))
+        value = dot.element(lambda d: b(g, n, d) if transpose_b else b(g, d, n), k)
+        return if_then_else(n < columns, value, dot.zero(b.dtype))
 
     def on_arrays(w: Array) -> Array:
         ordered = w if transpose_b else w.transpose(0, 2, 1)
-        return np.stack([_pack_array(m, panels, tile.columns) for m in ordered])
+        return np.stack([_pack_array(dot.array(m, 1), panels, tile.columns) for m in ordered])
 
-    packed = te.compute((bsh[0], panels, depth, tile.columns), element, name="packed", prepack=on_arrays)
-    k = te.reduce_axis((0, depth), "k")
+    packed = te.compute((bsh[0], panels, steps, tile.columns), element, name="packed", prepack=on_arrays)
+    k = te.reduce_axis((0, steps), "k")
 
     def term(g: Var, m: Var, n: Var) -> PrimExpr:
         ga, gb = (g if ash[0] > 1 else 0), (g if bsh[0] > 1 else 0)
-        x = a(ga, k.var, m) if transpose_a else a(ga, m, k.var)
-        return te.sum(cast(dtype, x) * cast(dtype, packed(gb, floordiv(n, tile.columns), k.var, floormod(n, tile.columns))), axis=k)
+        w = packed(gb, floordiv(n, tile.columns), k.var, floormod(n, tile.columns))
+        return te.sum(dot.product(lambda d: a(ga, d, m) if transpose_a else a(ga, m, d), k.var, w, dtype), axis=k)
 
     acc = te.compute(
         (batch, rows, panels * tile.columns), term, name="batch_matmul", schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "left_bytes": rows * depth * a.dtype.itemsize, "unroll": unroll(depth)}, axis_names=("b", "m", "n"),
+        attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "left_bytes": rows * depth * a.dtype.itemsize, "unroll": unroll(steps)}, axis_names=("b", "m", "n"),
     )
-    return te.compute((batch, rows, columns), acc, name="batch_matmul_out")  # type: ignore[no-any-return]
+    return te.compute((batch, rows, columns), lambda *i: cast(out_dtype, acc(*i)), name="batch_matmul_out")  # type: ignore[no-any-return]
 
 
 def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
@@ -127,16 +129,16 @@ def unroll(depth: int) -> int:
 
 
 def _pack(
-    weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int, depth: int, tile: Tile
+    weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int, steps: int, tile: Tile, dot: Dot
 ) -> te.Tensor:
     panels = -(-columns // tile.columns)
 
     def padded(p: Var, k: Var, column: Var) -> PrimExpr:
         n = add(mul(p, tile.columns), column)
-        return if_then_else(n < columns, element(n, k), cast(weight.dtype, 0))
+        return if_then_else(n < columns, dot.element(lambda d: element(n, as_expr(d)), k), dot.zero(weight.dtype))
 
     return te.compute(  # type: ignore[no-any-return]
-        (panels, depth, tile.columns), padded, name="packed", prepack=lambda w: _pack_array(matrix(w), panels, tile.columns)
+        (panels, steps, tile.columns), padded, name="packed", prepack=lambda w: _pack_array(dot.array(matrix(w), 1), panels, tile.columns)
     )
 
 

@@ -11,7 +11,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, broadcast_shapes, require_same_dtype, text
 from tilewright.topi import elementwise as topi
 from tilewright.types import BOOL, DataType, TensorType, Type
@@ -80,6 +80,7 @@ class Function2(Binary):
 class Add(Function2):
     """x + y; integers wrap around."""
 
+    precision = Precision.FOLLOW
     of_arrays = staticmethod(np.add)
     of_elements = staticmethod(E.add)
 
@@ -88,6 +89,7 @@ class Add(Function2):
 class Subtract(Function2):
     """x - y; integers wrap around."""
 
+    precision = Precision.FOLLOW
     of_arrays = staticmethod(np.subtract)
     of_elements = staticmethod(E.sub)
 
@@ -96,6 +98,7 @@ class Subtract(Function2):
 class Multiply(Function2):
     """x * y; integers wrap around."""
 
+    precision = Precision.FOLLOW
     of_arrays = staticmethod(np.multiply)
     of_elements = staticmethod(E.mul)
 
@@ -111,6 +114,7 @@ def _divide(x: Array, y: Array) -> Any:
 class Divide(Function2):
     """x / y; integers are divided toward zero, as in C."""
 
+    precision = Precision.FOLLOW
     of_arrays = staticmethod(_divide)
     of_elements = staticmethod(E.div)
 
@@ -157,6 +161,7 @@ class Power(Function2):
 class Maximum(Function2):
     """The greater of x and y; not a number when either is not."""
 
+    precision = Precision.FOLLOW
     of_arrays = staticmethod(np.maximum)
     of_elements = staticmethod(topi.greater_of)
 
@@ -165,6 +170,7 @@ class Maximum(Function2):
 class Minimum(Function2):
     """The lesser of x and y; not a number when either is not."""
 
+    precision = Precision.FOLLOW
     of_arrays = staticmethod(np.minimum)
     of_elements = staticmethod(topi.lesser_of)
 
@@ -323,6 +329,7 @@ class RightShift(Bitwise):
 class Where(Broadcasting):
     """x where the condition holds, y elsewhere; the three broadcast."""
 
+    precision = Precision.FOLLOW
     def infer(self, condition: Type, x: Type, y: Type) -> TensorType:
         c, a, b = tensors(condition, x, y)
         require_same_dtype((a, b))
@@ -351,6 +358,7 @@ def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:
 class BroadcastTo(Op):
     """x repeated along new dimensions and those of size one, to have `shape`."""
 
+    precision = Precision.FOLLOW
     shape: tuple[int, ...]
 
     def infer(self, data: Type) -> TensorType:
@@ -370,6 +378,7 @@ class BroadcastTo(Op):
 class BroadcastToLike(Op):
     """x repeated to have the shape of the second tensor, which is not read."""
 
+    precision = Precision.FOLLOW
     def infer(self, data: Type, broadcast_type: Type) -> TensorType:
         t, like = tensors(data, broadcast_type)
         return _expanded(t, like.shape)

@@ -11,7 +11,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, differ
 from tilewright.topi import elementwise as topi
 from tilewright.types import BOOL, DataType, TensorType, Type
@@ -72,6 +72,7 @@ class Log2(FloatFunction):
 class Sqrt(FloatFunction):
     """The square root."""
 
+    precision = Precision.FOLLOW
     intrinsic = E.sqrt
 
 
@@ -86,6 +87,7 @@ class Rsqrt(FloatFunction):
 class Tanh(FloatFunction):
     """The hyperbolic tangent."""
 
+    precision = Precision.FOLLOW
     intrinsic = E.tanh
 
 
@@ -93,6 +95,7 @@ class Tanh(FloatFunction):
 class Sigmoid(FloatFunction):
     """1 / (1 + exp(-x))."""
 
+    precision = Precision.FOLLOW
     intrinsic = E.sigmoid
 
 
@@ -183,6 +186,7 @@ class Atanh(FloatFunction):
 class Rounding(Elementwise):
     """Base of the roundings; integers are already round."""
 
+    precision = Precision.FOLLOW
     intrinsic: ClassVar[E.Intrinsic]
 
     def reference(self, data: Array) -> Array:
@@ -226,6 +230,7 @@ class Round(Rounding):
 class Abs(Elementwise):
     """x without its sign; the least integer wraps around to itself."""
 
+    precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return np.abs(data)
 
@@ -237,6 +242,7 @@ class Abs(Elementwise):
 class Negative(Elementwise):
     """-x; integers wrap around."""
 
+    precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return np.negative(data)
 
@@ -250,6 +256,7 @@ class Negative(Elementwise):
 class Sign(Elementwise):
     """-1, 0 or 1; not-a-number stays."""
 
+    precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return np.sign(data)
 
@@ -399,6 +406,7 @@ class CastLike(Elementwise):
 class Clip(Elementwise):
     """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
 
+    precision = Precision.FOLLOW
     a_min: float
     a_max: float
 
@@ -418,6 +426,7 @@ class Clip(Elementwise):
 class Copy(Elementwise):
     """x itself."""
 
+    precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return data.copy()
 
@@ -463,6 +472,7 @@ class FixedPointMultiply(Elementwise):
 class Relu(Elementwise):
     """max(x, 0)."""
 
+    precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return np.maximum(data, np.zeros((), data.dtype))
 
@@ -474,6 +484,7 @@ class Relu(Elementwise):
 class LeakyRelu(Elementwise):
     """x above zero, alpha * x elsewhere."""
 
+    precision = Precision.FOLLOW
     alpha: float = 0.25
 
     def reference(self, data: Array) -> Array:
@@ -487,6 +498,7 @@ class LeakyRelu(Elementwise):
 class PRelu(Op):
     """x above zero, alpha[channel] * x elsewhere; `alpha` has one value for each element of `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int = 1
 
     def infer(self, data: Type, alpha: Type) -> TensorType:

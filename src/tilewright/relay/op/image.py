@@ -15,7 +15,7 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.layouts import data_axes
 from tilewright.relay.op.nn_conv import ordered, per_dimension
 from tilewright.relay.op.nn_pool import Spatial
-from tilewright.relay.op.registry import Array, Fusion, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Precision, op, tensors
 from tilewright.relay.op.shapes import inverse, require_rank, text
 from tilewright.topi import resize as topi
 from tilewright.topi.resize import Line
@@ -63,6 +63,7 @@ class Resize(Spatial):
     no weight. `scales` are the exact factors, where they are not the ratio of the sizes. Integers lose their fraction.
     """
 
+    precision = Precision.FOLLOW
     size: Any
     roi: Any
     method: str
@@ -236,6 +237,7 @@ class Upsampling(Spatial):
     corners stay.
     """
 
+    precision = Precision.FOLLOW
     scale_h: float = 1
     scale_w: float = 1
     layout: str = "NCHW"

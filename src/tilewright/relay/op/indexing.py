@@ -10,7 +10,7 @@ import numpy as np
 from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Shape, axis_of, differ, product, require_same_dtype, text
 from tilewright.topi import indexing as topi
 from tilewright.topi.transform import dims, reshape
@@ -30,6 +30,7 @@ class Take(Op):
     the size ("wrap"), or promised not to occur ("fast"). The first `batch_dims` dimensions of both go together.
     """
 
+    precision = Precision.FOLLOW
     axis: int | None = None
     batch_dims: int = 0
     mode: str = "clip"
@@ -80,6 +81,7 @@ def _positive(indices: Array, size: int) -> Any:
 class Gather(Op):
     """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements); negative indices count from the end."""
 
+    precision = Precision.FOLLOW
     axis: int
 
     def infer(self, data: Type, indices: Type) -> TensorType:
@@ -107,6 +109,7 @@ class GatherNd(Op):
     `index_rank`, when given, repeats the size of the first dimension of `indices`. Negative indices count from the end.
     """
 
+    precision = Precision.FOLLOW
     batch_dims: int = 0
     index_rank: int | None = None
 

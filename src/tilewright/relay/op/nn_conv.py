@@ -16,7 +16,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.layouts import axes_between, channels_first, channels_last, data_axes, kernel_axes
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi import conv as topi
 from tilewright.topi import conv_transpose as topi_transpose
@@ -68,6 +68,7 @@ def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, d
 class Convolution(Op):
     """Base of what the two kinds of convolution share: their attributes and layouts."""
 
+    precision = Precision.ALWAYS
     rank: ClassVar[int]
     strides: Any
     padding: Any
@@ -131,6 +132,11 @@ class Conv(Convolution):
             window_count(shape[2 + k], self.padding[k], self.padding[n + k], kernel[2 + k], self.strides[k], self.dilation[k], k) for k in range(n)
         ]
         return TensorType(ordered((shape[0], self._channels(kernel[0]), *sizes), out), dtype)
+
+    def mixed_precision(self, types: Sequence[Type]) -> Precision:
+        """Depthwise convolutions and odd depths have no pairs to multiply: they gain only what they need not read."""
+        depth = tensors(types[1])[0].shape[self.axes()[1][1]]
+        return Precision.ALWAYS if isinstance(depth, int) and depth % 2 == 0 else Precision.FOLLOW
 
     def reference(self, data: Array, weight: Array) -> Array:
         data_order, kernel_order, out_order = self.axes()

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
 from tilewright.topi import matmul as topi
 from tilewright.types import DataType, TensorType, Type
@@ -53,6 +53,7 @@ def _swapped(x: Array, swap: bool) -> Array:
 class Dense(Op):
     """data (…, in) times the transpose of weight (units, in)."""
 
+    precision = Precision.ALWAYS
     units: int | None = None
     out_dtype: str = ""
 
@@ -76,6 +77,7 @@ class Dense(Op):
 class Matmul(Op):
     """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix)."""
 
+    precision = Precision.ALWAYS
     units: int | None = None
     out_dtype: str = ""
     transpose_a: bool = False
@@ -106,6 +108,7 @@ class Matmul(Op):
 class BatchMatmul(Op):
     """The products of the matrices of two 3-d tensors, (b, m, k) times (b, n, k) transposed; a batch of one is repeated."""
 
+    precision = Precision.ALWAYS
     out_dtype: str = ""
     transpose_a: bool = False
     transpose_b: bool = True
@@ -133,6 +136,7 @@ class BatchMatmul(Op):
 class BiasAdd(Op):
     """data plus bias[channel], the channels along `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int = 1
 
     def infer(self, data: Type, bias: Type) -> TensorType:

@@ -12,7 +12,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import axes_of, axis_of, differ, require_same_dtype, text
 from tilewright.relay.op.shaping import Reshape
 from tilewright.topi import norm as topi
@@ -48,6 +48,7 @@ def _per_channel(data: TensorType, axis: int, **params: Type) -> None:
 class Softmax(Op):
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int = -1
 
     def infer(self, data: Type) -> TensorType:
@@ -68,6 +69,7 @@ class Softmax(Op):
 class LogSoftmax(Op):
     """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int = -1
 
     def infer(self, data: Type) -> TensorType:
@@ -183,6 +185,7 @@ def _scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | 
 class Normalization(Op):
     """Base of the normalisations with a gamma and a beta for each element of `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int
     epsilon: float
     center: bool
@@ -284,6 +287,7 @@ class GroupNorm(Normalization):
 class L2Normalize(Op):
     """x / sqrt(max(sum(x * x), eps)) along `axis` (all axes without)."""
 
+    precision = Precision.FOLLOW
     eps: float
     axis: tuple[int, ...] | None = None
 
@@ -305,6 +309,7 @@ class L2Normalize(Op):
 class LRN(Op):
     """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al., 2012)."""
 
+    precision = Precision.FOLLOW
     size: int = 5
     axis: int = 1
     bias: float = 2

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.layouts import channels_first, channels_last, data_axes
 from tilewright.relay.op.nn_conv import normalized, ordered, per_dimension, window_count
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, inverse, last_channels, require_rank
 from tilewright.topi import pool as topi
 from tilewright.topi.adaptive import adaptive_pool
@@ -57,6 +57,7 @@ class Pool(Spatial):
     there is not counted (as PyTorch and ONNX have it).
     """
 
+    precision = Precision.FOLLOW
     pool_size: Any
     strides: Any
     dilation: Any
@@ -245,6 +246,7 @@ class AvgPool3d(AvgPool):
 class Adaptive(Spatial):
     """Base of the pools to a given size, whose windows are [floor(i n / out), ceil((i + 1) n / out))."""
 
+    precision = Precision.FOLLOW
     mean: ClassVar[bool]
 
     def output(self) -> tuple[int, ...]:

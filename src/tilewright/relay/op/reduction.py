@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
 from tilewright.topi import reduction as topi
 from tilewright.types import BOOL, DataType, TensorType, Type
@@ -115,6 +115,7 @@ class Prod(Reduction):
 class Extreme(Reduction):
     """Base of maximum and minimum, which need an element."""
 
+    precision = Precision.FOLLOW
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
         _nonempty(t, self.axes(t.ndim), self.name)

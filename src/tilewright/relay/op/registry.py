@@ -34,6 +34,14 @@ class Fusion(enum.IntEnum):
     OPAQUE = 8  # alone
 
 
+class Precision(enum.Enum):
+    """Whether an operator is computed on 16-bit floats when a graph of float32 is converted (`ToMixedPrecision`)."""
+
+    ALWAYS = "always"  # products: the time is in them, and they sum in float32
+    FOLLOW = "follow"  # in 16 bits where its arguments are, so that nothing is cast
+    NEVER = "never"  # loses too much: exponentials, long sums
+
+
 class Op:
     """Base of operators. Subclasses are frozen dataclasses of their attributes, made by `@op`."""
 
@@ -46,6 +54,13 @@ class Op:
     """True when the result is the first argument's elements, in the same row-major order, under another shape."""
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
+
+    precision: ClassVar[Precision] = Precision.NEVER
+    """The category in mixed precision."""
+
+    def mixed_precision(self, types: Sequence[Type]) -> Precision:
+        """The category of a call on arguments of these types."""
+        return self.precision
 
     def infer(self, *args: Any) -> Type:
         """The type of the result from the types of the arguments; raises `ShapeError` with a reason."""

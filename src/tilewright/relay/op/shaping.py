@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Shape, axes_of, axis_of, differ, product, same, text
 from tilewright.topi import transform as topi
 from tilewright.types import TensorType, Type
@@ -19,6 +19,7 @@ from tilewright.types import TensorType, Type
 class View(Op):
     """Base of the operators that only change the shape, to `shape_of` the input's."""
 
+    precision = Precision.FOLLOW
     view: ClassVar[bool] = True
 
     def shape_of(self, shape: Shape) -> Shape:
@@ -136,6 +137,7 @@ def _left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
 class ReshapeLike(Op):
     """The elements in row-major order under the shape of the second tensor, which is not read."""
 
+    precision = Precision.FOLLOW
     view: ClassVar[bool] = True
 
     def infer(self, data: Type, shape_like: Type) -> TensorType:

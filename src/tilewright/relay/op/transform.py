@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr, Tuple
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_same_dtype, text
 from tilewright.topi import transform as topi
 from tilewright.types import TensorType, TupleType, Type
@@ -27,6 +27,7 @@ def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
 class Transpose(Op):
     """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
 
+    precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
 
     def order(self, ndim: int) -> Perm:
@@ -90,6 +91,7 @@ class Concatenate(Op):
     `relayout` takes and gives one order for each tensor of the tuple.
     """
 
+    precision = Precision.FOLLOW
     axis: int = 0
 
     def infer(self, data: Type) -> TensorType:
@@ -123,6 +125,7 @@ class Concatenate(Op):
 class Stack(Op):
     """The tensors of a tuple, all of one shape, side by side along a new dimension `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int = 0
 
     def infer(self, data: Type) -> TensorType:
@@ -145,6 +148,7 @@ class Stack(Op):
 class Split(Op):
     """A tuple of the parts along `axis`: so many equal ones, or cut at the indices of a tuple."""
 
+    precision = Precision.FOLLOW
     indices_or_sections: int | tuple[int, ...]
     axis: int = 0
 
@@ -194,6 +198,7 @@ class StridedSlice(Op):
     With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains, and the strides are one.
     """
 
+    precision = Precision.FOLLOW
     begin: tuple[int, ...]
     end: tuple[int, ...]
     strides: tuple[int, ...] | None = None
@@ -258,6 +263,7 @@ class StridedSlice(Op):
 class SliceLike(Op):
     """The leading part of `data` that has the size of the second tensor along `axes` (all without)."""
 
+    precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
 
     def _shape(self, shape: Shape, like: Shape) -> Shape:
@@ -286,6 +292,7 @@ class Pad(Op):
     element, which is not repeated).
     """
 
+    precision = Precision.FOLLOW
     pad_width: tuple[tuple[int, int], ...]
     pad_mode: str = "constant"
 
@@ -327,6 +334,7 @@ class Pad(Op):
 class Repeat(Op):
     """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
 
+    precision = Precision.FOLLOW
     repeats: int
     axis: int | None = None
 
@@ -355,6 +363,7 @@ class Repeat(Op):
 class Tile(Op):
     """The whole tensor `reps[d]` times along each dimension, numpy's `tile`."""
 
+    precision = Precision.FOLLOW
     reps: tuple[int, ...]
 
     def _aligned(self, shape: Shape) -> tuple[Shape, tuple[int, ...]]:
@@ -381,6 +390,7 @@ class Tile(Op):
 class Reverse(Op):
     """The elements in opposite order along `axis`."""
 
+    precision = Precision.FOLLOW
     axis: int
 
     def infer(self, data: Type) -> TensorType:

@@ -29,6 +29,7 @@ from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
 
 class _RelayFunctionPass(FunctionPass):
@@ -63,6 +64,7 @@ __all__ = [
     "SinkReshape",
     "Step",
     "ToGraphNormalForm",
+    "ToMixedPrecision",
     "function_pass",
     "graph_passes",
     "module_pass",

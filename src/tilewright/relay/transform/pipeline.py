@@ -19,6 +19,7 @@ from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
 
 def graph_passes(target: Any = None) -> Sequential:
@@ -40,8 +41,16 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldInputTranspose(),
         FoldConstant(),
         EliminateCommonSubexpr(),
+        *_mixed_precision(),
         FuseOps(),
     ), label="graph_passes")
+
+
+def _mixed_precision() -> list[ToMixedPrecision]:
+    """The conversion that the context asks for: after all that is done in float32, and on shared values."""
+    context = PassContext.current()
+    wanted = context.get("relay.ToMixedPrecision.type")
+    return [ToMixedPrecision(wanted, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"), keep_orig_output_dtype=True)] if wanted else []
 
 
 def optimize(mod: IRModule, target: Any = None) -> IRModule:

@@ -93,6 +93,9 @@ def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
     if dtype.code == "float" and has_half_conversion(f):
         rounded = f.put(f"fptrunc {real} {text} to {vector('half', n)}", level)
         return f.put(f"bitcast {vector('half', n)} {rounded} to {half}", level)
+    if dtype.code == "bfloat" and has_brain_conversion(f):
+        rounded = f.put(f"fptrunc {real} {text} to {vector('bfloat', n)}", level)
+        return f.put(f"bitcast {vector('bfloat', n)} {rounded} to {half}", level)
     bits = f.put(f"bitcast {real} {text} to {wide}", level)
     result = _brain_bits(f, text, bits, level, n) if dtype.code == "bfloat" else _half_bits(f, bits, level, n)
     return f.put(f"trunc {wide} {result} to {half}", level)
@@ -134,6 +137,11 @@ def has_half_conversion(f: FunctionText) -> bool:
     """Whether the target converts between float16 and float32 in hardware."""
     features = f.target.features
     return f.target.family == "aarch64" or "f16c" in features or "avx512f" in features
+
+
+def has_brain_conversion(f: FunctionText) -> bool:
+    """Whether the target rounds float32 to bfloat16 in hardware; x86 takes subnormal numbers as zero there."""
+    return "avx512bf16" in f.target.features or (f.target.family == "aarch64" and "bf16" in f.target.features)
 
 
 def _select(f: FunctionText, condition: str, yes: str, no: str, level: int, kind: str, n: int) -> str:

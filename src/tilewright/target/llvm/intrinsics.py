@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright import expr as E
 from tilewright.errors import InternalError
+from tilewright.target.llvm import dots
 from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
@@ -19,9 +20,13 @@ Rule = Callable[["FunctionText", DataType, list[str], int], str]
 
 
 def call(f: FunctionText, e: E.Call) -> Value:
+    if e.op is E.pair:
+        return dots.pair(f, e)
     operands = [f.value(a) for a in e.args]
     level = f.place(max((at for _, at in operands), default=0))
     texts, dtype = [text for text, _ in operands], e.args[0].dtype
+    if e.op is E.dot2:
+        return dots.dot2(f, e.dtype, texts[0], texts[1], texts[2], level), level
     if e.op in _BITS:
         return _bits(f, e, texts, level), level
     if e.op in _ACROSS:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilewright import expr as E
-from tilewright.expr import Binary, Load, PrimExpr, Var, fma
+from tilewright.expr import ACCUMULATING, Binary, Load, PrimExpr, Var
 from tilewright.te.tensor import MAX, MIN, PROD, SUM, Combiner
 from tilewright.tir.stmt import Block, PrimFunc, Reducer, Stmt, Store, map_bodies
 
@@ -51,5 +51,5 @@ def _differ(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
 def _combiner(value: PrimExpr, old: PrimExpr) -> Combiner | None:
     """How `value` adds to `old`."""
     if isinstance(value, E.Call):
-        return SUM if value.op is fma and value.args[2] is old else None
+        return SUM if value.op in ACCUMULATING and value.args[2] is old else None
     return _KINDS.get(type(value)) if isinstance(value, Binary) and (value.a is old) != (value.b is old) else None

@@ -13,8 +13,10 @@ from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
+from tilewright.tir.transform.widen_halves import widen_halves
 
 LOOP_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
+    widen_halves,
     simplify,
     tighten_loop_bounds,
     partition_loops,

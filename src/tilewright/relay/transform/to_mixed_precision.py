@@ -1,0 +1,173 @@
+"""Compute in 16-bit floats where the operators say that it pays: products always, what stands between them as they come.
+
+    %0 = nn.conv2d(%x, w); nn.relu(add(%0, b))
+    -> %0 = cast(%x, "bfloat16"); %1 = nn.conv2d(%0, w16, out_dtype="float32"); nn.relu(cast(add(%1, b), "bfloat16"))
+
+Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
+
+- ALWAYS: float32 arguments are cast; what has an `out_dtype` sums in the accumulation type, and its result is cast.
+- FOLLOW: in 16 bits when every argument that is neither a constant nor a parameter is; else as NEVER. An elementwise operator
+  with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
+- NEVER: 16-bit arguments are cast back to float32.
+
+Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once and
+round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of its own.
+Products of bfloat16 go two at a time (`expr.dot2`); instructions that do so may take subnormal numbers as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.elementwise import Cast, converted
+from tilewright.relay.op.registry import Fusion, Op, Precision
+from tilewright.relay.visitor import consumers, operands, post_order, rewrite, with_operands
+from tilewright.types import FLOAT32, DataType, TensorType, TupleType
+
+TYPES: Final = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class ToMixedPrecision(FunctionPass):
+    """float32 -> `mixed_precision_type` by the categories of the operators; needs and leaves known types.
+
+    `acc_dtype` is what products sum in. `missing_op_mode` is of the field's signature: every operator has a category here.
+    Results keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants before, or
+    their roundings stay in the weights. Raises `OptionError` for another type.
+    """
+
+    mixed_precision_type: str = "float16"
+    missing_op_mode: int = 1
+    acc_dtype: str = "float32"
+    keep_orig_output_dtype: bool | None = None
+    kind: ClassVar[type] = Function
+
+    def __post_init__(self) -> None:
+        if self.mixed_precision_type not in TYPES:
+            raise OptionError(f"mixed precision is in one of {', '.join(TYPES)}, and was asked for in '{self.mixed_precision_type}'")
+        if self.acc_dtype not in ("float32", self.mixed_precision_type):
+            raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in '{self.acc_dtype}'")
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if function.attrs.get("Primitive") or "Compiler" in function.attrs:
+            return function
+        keep = self.keep_orig_output_dtype
+        keep = context.get("relay.ToMixedPrecision.keep_orig_output_dtype") if keep is None else keep
+        conversion = _Conversion(DataType(self.mixed_precision_type), DataType(self.acc_dtype))
+        body = conversion.converted(function.body, keep)
+        body = _without_pairs(body)
+        return function if body is function.body else with_operands(function, [body])
+
+
+class _Conversion:
+    """The new expression of each old one; its float32 tensors may have become `half`."""
+
+    def __init__(self, half: DataType, accumulate: DataType) -> None:
+        self.half, self.accumulate = half, accumulate
+        self.new: dict[Expr, Expr] = {}
+        self.casts: dict[tuple[Expr, DataType], Expr] = {}
+
+    def converted(self, body: Expr, keep: bool) -> Expr:
+        for e in post_order(body, inside=False):
+            self.new[e] = self.node(e)
+        return self.restored(body) if keep else self.new[body]
+
+    def node(self, e: Expr) -> Expr:
+        if isinstance(e, Call) and isinstance(e.op, Op):
+            return self.call(e, e.op)
+        old = operands(e)
+        if isinstance(e, (Tuple, TupleGetItem)):
+            return self.rebuilt(e, [self.new[o] for o in old])
+        return self.rebuilt(e, [self.restored(o) if o in self.new else o for o in old])
+
+    def rebuilt(self, e: Expr, new: Sequence[Expr]) -> Expr:
+        return e if all(a is b for a, b in zip(operands(e), new, strict=True)) else with_operands(e, new)
+
+    def call(self, e: Call, op: Op) -> Expr:
+        if isinstance(op, Cast):
+            return self.cast(self.new[e.args[0]], DataType(op.dtype), e)
+        category = self.category(e, op)
+        biased = category is Precision.FOLLOW and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
+        if category is Precision.NEVER or biased:
+            made = self.rebuilt(e, [self.restored(a) for a in e.args])
+            rounds = biased or op.precision is Precision.ALWAYS
+        else:
+            args = [self.of_type(self.new[a], self.half) for a in e.args]
+            chosen = self.accumulating(op)
+            made = self.rebuilt(e, args) if chosen is op else Call(chosen, args, e.span)
+            rounds = True
+        return self.of_type(made, self.half) if rounds else made
+
+    def category(self, e: Call, op: Op) -> Precision:
+        found = op.mixed_precision([a.checked_type for a in e.args])
+        if found is Precision.FOLLOW:
+            values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,)) if not isinstance(f, (Constant, Var))]
+            floats = [t for v in values for t in _tensors(self.new[v].checked_type) if t.dtype.is_float]
+            return found if floats and all(t.dtype == self.half for t in floats) else Precision.NEVER
+        return found
+
+    def accumulating(self, op: Op) -> Op:
+        """`op` with the type that it sums in, when it is one that says so."""
+        attributes = op.attributes()
+        if attributes.get("out_dtype") in (None, str(self.accumulate)):
+            return op
+        return type(op)(**{**attributes, "out_dtype": str(self.accumulate)})
+
+    def of_type(self, e: Expr, dtype: DataType) -> Expr:
+        """`e` with its float32 and 16-bit tensors in `dtype`; a tuple field by field."""
+        kind = e.checked_type
+        if isinstance(kind, TensorType):
+            return self.cast(e, dtype) if kind.dtype in (FLOAT32, self.half) else e
+        if isinstance(kind, TupleType) and any(t.dtype in (FLOAT32, self.half) and t.dtype is not dtype for t in _tensors(kind)):
+            fields = e.fields if isinstance(e, Tuple) else [TupleGetItem(e, k) for k in range(len(kind.fields))]
+            return Tuple(tuple(self.of_type(f, dtype) for f in fields), e.span)
+        return e
+
+    def restored(self, e: Expr) -> Expr:
+        """The new form of `e` in its old type."""
+        new = self.new[e]
+        return new if new is e or new.checked_type == e.checked_type else self.of_type(new, FLOAT32)
+
+    def cast(self, e: Expr, dtype: DataType, call: Call | None = None) -> Expr:
+        if e.tensor_type.dtype is dtype:
+            return e
+        if call is not None and call.args[0] is e:
+            return call
+        known = self.casts.get((e, dtype)) if isinstance(e, Constant) or dtype is self.half else None
+        if known is None:
+            known = Constant(converted(e.value, str(dtype)), e.span) if isinstance(e, Constant) else Cast(str(dtype))(e, span=e.span)
+            self.casts[e, dtype] = known
+        return known
+
+
+def _tensors(kind: Any) -> list[TensorType]:
+    if isinstance(kind, TupleType):
+        return [t for f in kind.fields for t in _tensors(f)]
+    return [kind] if isinstance(kind, TensorType) else []
+
+
+def _without_pairs(body: Expr) -> Expr:
+    """cast(cast(x: float32, 16 bits), float32) -> x, when nothing else reads the 16 bits."""
+    users = consumers(post_order(body, inside=False))
+    once = {e for e, by in users.items() if len(by) == 1}
+
+    def rule(e: Expr) -> Expr | None:
+        if not (_is_cast(e) and e.tensor_type.dtype is FLOAT32):
+            return None
+        inner = e.args[0]  # type: ignore[attr-defined]
+        if _is_cast(inner) and inner in once and inner.args[0].tensor_type.dtype is FLOAT32 and str(inner.tensor_type.dtype) in TYPES:
+            found: Expr = inner.args[0]
+            return found
+        return None
+
+    return rewrite(body, rule)
+
+
+def _is_cast(e: Expr) -> bool:
+    return isinstance(e, Call) and isinstance(e.op, Cast)

@@ -1,0 +1,147 @@
+"""Compute 16-bit floats in float32: widen where memory is read, round where it is written.
+
+    B[i] = max(A[i] * S[i] + T[i], 0)      ->      B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i])
+                                                                              + cast("float32", T[i]), 0))
+
+Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of its
+own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well. Values
+that are only moved keep their 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from tilewright.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else, pair, reinterpret
+from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, map_bodies, walk_stmt
+from tilewright.types import FLOAT32, DataType
+
+
+def widen_halves(func: PrimFunc) -> PrimFunc:
+    """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else."""
+    used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
+    return func.with_body(_Widening().stmt(func.body)) if any(is_half(b.dtype) for b in used) else func
+
+
+def is_half(dtype: DataType) -> bool:
+    return dtype.is_float and dtype.bits == 16
+
+
+class _Widening:
+    """`value` is an expression of another type, `wide` and `exact` are one of 16 bits: in float32, and as it is stored."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.variables: dict[Var, Var] = {}
+        self.values: dict[PrimExpr, PrimExpr] = {}
+        self.widened: dict[PrimExpr, PrimExpr] = {}
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case Store():
+                return self.store(s)
+            case Allocate() if is_half(s.buffer.dtype):
+                b = s.buffer
+                self.buffers[b] = Buffer(b.name, b.shape, FLOAT32.with_lanes(b.dtype.lanes), b.scope)
+                return replace(s, buffer=self.buffers[b], body=self.stmt(s.body))
+            case Let() if is_half(s.var.dtype):
+                value = self.wide(s.value)
+                self.variables[s.var] = Var(s.var.name, value.dtype)
+                return Let(self.variables[s.var], value, self.stmt(s.body))
+            case Let():
+                return replace(s, value=self.value(s.value), body=self.stmt(s.body))
+            case For():
+                return replace(s, min=self.value(s.min), extent=self.value(s.extent), body=self.stmt(s.body))
+            case IfThenElse():
+                other = None if s.else_case is None else self.stmt(s.else_case)
+                return IfThenElse(self.value(s.condition), self.stmt(s.then_case), other)
+            case Evaluate():
+                return Evaluate(self.value(s.value))
+            case _:
+                return map_bodies(s, self.stmt) or s
+
+    def store(self, s: Store) -> Stmt:
+        buffer = self.buffers.get(s.buffer, s.buffer)
+        value = self.value(s.value) if not is_half(s.value.dtype) else self.exact(s.value) if buffer is s.buffer else self.wide(s.value)
+        return Store(buffer, value, tuple(map(self.value, s.indices)), None if s.mask is None else self.value(s.mask))
+
+    def value(self, e: PrimExpr) -> PrimExpr:
+        """An expression that is not of 16 bits."""
+        if not e.operands():
+            return e
+        known = self.values.get(e)
+        if known is None:
+            part = self.exact if isinstance(e, Call) and (e.op.effect or e.op in (pair, reinterpret)) else self.wide
+            operands = [part(x) if is_half(x.dtype) else self.value(x) for x in e.operands()]
+            known = self.values[e] = Call(e.dtype, e.op, operands) if isinstance(e, Call) else e.with_operands(operands)
+        return known
+
+    def exact(self, e: PrimExpr) -> PrimExpr:
+        """A 16-bit value with its bits: as it is when it is only moved, else rounded."""
+        return self.moved(e) if self.only_moved(e) else cast(e.dtype, self.wide(e))
+
+    def only_moved(self, e: PrimExpr) -> bool:
+        match e:
+            case Load():
+                return e.buffer not in self.buffers
+            case Var():
+                return e not in self.variables
+            case Select():
+                return self.only_moved(e.true_value) and self.only_moved(e.false_value)
+            case Broadcast():
+                return self.only_moved(e.value)
+            case _:
+                return isinstance(e, FloatImm) or (isinstance(e, Call) and e.op is reinterpret)
+
+    def moved(self, e: PrimExpr) -> PrimExpr:
+        return e.with_operands([self.moved(x) if is_half(x.dtype) else self.value(x) for x in e.operands()]) if e.operands() else e
+
+    def wide(self, e: PrimExpr) -> PrimExpr:
+        known = self.widened.get(e)
+        if known is None:
+            known = self.widened[e] = _RULES.get(type(e), _operation)(self, e)
+        return known
+
+
+def _real(e: PrimExpr) -> DataType:
+    return FLOAT32.with_lanes(e.dtype.lanes)
+
+
+def _load(w: _Widening, e: Load) -> PrimExpr:
+    own = w.buffers.get(e.buffer)
+    indices = tuple(map(w.value, e.indices))
+    return cast(_real(e), Load(e.buffer, indices)) if own is None else Load(own, indices)
+
+
+def _variable(w: _Widening, e: Var) -> PrimExpr:
+    own = w.variables.get(e)
+    return cast(_real(e), e) if own is None else own
+
+
+def _converted(w: _Widening, e: Cast) -> PrimExpr:
+    return cast(_real(e), w.wide(e.value) if is_half(e.value.dtype) else w.value(e.value))
+
+
+def _chosen(w: _Widening, e: Select) -> PrimExpr:
+    return if_then_else(w.value(e.condition), w.wide(e.true_value), w.wide(e.false_value))
+
+
+def _called(w: _Widening, e: Call) -> PrimExpr:
+    if e.op is reinterpret:
+        return cast(_real(e), w.moved(e))
+    return Call(_real(e), e.op, _operands(w, e))
+
+
+def _operation(w: _Widening, e: PrimExpr) -> PrimExpr:
+    return e.with_operands(_operands(w, e))
+
+
+def _operands(w: _Widening, e: PrimExpr) -> Sequence[PrimExpr]:
+    return [w.wide(x) if is_half(x.dtype) else w.value(x) for x in e.operands()]
+
+
+_RULES: Final[dict[type, Callable[[_Widening, Any], PrimExpr]]] = {
+    Load: _load, Var: _variable, Cast: _converted, Select: _chosen, Call: _called, FloatImm: lambda w, e: cast(_real(e), e),
+}
