@@ -320,15 +320,18 @@ class Call(PrimExpr):
 class Buffer:
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
-    `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes. Parameters
-    of a kernel never overlap, except an output that the memory plan places on an input read at the same element only.
+    `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes, unless a
+    parameter says by how many elements its dimensions are apart (`strides`). Parameters of a kernel never overlap, except an output that the memory plan places on an input read at the same element only.
     """
 
-    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape")
+    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
 
-    def __init__(self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global") -> None:
+    def __init__(
+        self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global", strides: Sequence[Any] = ()
+    ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
         self.shape: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in shape)
+        self.strides: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in strides)
 
     def __getitem__(self, indices: Any) -> Load:
         return Load(self, indices if isinstance(indices, tuple) else (indices,))

@@ -29,7 +29,7 @@ _TRUE = IntImm(BOOL, 1)
 
 def create_prim_func(
     args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
-    origins: Mapping[Operation, Origin] | None = None,
+    origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
@@ -39,10 +39,9 @@ def create_prim_func(
     """
     buffers: dict[Tensor, Buffer] = {}
     names: set[str] = set()
-    for t in args:
-        buffers[t] = _buffer(t, names)
-    for t in outputs:
-        buffers.setdefault(t, _buffer(t, names))
+    for t in (*args, *outputs):
+        if t not in buffers:
+            buffers[t] = _bound(t, binds[t]) if binds and t in binds else _buffer(t, names)
     nests: list[Stmt] = []
     inner: list[Buffer] = []
     taken: set[str] = set()
@@ -88,6 +87,14 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _buffer(t: Tensor, names: set[str]) -> Buffer:
     return Buffer(_unique(t.name.replace(".", "_"), names), t.shape, t.dtype)
+
+
+def _bound(t: Tensor, buffer: Buffer) -> Buffer:
+    """A buffer that the caller gave for a tensor, which has the shape of the tensor."""
+    shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
+    if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)):
+        raise CompileError(f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
+    return buffer
 
 
 def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origin | None) -> Stmt:

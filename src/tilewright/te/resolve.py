@@ -10,32 +10,37 @@ A stage is attached before its loops are split, since where it stands decides ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tilewright.arith import linear
 from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, Load, PrimExpr, Var, add, const, mul
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul
 from tilewright.expr_walk import substitute, walk
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
 from tilewright.te.tensor import PlaceholderOp, Tensor
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.stmt import Block, IterVar, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import SCALARS, Block, IterVar, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
 
 
-def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main") -> PrimFunc:
-    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`, `CompileError`."""
+def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None) -> PrimFunc:
+    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`, `CompileError`.
+
+    An argument is a tensor, or a `te.var` for a number; `binds` are buffers to use for some of the tensors.
+    """
+    scalars = tuple((k, a) for k, a in enumerate(args) if isinstance(a, Var))
+    args = [a for a in args if not isinstance(a, Var)]
     _check_args(s, args)
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
     ops = computations(inputs, outputs)
-    func = create_prim_func(inputs, outputs, name)
+    func = create_prim_func(inputs, outputs, name, binds=binds)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    func = replace(func, params=tuple(buffers[t] for t in args))
+    func = replace(func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
     resolver = _Resolver(s, func, {s[op]: block for op, block in zip(ops, block_names(func), strict=True)}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
@@ -133,7 +138,8 @@ class _Resolver:
     def relate(self, r: Relation) -> None:
         if isinstance(r, Split):
             loop = self.loops[r.parent]
-            size = min(r.factor or r.nparts or 1, self.engine.extent(loop))
+            size, extent = r.factor or r.nparts or 1, self.engine.loop(loop).extent
+            size = min(size, extent.value) if isinstance(extent, IntImm) else size
             self.loops[r.outer], self.loops[r.inner] = self.engine.split(loop, [None, size] if r.factor else [size, None])
         elif isinstance(r, Fuse):
             self.loops[r.fused] = self.engine.fuse(*(self.loops[a] for a in r.parents))

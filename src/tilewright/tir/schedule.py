@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tilewright.arith import Ranges, prove, simplify
@@ -20,7 +21,7 @@ from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
-from tilewright.tir.region import region_of
+from tilewright.tir.region import Box, region_of
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -93,19 +94,19 @@ class Schedule(Recorder):
         for i in range(100): C[i]  ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
         """
         node = self._serial(loop, "split")
-        extent = self.extent(loop)
-        sizes = _complete(loop, extent, factors)
+        extent = node.extent
+        sizes = _complete(loop, extent.value, factors) if isinstance(extent, IntImm) else _complete_open(loop, extent, factors)
         new = [Var(f"{loop.name}_{k}") for k in range(len(sizes))]
         point: PrimExpr = const(0, INT64)
-        covered = 1
+        covered: PrimExpr = const(1, INT64)
         for v, size in zip(new, sizes, strict=True):
             point = add(mul(point, size), v)
-            covered *= size
+            covered = mul(covered, size)
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
-        if covered != extent:
-            body = _guard(body, compare(LESS, point, const(extent, INT64)))
+        if covered is not extent:
+            body = _guard(body, compare(LESS, point, extent))
         for v, size in zip(reversed(new), reversed(sizes), strict=True):
-            body = For(v, const(0, INT64), const(size, INT64), SERIAL, body, origin=node.origin)
+            body = For(v, const(0, INT64), as_expr(size), SERIAL, body, origin=node.origin)
         self._replace(node, body)
         return new
 
@@ -122,16 +123,15 @@ class Schedule(Recorder):
             if outer.body is not inner:
                 raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
         fused = Var("_".join(v.name for v in loops))
-        total, mapping, rest = 1, dict[PrimExpr, PrimExpr](), fused.astype(INT64)
-        longer = [n for n in nodes if self.extent(n.var) != 1]
+        total, mapping, rest = const(1, INT64), dict[PrimExpr, PrimExpr](), fused.astype(INT64)
+        longer = [n for n in nodes if not isinstance(n.extent, IntImm) or n.extent.value != 1]
         for n in nodes:
             mapping[n.var] = n.min
         for n in reversed(longer):
-            size = self.extent(n.var)
-            mapping[n.var] = add(rest if n is longer[0] else floormod(rest, size), n.min)
-            rest, total = floordiv(rest, size), total * size
+            mapping[n.var] = add(rest if n is longer[0] else floormod(rest, n.extent), n.min)
+            rest, total = floordiv(rest, n.extent), mul(n.extent, total)
         body = substitute_stmt(nodes[-1].body, mapping)
-        self._replace(nodes[0], For(fused, const(0, INT64), const(total, INT64), SERIAL, body, origin=nodes[0].origin))
+        self._replace(nodes[0], For(fused, const(0, INT64), total, SERIAL, body, origin=nodes[0].origin))
         return fused
 
     @recorded
@@ -391,7 +391,7 @@ def _uses(e: PrimExpr, v: Var) -> bool:
     return any(x is v for x in walk(e))
 
 
-def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[int]:
+def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[Any]:
     known = 1
     for f in factors:
         if f is not None:
@@ -409,6 +409,15 @@ def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[int
     return sizes
 
 
+def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -> list[int | PrimExpr]:
+    """The factors of a loop whose extent is known only when it runs: one of them has to be left open."""
+    if sum(f is None for f in factors) != 1:
+        raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
+    known = _complete(loop, 1, factors)
+    covered = prod(known)
+    return [floordiv(add(extent, covered - 1), covered) if f is None else f for f in factors]
+
+
 def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     """`condition` added to the predicate of every block inside."""
 
@@ -420,7 +429,7 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     return visit(s)
 
 
-def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
+def _regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
     """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
     spatial = [i for i in node.iters if i.kind == "spatial"]
     bindings: list[PrimExpr] = []
@@ -435,12 +444,14 @@ def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Rang
             loops.append((v, it.extent))
             continue
         first, size = next(parts)
-        if size != 1 or unit_loops:
-            loops.append((v, const(size, INT64)))
-            ranges = ranges.bind(v, 0, size - 1)
-        point = simplify(add(first, v) if size != 1 else first, ranges)
+        single = isinstance(size, int) and size == 1
+        if not single or unit_loops:
+            loops.append((v, as_expr(size)))
+            ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
+        point = simplify(first if single else add(first, v), ranges)
         bindings.append(point)
-        for inside in (compare(LESS, point, it.extent), point >= 0):
+        whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
+        for inside in () if whole else (compare(LESS, point, it.extent), point >= 0):
             if prove(inside, ranges) is not True:
                 predicate = all_of(predicate, inside)
     nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))

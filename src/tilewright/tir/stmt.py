@@ -145,6 +145,12 @@ class Block(Stmt):
     origin: Origin | None = None
 
 
+SCALARS = "scalars"
+"""Attribute of a function: `((place, Var), …)`, the numbers among its arguments. Sizes of its buffers need no argument."""
+NUMBERS = "numbers"
+"""Attribute of a function on its way to code: the `Var`s that its code takes after the buffers, in order."""
+
+
 @node
 class PrimFunc:
     """A function over memory: `params` are buffers in the order of the call; `attrs` are for passes and printing."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, prefetch
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul, prefetch
 from tilewright.target.llvm.facts import Facts, free_names
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import prefetch as emit_prefetch
@@ -22,7 +22,7 @@ from tilewright.target.llvm.memory import store
 from tilewright.target.llvm.text import local_name, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
-from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.tir.stmt import NUMBERS, PARALLEL, SERIAL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 _MOST_STACK: Final = 256 << 10
 _ALIGNMENT: Final = 64
@@ -59,10 +59,14 @@ class _Codegen:
     def function(self) -> list[str]:
         names = [f"%{local_name(p.name)}.p{i}" for i, p in enumerate(self.func.params)]
         self.f.pointers.update((p, (name, 0)) for p, name in zip(self.func.params, names, strict=True))
+        arguments = [f"ptr noalias {name}" for name in ("%ctx", *names)]
+        for k, v in enumerate(self.func.attrs.get(NUMBERS, ())):
+            arguments.append(f"{register_type(v.dtype)} %{local_name(v.name)}.n{k}")
+            self._bind(v, (arguments[-1].rsplit(" ", 1)[1], 0), not_negative=v in self.facts.sizes)
         self._stmt(self.func.body)
         origin = str(self.func.origin or self.func.name).replace("\n", " ")
-        arguments = ", ".join(f"ptr noalias {name}" for name in ("%ctx", *names))
-        return [*self.outlined, f"; {origin}\n{self._define(f'define void {symbol(self.func.name)}({arguments})')}"]
+        head = f"define void {symbol(self.func.name)}({', '.join(arguments)})"
+        return [*self.outlined, f"; {origin}\n{self._define(head)}"]
 
     def _define(self, head: str) -> str:
         for name in self.to_free:
@@ -125,11 +129,11 @@ class _Codegen:
     def _memory(self, s: Allocate) -> str:
         """The address of memory for a buffer: on the stack, or from the C library when it is large."""
         size = s.buffer.dtype.itemsize
+        f, name = self.f, f"%{self.f.name(local_name(s.buffer.name))}"
         for extent in s.buffer.shape:
             if not isinstance(extent, int):
-                raise InternalError(f"buffer '{s.buffer.name}' in '{self.func.name}' has the symbolic size {extent}; plan its memory outside")
+                return self._open_memory(s.buffer, name)
             size *= extent
-        f, name = self.f, f"%{self.f.name(local_name(s.buffer.name))}"
         rounded = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
         if rounded <= _MOST_STACK:
             f.entry.append(f"  {name} = alloca [{rounded} x i8], align {_ALIGNMENT}")
@@ -137,6 +141,16 @@ class _Codegen:
             get = f.declare("aligned_alloc", "ptr", "i64, i64")
             f.entry.append(f"  {name} = call ptr {get}(i64 {_ALIGNMENT}, i64 {rounded})")
             self.to_free.append(name)
+        return name
+
+    def _open_memory(self, buffer: Buffer, name: str) -> str:
+        """The address of memory from the C library for a buffer whose size is known when the function is called."""
+        f, nbytes = self.f, mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize)
+        count, level = f.value(mul(floordiv(add(nbytes, 2 * _ALIGNMENT - 1), _ALIGNMENT), _ALIGNMENT))
+        if level != 0:
+            raise InternalError(f"the size of buffer '{buffer.name}' in '{self.func.name}' depends on a loop; allocate it for all trips together")
+        f.levels[0].chunk.append(f"  {name} = call ptr {f.declare('aligned_alloc', 'ptr', 'i64, i64')}(i64 {_ALIGNMENT}, i64 {count})")
+        self.to_free.append(name)
         return name
 
     # Loops.

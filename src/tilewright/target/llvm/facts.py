@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from tilewright.errors import InternalError
 from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
+from tilewright.expr_walk import free_vars
 from tilewright.tir.stmt import PARALLEL, Allocate, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
 
 Key: TypeAlias = "Buffer | tuple[Buffer, int]"
@@ -29,6 +30,7 @@ class Facts:
         self._reads: dict[PrimExpr, tuple[frozenset[Key], bool]] = {}
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
+        self.sizes: frozenset[Var] = frozenset(v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
         self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
         self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))

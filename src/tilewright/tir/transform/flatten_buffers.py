@@ -8,7 +8,7 @@ Parameters become flat buffers of the same names. The result is simplified.
 
 from __future__ import annotations
 
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, as_expr, mul
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, as_expr, mul, sub
 from tilewright.expr_walk import rewrite
 from tilewright.tir.stmt import Allocate, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
 from tilewright.tir.transform.simplify import simplify
@@ -34,6 +34,9 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def _flat(buffer: Buffer) -> Buffer:
+    if buffer.strides:
+        last = [sub(as_expr(d), 1) for d in buffer.shape]
+        return Buffer(buffer.name, (add(_place(buffer, tuple(last)), 1),), buffer.dtype, buffer.scope)
     if len(buffer.shape) == 1:
         return buffer
     size: PrimExpr = IntImm("int64", 1)
@@ -43,8 +46,12 @@ def _flat(buffer: Buffer) -> Buffer:
 
 
 def _place(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The row-major position of an element; vectors in any dimension."""
+    """The position of an element: row-major, or by the strides of the buffer; vectors in any dimension."""
     place: PrimExpr = IntImm("int64", 0)
+    if buffer.strides:
+        for i, s in zip(indices, buffer.strides, strict=True):
+            place = add(place, mul(i, s))
+        return place
     for i, d in zip(indices, buffer.shape, strict=True):
         place = add(mul(place, d), i)
     return place

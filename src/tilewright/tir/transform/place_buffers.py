@@ -71,7 +71,7 @@ def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     box = region_of(s, buffer, ranges, stores=True)
     if box is None:
         raise InternalError(f"buffer '{buffer.name}' is not used where it is allocated")
-    if all(size == extent for (_, size), extent in zip(box, buffer.shape, strict=True)):
+    if all(size is extent or (isinstance(size, int) and size == extent) for (_, size), extent in zip(box, buffer.shape, strict=True)):
         return Allocate(buffer, s)
     small = Buffer(buffer.name, [size for _, size in box], buffer.dtype, buffer.scope)
     memo: dict[PrimExpr, PrimExpr] = {}
