@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
-from tilewright.compiler.signature import with_numbers
+from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import CompileError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
 from tilewright.target.llvm.codegen import emit_module
-from tilewright.target.llvm.compile import assembly, compile_text
+from tilewright.target.llvm.compile import assembly, compile_import, compile_text
 from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.stmt import Block, PrimFunc, walk_stmt
+from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_loops
@@ -54,6 +54,8 @@ def build(
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
     signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
+    for f, _ in signed:
+        refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
     flat = [lower_loops(f) for f in lowered]
     text = emit_module(flat, chosen)
@@ -61,7 +63,8 @@ def build(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
     )
-    objects = (compile_text(text, chosen), pool_object(chosen))
+    imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
+    objects = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
     sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
     return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, TargetError
 from tilewright.expr import Buffer, IntImm, PrimExpr, Var
 from tilewright.expr_walk import free_vars, substitute, text_of
 from tilewright.runtime.manifest import Parameter, Scalar, Size
-from tilewright.tir.stmt import NUMBERS, SCALARS, PrimFunc, stored_buffers
+from tilewright.tir.stmt import NUMBERS, SCALARS, THREAD, For, PrimFunc, stored_buffers, walk_stmt
 
 
 def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:
@@ -32,6 +32,17 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
     params += [Scalar(named[v].name, v.dtype, given=False) for v in found]
     numbers = (*scalars, *found)
     return (replace(func, attrs={**func.attrs, NUMBERS: numbers}) if numbers else func), tuple(params)
+
+
+def refuse_gpu_threads(func: PrimFunc) -> None:
+    """Raise `TargetError` for loops that are threads of a GPU: code is made for CPUs."""
+    for s in walk_stmt(func.body):
+        tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
+        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
+            raise TargetError(
+                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
+                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')"
+            )
 
 
 def _named(variables: list[Var]) -> dict[Var, Var]:

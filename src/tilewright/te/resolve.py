@@ -16,14 +16,17 @@ from typing import Any
 
 from tilewright.arith import linear
 from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul
-from tilewright.expr_walk import substitute, walk
-from tilewright.te.create import computations, create_prim_func
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul, number_of
+from tilewright.expr_walk import free_vars, substitute, walk
+from tilewright.te.create import create_blocks
+from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
-from tilewright.te.tensor import PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from tilewright.te.thread import ThreadAxis
+from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.stmt import SCALARS, Block, IterVar, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
 
 
@@ -37,20 +40,23 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
     _check_args(s, args)
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
-    ops = computations(inputs, outputs)
-    func = create_prim_func(inputs, outputs, name, binds=binds)
+    func, blocks = create_blocks(inputs, outputs, name, binds=binds)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
     func = replace(func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
-    resolver = _Resolver(s, func, {s[op]: block for op, block in zip(ops, block_names(func), strict=True)}, buffers)
+    resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
     for stage in s.stages:
         if stage.inlined:
             resolver.engine.compute_inline(resolver.block(stage))
     for stage in reversed(s.stages):
-        if stage in resolver.blocks and not stage.inlined:
+        if isinstance(stage.op, ScanOp):
+            resolver.arrange_scan(stage, stage.op)
+        elif stage in resolver.blocks and not stage.inlined:
             resolver.arrange(stage)
-    return resolver.engine.func
+    imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
+    func = unroll_by_hint(resolver.engine.func)
+    return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
 
 
 def _check_args(s: Schedule, args: Sequence[Any]) -> None:
@@ -73,6 +79,7 @@ class _Resolver:
         self.s, self.engine, self.blocks = s, Engine(func), blocks
         self.inputs = {t: b.name for t, b in buffers.items() if isinstance(t.op, PlaceholderOp)}
         self.loops: dict[IterVar, Var] = {}
+        self.threads: dict[ThreadAxis, PrimExpr] = {}
 
     def block(self, stage: Stage) -> str:
         found = self.blocks.get(stage)
@@ -108,15 +115,47 @@ class _Resolver:
         block = self.block(stage)
         if stage.scope:
             self.engine.set_scope(block, stage.scope)
-        self.name_loops(root_axes(stage.op), self.engine.loops(block) if stage.attached is None else self.attach(stage, *stage.attached))
+        loops = self.engine.loops(block) if stage.attached is None else self.attach(stage, *stage.attached)
+        axes = root_axes(stage.op)
+        self.name_loops(axes, loops[len(loops) - len(axes) :])
         for relation in stage.relations:
             self.relate(relation)
         for key, value in stage.notes.items():
             self.engine.annotate(block, key, value)
         for ahead in stage.prefetches:
             self.prefetch(block, ahead)
+        for predicate in stage.predicates:
+            self.guard(stage, block, predicate)
         for mark in stage.marks:
             self.mark(mark)
+
+    def arrange_scan(self, stage: Stage, op: ScanOp) -> None:
+        """The loop over the steps of a scan stays as it is, outside of the loops of its updates."""
+        if stage.relations or any(m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks) or stage.attached or stage.scope:
+            raise ScheduleError(f"'{op.name}' is a scan, whose steps run one after another; schedule its update '{op.update[0].name}' instead")
+        for t in op.update:
+            update = self.s[t]
+            steps = update.op.axis[0] if isinstance(update.op, ComputeOp) else None
+            touched = any(m.axis is steps and not m.kind.startswith("pragma_") for m in update.marks)
+            if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
+                raise ScheduleError(
+                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': it stays outside and serial; "  # type: ignore[attr-defined]
+                    "split, reorder, vectorize and parallelise the loops inside of it"
+                )
+        if any(self.s[t] in self.blocks for t in op.update):
+            self.loops[op.scan_axis] = self.engine.loops(self.block(self.s[op.update[0]]))[0]
+
+    def guard(self, stage: Stage, block: str, predicate: PrimExpr) -> None:
+        """A condition on the store, over the axes of the block and the loops that they became."""
+        axes = {a.var: it.var for a, it in zip(root_axes(stage.op), self.engine.block(block).iters, strict=True)}
+        loops = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops and a.var not in axes}
+        threads = {m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"}
+        condition = substitute(predicate, {**axes, **loops, **threads})
+        known = {*axes.values(), *loops.values(), *threads.values()}
+        unknown = [v.name for v in free_vars(condition) if v not in known]
+        if unknown:
+            raise ScheduleError(f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")
+        self.engine.where(block, condition)
 
     def attach(self, stage: Stage, parent: Stage, axis: IterVar) -> list[Var]:
         if parent.inlined:
@@ -130,6 +169,9 @@ class _Resolver:
         loop = self.loops.get(axis)
         if loop is None:
             raise ScheduleError(f"'{stage.op.name}' is to be computed in '{parent.op.name}', which does not read it")
+        around = self.engine.loops(self.block(stage))
+        if loop in around:  # the loop over the steps of a scan, in which it is already
+            return around[around.index(loop) + 1 :]
         return self.engine.compute_at(self.block(stage), loop, preserve_unit_loops=True)
 
     def name_loops(self, axes: Sequence[IterVar], loops: Sequence[Var]) -> None:
@@ -155,8 +197,20 @@ class _Resolver:
                 self.engine.unroll(loop)
             case "parallel":
                 self.engine.parallel(loop)
+            case "thread":
+                self.bind(loop, m.value)
+            case "tensorized":
+                self.engine.tensorize(loop, m.value)
             case _:
                 self.engine.annotate(loop, m.kind, m.value)
+
+    def bind(self, loop: Var, axis: ThreadAxis) -> None:
+        extent = self.engine.loop(loop).extent
+        wanted = self.threads.setdefault(axis, extent)
+        for other in (wanted, axis.extent):
+            if number_of(other) != 0 and other is not extent:
+                raise ScheduleError(f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of {other}; split it by that")
+        self.engine.annotate(loop, THREAD, axis.thread_tag)
 
     def prefetch(self, block: str, ahead: Ahead) -> None:
         """The engine counts in bytes: so many as the address moves in `offset` trips of the loop."""

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from tilewright.errors import ScheduleError
 from tilewright.expr import PrimExpr, Var
 from tilewright.expr_walk import substitute
-from tilewright.te.stage import Relation, Reorder, Stage, gpu_threads, root_axes, values_of
+from tilewright.te.stage import Relation, Reorder, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.stmt import IterVar
@@ -160,11 +160,6 @@ def create_schedule(ops: Any) -> Schedule:
     if not found or not all(isinstance(o, Operation) for o in found):
         raise ScheduleError(f"create_schedule takes operations (C.op), one or several, and was given {ops!r}")
     return Schedule(list(dict.fromkeys(found)))
-
-
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """Refused: threads of a GPU."""
-    raise gpu_threads(f"'{tag or dom or name}'")
 
 
 def _producers_first(ops: Sequence[Operation]) -> list[Operation]:

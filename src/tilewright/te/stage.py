@@ -13,10 +13,14 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.te.thread import ThreadAxis
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.stmt import IterVar
+from tilewright.tir.tensorize import TensorIntrin
 
+_KINDS: Final = {"unroll": "unrolled", "vectorize": "vectorized", "parallel": "parallel"}
 _HINTS: Final = (
     "auto_unroll_max_depth", "auto_unroll_max_step", "debug_skip_region", "parallel_barrier_when_finish", "parallel_launch_point",
     "parallel_stride_pattern", "unroll_explicit",
@@ -77,6 +81,8 @@ class Stage:
         self.inlined = False
         self.attached: tuple[Stage, IterVar] | None = None
         self.notes: dict[str, Any] = {}
+        self.predicates: list[PrimExpr] = []
+        self.imports: list[str] = []
         self.prefetches: list[Ahead] = []
         self.relations: list[Relation] = []
         self.marks: list[Mark] = []
@@ -153,13 +159,27 @@ class Stage:
         self._mark(var, "parallel")
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
-        """`unroll` and `vectorize` do what the steps do; hints for other code generators are noted on the loop and change nothing."""
-        if pragma_type in ("unroll", "vectorize"):
-            self._mark(var, {"unroll": "unrolled", "vectorize": "vectorized"}[pragma_type])
+        """Say something about a loop to the code generator.
+
+        `unroll`, `vectorize` and `parallel` do what the steps do. With `auto_unroll_max_step` and `unroll_explicit`, the innermost
+        loops inside are unrolled as long as that makes at most so many steps. `import_llvm` brings LLVM text with functions to
+        call. The other hints of the field are noted on the loop and change nothing.
+        """
+        value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
+        if pragma_type in _KINDS:
+            self._mark(var, _KINDS[pragma_type])
+        elif pragma_type == "import_llvm" and isinstance(value, str):
+            self._place(var)
+            self.imports.append(value)
         elif pragma_type in _HINTS:
-            self._mark(var, f"pragma_{pragma_type}", pragma_value)
+            self._mark(var, f"pragma_{pragma_type}", 1 if value is None else value)
+        elif pragma_type == "import_c":
+            raise ScheduleError(
+                f"pragma import_c on '{_name(var)}': there is no C compiler in here; "
+                "compile the source to LLVM text with `clang -S -emit-llvm` and give it to pragma import_llvm"
+            )
         else:
-            raise ScheduleError(f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, or one of the hints {', '.join(_HINTS)}")
+            raise ScheduleError(f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints {', '.join(_HINTS)}")
 
     # Where the computation stands, and its memory.
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
@@ -204,14 +224,36 @@ class Stage:
         self._place(var)
         self.prefetches.append(Ahead(tensor, var, offset))
 
-    # What belongs to other machines.
-    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
-        """Refused: threads of a GPU."""
-        raise gpu_threads(f"loop '{_name(ivar)}' of '{self.op.name}'")
+    def set_store_predicate(self, predicate: PrimExpr) -> None:
+        """Store only where `predicate` holds, a condition on the variables of this stage's axes and loops."""
+        self._computed("set_store_predicate")
+        if not isinstance(predicate, PrimExpr) or predicate.dtype != "bool":
+            raise ScheduleError(f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}")
+        self.predicates.append(predicate)
+
+    # Threads and instructions.
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+        """Give the trips of a loop to the threads of an axis. Virtual threads (`vthread`) are a loop; those of a GPU stay noted on it."""
+        if not isinstance(thread_ivar, ThreadAxis):
+            raise ScheduleError(f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given {thread_ivar!r}")
+        if any(m.kind == "thread" and m.value is thread_ivar for m in self.marks):
+            raise ScheduleError(f"thread axis '{thread_ivar.thread_tag}' has a loop of '{self.op.name}' already; fuse the two loops and bind that")
+        self._unmarked(ivar, "bind")
+        self.marks.append(Mark(ivar, "thread", thread_ivar))
+
+    def env_threads(self, threads: Any) -> None:
+        """Threads that are started around the whole computation: noted on it, and refused by `tvm.build` for a CPU."""
+        self._computed("env_threads")
+        several = threads if isinstance(threads, (list, tuple)) else [threads]
+        if not several or not all(isinstance(t, ThreadAxis) for t in several):
+            raise ScheduleError(f"env_threads of '{self.op.name}' takes axes of te.thread_axis, one or several")
+        self.notes["env_threads"] = tuple(t.thread_tag for t in several)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Refused: hardware instructions are not described to the scheduler yet."""
-        raise ScheduleError(f"tensorize of '{_name(var)}' in '{self.op.name}': instructions cannot be put in by a schedule yet; vectorize the loop instead")
+        """Let an instruction (`te.decl_tensor_intrin`) do what the loop `var` and all loops inside of it do."""
+        if not isinstance(tensor_intrin, TensorIntrin):
+            raise ScheduleError(f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was given {tensor_intrin!r}")
+        self._mark(var, "tensorized", tensor_intrin)
 
     # The record.
     def __repr__(self) -> str:
@@ -236,25 +278,22 @@ class Stage:
     def _unmarked(self, axis: IterVar, step: str) -> int:
         at = self._place(axis)
         for m in self.marks:
-            if m.axis is axis:
-                raise ScheduleError(f"loop '{_name(axis)}' of '{self.op.name}' is {m.kind} already; {step} it before that")
+            if m.axis is axis and not m.kind.startswith("pragma_"):
+                raise ScheduleError(f"loop '{_name(axis)}' of '{self.op.name}' is {'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that")
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
-        if value is None and not kind.startswith("pragma_"):
+        if kind in ("vectorized", "unrolled", "parallel"):
             self._unmarked(axis, f"do not make it {kind}, or")
         else:
             self._place(axis)
         self.marks.append(Mark(axis, kind, value))
 
 
-def gpu_threads(what: str) -> ScheduleError:
-    """The refusal of a step for GPUs."""
-    return ScheduleError(f"{what} cannot be bound to threads of a GPU: code is made for CPUs; use parallel for its cores and vectorize for its lanes")
-
-
 def root_axes(op: Operation) -> tuple[IterVar, ...]:
     """The axes of a computation before any step, in the order of its loops."""
+    if isinstance(op, ScanOp):
+        return (op.scan_axis,)
     return (*op.axis, *op.reduce_axis) if isinstance(op, ComputeOp) else ()
 
 

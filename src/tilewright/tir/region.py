@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, address_of, const, sub
 from tilewright.expr_walk import substitute, walk
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
 from tilewright.types import INT64
@@ -40,6 +40,8 @@ def _accesses(
         for e in walk(top):
             if isinstance(e, Load) and e.buffer is buffer:
                 yield [substitute(i, points) for i in e.indices], ranges
+            elif isinstance(e, Call) and e.op is address_of and isinstance(first := e.args[0], Load) and first.buffer is buffer:
+                yield [substitute(sub(add(i, n), 1), points) for i, n in zip(first.indices, e.args[2:], strict=True)], ranges
     if isinstance(s, Store) and stores and s.buffer is buffer:
         yield [substitute(i, points) for i in s.indices], ranges
     if isinstance(s, For):

@@ -42,6 +42,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
+from tilewright.tir.tensorize import TensorIntrin, tensorize
 from tilewright.types import INT64
 
 
@@ -283,6 +284,24 @@ class Schedule(Recorder):
         nest, new = _regenerate(node, region, outer, preserve_unit_loops)
         self._replace(target, replace(target, body=seq(nest, target.body)))
         return new
+
+    @recorded
+    def where(self, block: str, condition: PrimExpr) -> None:
+        """A block computes only where `condition`, over its axes and the loops around it, holds.
+
+        with block("C", i=i): C[i] = A[i]  ->  with block("C", i=i) where i < 3: C[i] = A[i]
+        """
+        node = self.block(block)
+        self._replace(node, replace(node, predicate=all_of(node.predicate, condition)))
+
+    @recorded
+    def tensorize(self, loop: Var, intrin: TensorIntrin) -> None:
+        """An instruction does what a loop and all loops inside of it do (`tir/tensorize.py`)."""
+        target = self._loop(loop)
+        outer = Ranges()
+        for f in self._path(target):
+            outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
+        self._replace(target, tensorize(target, outer, intrin))
 
     def _only_needed_in(self, target: For, node: Block) -> None:
         """A value that is moved into a loop exists only there."""
