@@ -42,10 +42,11 @@ from tilewright.te.tensor import (
 )
 from tilewright.te.tensor_intrin import decl_tensor_intrin
 from tilewright.te.thread import ThreadAxis, thread_axis
+from tilewright.tir.layout import AXIS_SEPARATOR
 from tilewright.tir.tensorize import TensorIntrin
 
 __all__ = [
-    "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule", "Stage", "Tensor", "TensorElem", "TensorIntrin",
+    "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule", "Stage", "Tensor", "TensorElem", "TensorIntrin",
     "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
     "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
     "floormod", "fma", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",

@@ -2,8 +2,9 @@
 
     1. the computations as they are, one nest each                    (`te/create.py`)
     2. stages that were added: cache_read, cache_write, rfactor       in the order in which they were asked for
-    3. inlined stages
-    4. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then its marks
+    3. layouts of values
+    4. inlined stages
+    5. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then its marks
 
 A stage is attached before its loops are split, since where it stands decides how long its loops are.
 """
@@ -25,6 +26,7 @@ from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_
 from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
+from tilewright.tir.layout import transform_layout
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
@@ -46,6 +48,9 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
     resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
+    for stage in s.stages:
+        if stage.layout is not None:
+            resolver.engine.func = transform_layout(resolver.engine.func, resolver.engine.block(resolver.block(stage)), stage.layout)
     for stage in s.stages:
         if stage.inlined:
             resolver.engine.compute_inline(resolver.block(stage))
@@ -115,8 +120,9 @@ class _Resolver:
         block = self.block(stage)
         if stage.scope:
             self.engine.set_scope(block, stage.scope)
-        loops = self.engine.loops(block) if stage.attached is None else self.attach(stage, *stage.attached)
-        axes = root_axes(stage.op)
+        at = stage.attached or (stage.group.attached if stage.group else None)
+        loops = self.engine.loops(block) if at is None else self.attach(stage, *at)
+        axes = stage.roots
         self.name_loops(axes, loops[len(loops) - len(axes) :])
         for relation in stage.relations:
             self.relate(relation)
@@ -147,7 +153,7 @@ class _Resolver:
 
     def guard(self, stage: Stage, block: str, predicate: PrimExpr) -> None:
         """A condition on the store, over the axes of the block and the loops that they became."""
-        axes = {a.var: it.var for a, it in zip(root_axes(stage.op), self.engine.block(block).iters, strict=True)}
+        axes: dict[PrimExpr, PrimExpr] = {a.var: it.var for a, it in zip(stage.roots, self.engine.block(block).iters, strict=True)}
         loops = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops and a.var not in axes}
         threads = {m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"}
         condition = substitute(predicate, {**axes, **loops, **threads})

@@ -17,7 +17,8 @@ from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
 from tilewright.tir.block_rewrites import check_scope
-from tilewright.tir.stmt import IterVar
+from tilewright.tir.layout import Layout, layout_of
+from tilewright.tir.stmt import ALIGNED, IterVar
 from tilewright.tir.tensorize import TensorIntrin
 
 _KINDS: Final = {"unroll": "unrolled", "vectorize": "vectorized", "parallel": "parallel"}
@@ -80,6 +81,8 @@ class Stage:
         self.scope = ""
         self.inlined = False
         self.attached: tuple[Stage, IterVar] | None = None
+        self.group: Group | None = None
+        self.layout: Layout | None = None
         self.notes: dict[str, Any] = {}
         self.predicates: list[PrimExpr] = []
         self.imports: list[str] = []
@@ -92,7 +95,8 @@ class Stage:
         """Schedule `op` instead, from its own axes."""
         self.op = op
         self.relations, self.marks = [], []
-        self.leaf_iter_vars: list[IterVar] = list(root_axes(op))
+        self.roots = root_axes(op)
+        self.leaf_iter_vars: list[IterVar] = list(self.roots)
         self.all_iter_vars: list[IterVar] = list(self.leaf_iter_vars)
 
     # Loops.
@@ -210,14 +214,43 @@ class Stage:
         self.scope = scope
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Noted on the computation: rows along `axis` should start at `factor * k + offset` elements."""
-        self._place(axis)
-        self.notes[f"storage_align_{_name(axis)}"] = (factor, offset)
+        """Let the elements along `axis` be `factor * k + offset` apart in memory, which gets unused elements in between."""
+        self._computed("storage_align")
+        axes = self.op.axis if isinstance(self.op, ComputeOp) else ()
+        if axis not in axes[:-1]:
+            raise ScheduleError(f"storage_align of '{self.op.name}' takes one of its axes but the last, which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}")
+        if factor < 1 or not 0 <= offset < factor:
+            raise ScheduleError(f"storage_align of '{self.op.name}': the offset is from 0 to the factor, and {offset} of {factor} is not")
+        self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
     def double_buffer(self) -> None:
-        """Noted on the computation: its memory could be had twice, to fill one while the other is read."""
+        """Noted on the computation: its memory could be had twice, to fill one while the other is read. Caches of a CPU do that by themselves."""
         self._computed("double_buffer")
         self.notes["double_buffer"] = True
+
+    def rolling_buffer(self) -> None:
+        """Refused: parts that overlap from trip to trip are computed anew in each."""
+        raise ScheduleError(
+            f"rolling_buffer of '{self.op.name}': what overlaps with the trip before is computed anew; "
+            "compute the stage at an outer loop, where nothing overlaps, or at the root"
+        )
+
+    def transform_layout(self, mapping_function: Any) -> list[IterVar]:
+        """Keep the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Returns the loops over it, outermost first.
+
+        The layout of an argument is that of the array that the caller passes. Comes before the other steps of the stage.
+        """
+        self._computed("transform_layout")
+        if not isinstance(self.op, ComputeOp) or len(self.op.outputs) != 1:
+            raise ScheduleError(f"transform_layout: '{self.op.name}' is not a te.compute with one result")
+        if self.relations or self.marks or self.layout is not None:
+            raise ScheduleError(f"'{self.op.name}' has steps already; transform_layout before them, and once")
+        self.layout = layout_of(mapping_function, [a.var.name for a in self.op.axis], [a.extent for a in self.op.axis])
+        made = [IterVar(Var(v.name), _extent(n)) for v, n in zip(self.layout.axes, self.layout.sizes, strict=True)]
+        self.roots = (*made, *self.op.reduce_axis)
+        self.leaf_iter_vars = list(self.roots)
+        self.all_iter_vars += made
+        return made
 
     def prefetch(self, tensor: Tensor, var: IterVar, offset: int) -> None:
         """Ask for the memory of an argument `offset` trips of the loop `var` before it is read."""
@@ -288,6 +321,26 @@ class Stage:
         else:
             self._place(axis)
         self.marks.append(Mark(axis, kind, value))
+
+
+class Group:
+    """Stages that stand at one place: `s.create_group(…)`."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = tuple(stages)
+        self.attached: tuple[Stage, IterVar] | None = None
+
+    def compute_at(self, parent: Stage, scope: IterVar) -> None:
+        """Compute all of its stages inside a loop of `parent`, but those that have a place of their own."""
+        if parent in self.stages:
+            raise ScheduleError(f"'{parent.op.name}' belongs to the group itself; name a stage that reads it")
+        if scope not in parent.all_iter_vars:
+            raise ScheduleError(f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
+        self.attached = (parent, scope)
+
+    def compute_root(self) -> None:
+        """Compute its stages before anything that reads them."""
+        self.attached = None
 
 
 def root_axes(op: Operation) -> tuple[IterVar, ...]:

@@ -147,6 +147,8 @@ class Block(Stmt):
 
 SCALARS = "scalars"
 """Attribute of a function: `((place, Var), …)`, the numbers among its arguments. Sizes of its buffers need no argument."""
+ALIGNED = "buffer_dim_align"
+"""Annotation of a block: `((result, dimension, factor, offset), …)`, how far apart in memory elements along dimensions are to be."""
 IMPORTS = "import_llvm"
 """Attribute of a function: LLVM texts with functions that it calls."""
 THREAD = "thread"
