@@ -60,9 +60,11 @@ def _named(variables: list[Var]) -> dict[Var, Var]:
 
 
 def _parameter(buffer: Buffer, written: bool, named: dict[Var, Var]) -> Parameter:
+    by_name: dict[PrimExpr, PrimExpr] = dict(named.items())
+
     def size(d: int | PrimExpr) -> Size:
         if isinstance(d, (int, IntImm)):
             return int(d)
-        return text_of(substitute(d, dict(named)))
+        return text_of(substitute(d, by_name))
 
     return Parameter(buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides)))

@@ -78,6 +78,8 @@ class NativeFunction:
 
     def _number(self, k: int, p: Scalar, value: Any) -> Any:
         try:
+            if isinstance(value, str):
+                raise TypeError
             return p.dtype.numpy().type(value).item() if p.dtype.is_float else int(operator.index(value))
         except TypeError:
             raise InputError(f"argument {k} of {self.name}, '{p.name}', is a {type(value).__name__}; pass a number, {p.dtype}") from None

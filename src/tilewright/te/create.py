@@ -143,6 +143,8 @@ def _buffer(t: Tensor, names: set[str]) -> Buffer:
 def _bound(t: Tensor, buffer: Buffer) -> Buffer:
     """A buffer that the caller gave for a tensor, which has the shape of the tensor."""
     shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
+    if not isinstance(buffer, Buffer):
+        raise CompileError(f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
     if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)):
         raise CompileError(f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
     return buffer

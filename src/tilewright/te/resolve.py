@@ -154,8 +154,8 @@ class _Resolver:
     def guard(self, stage: Stage, block: str, predicate: PrimExpr) -> None:
         """A condition on the store, over the axes of the block and the loops that they became."""
         axes: dict[PrimExpr, PrimExpr] = {a.var: it.var for a, it in zip(stage.roots, self.engine.block(block).iters, strict=True)}
-        loops = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops and a.var not in axes}
-        threads = {m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"}
+        loops: dict[PrimExpr, PrimExpr] = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops and a.var not in axes}
+        threads: dict[PrimExpr, PrimExpr] = {m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"}
         condition = substitute(predicate, {**axes, **loops, **threads})
         known = {*axes.values(), *loops.values(), *threads.values()}
         unknown = [v.name for v in free_vars(condition) if v not in known]

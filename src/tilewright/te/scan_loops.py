@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilewright.errors import InternalError
 from tilewright.expr import PrimExpr, Var
 from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import Operation
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, seq, substitute_stmt
-from tilewright.errors import InternalError
 
 
 def join_steps(op: ScanOp, updates: Sequence[Stmt]) -> Stmt:

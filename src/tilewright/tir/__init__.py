@@ -9,10 +9,9 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, Var
+    from tilewright.expr import Buffer, Var, call_extern, call_pure_extern, const, if_then_else
     from tilewright.expr import all_of as all
     from tilewright.expr import any_of as any
-    from tilewright.expr import call_extern, call_pure_extern, const, if_then_else
     from tilewright.tir import ir_builder
     from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.module_schedule import Schedule, Trace, replay

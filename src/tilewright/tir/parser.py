@@ -132,7 +132,7 @@ class FunctionReader(ExprReader):
         self.declare_sizes(body)
         params: list[str | Buffer] = []
         for place, a in enumerate(node.args.args):
-            number = self.number(a)
+            number = self.scalar(a)
             if number is None:
                 params.append(self.parameter(a))
             else:
@@ -168,7 +168,7 @@ class FunctionReader(ExprReader):
             if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) and (dtype := self.declared(s.value)) is not None:
                 self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)
 
-    def number(self, node: ast.arg) -> Var | None:
+    def scalar(self, node: ast.arg) -> Var | None:
         """The variable of a parameter like `n: T.int64`."""
         kind = module_name(node.annotation) if isinstance(node.annotation, (ast.Attribute, ast.Name)) else ""
         if not kind.startswith(("int", "uint", "float", "bool")):

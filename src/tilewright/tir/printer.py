@@ -43,7 +43,23 @@ from tilewright.expr import (
 )
 from tilewright.expr_walk import text_of, walk
 from tilewright.ir.structural import structural_equal
-from tilewright.tir.stmt import NUMBERS, SCALARS, Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Reducer, Seq, Stmt, Store, expressions, walk_stmt
+from tilewright.tir.stmt import (
+    NUMBERS,
+    SCALARS,
+    Allocate,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Reducer,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    walk_stmt,
+)
 
 _STRENGTH: Final = {"or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7}
 _ATOM: Final = 9

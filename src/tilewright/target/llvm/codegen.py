@@ -23,7 +23,22 @@ from tilewright.target.llvm.memory import store
 from tilewright.target.llvm.text import local_name, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
-from tilewright.tir.stmt import NUMBERS, PARALLEL, SERIAL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store, handed_out, walk_stmt
+from tilewright.tir.stmt import (
+    NUMBERS,
+    PARALLEL,
+    SERIAL,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    handed_out,
+    walk_stmt,
+)
 
 _MOST_STACK: Final = 256 << 10
 _ALIGNMENT: Final = 64

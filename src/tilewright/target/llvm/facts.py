@@ -12,7 +12,21 @@ from typing import Final, TypeAlias
 from tilewright.errors import InternalError
 from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
 from tilewright.expr_walk import free_vars
-from tilewright.tir.stmt import PARALLEL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions, handed_out, walk_stmt
+from tilewright.tir.stmt import (
+    PARALLEL,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    handed_out,
+    walk_stmt,
+)
 
 Key: TypeAlias = "Buffer | tuple[Buffer, int]"
 _NOTHING: Final[frozenset[Key]] = frozenset()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright import expr as E
 from tilewright.errors import InternalError
-from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
+from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
 

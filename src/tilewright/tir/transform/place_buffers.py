@@ -35,7 +35,6 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 
-
 Alignment: TypeAlias = tuple[int, int, int]
 """Elements along a dimension are `factor * k + offset` apart: dimension, factor, offset."""
 
