@@ -52,8 +52,8 @@ def mark_loops(stage: te.Stage, choose: random.Random) -> None:
     if choose.random() < 0.1:
         stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", choose.choice([4, 16]))
         stage.pragma(stage.leaf_iter_vars[0], "unroll_explicit", True)
-    axes = stage.op.axis if isinstance(stage.op, te.ComputeOp) else ()
-    if len(axes) > 1 and choose.random() < 0.2:
+    axes = [a for a in stage.roots if a.kind == "spatial"]
+    if len(axes) > 1 and not stage.is_output and choose.random() < 0.2:
         stage.storage_align(axes[-2], choose.choice([4, 8]), choose.randrange(4))
     if choose.random() < 0.1 and axes:
         stage.set_store_predicate(axes[0].var < axes[0].extent)

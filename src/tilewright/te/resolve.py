@@ -153,14 +153,17 @@ class _Resolver:
 
     def guard(self, stage: Stage, block: str, predicate: PrimExpr) -> None:
         """A condition on the store, over the axes of the block and the loops that they became."""
-        axes: dict[PrimExpr, PrimExpr] = {a.var: it.var for a, it in zip(stage.roots, self.engine.block(block).iters, strict=True)}
-        loops: dict[PrimExpr, PrimExpr] = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops and a.var not in axes}
-        threads: dict[PrimExpr, PrimExpr] = {m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"}
-        condition = substitute(predicate, {**axes, **loops, **threads})
-        known = {*axes.values(), *loops.values(), *threads.values()}
-        unknown = [v.name for v in free_vars(condition) if v not in known]
+        iters = [it.var for it in self.engine.block(block).iters]
+        known: dict[PrimExpr, PrimExpr] = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops}
+        known.update({m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"})
+        known.update({a.var: v for a, v in zip(stage.roots, iters, strict=True)})
+        if stage.layout is not None:
+            now: dict[PrimExpr, PrimExpr] = dict(zip(stage.layout.axes, iters, strict=False))
+            known.update({a.var: substitute(e, now) for a, e in zip(root_axes(stage.op), stage.layout.inverse, strict=False)})
+        unknown = [v.name for v in free_vars(predicate) if v not in known]
         if unknown:
             raise ScheduleError(f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")
+        condition = substitute(predicate, known)
         self.engine.where(block, condition)
 
     def attach(self, stage: Stage, parent: Stage, axis: IterVar) -> list[Var]:

@@ -216,7 +216,9 @@ class Stage:
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Let the elements along `axis` be `factor * k + offset` apart in memory, which gets unused elements in between."""
         self._computed("storage_align")
-        axes = self.op.axis if isinstance(self.op, ComputeOp) else ()
+        axes = [a for a in self.roots if a.kind == "spatial"]
+        if self.is_output:
+            raise ScheduleError(f"storage_align of '{self.op.name}': an output is the caller's memory; align a value in between, such as one of cache_write")
         if axis not in axes[:-1]:
             raise ScheduleError(f"storage_align of '{self.op.name}' takes one of its axes but the last, which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}")
         if factor < 1 or not 0 <= offset < factor:
