@@ -55,9 +55,10 @@ def test_any_length_can_be_added(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nparts", [None, 3])
 def test_a_product_of_open_sizes(nparts: int | None) -> None:
-    n, m, l, alpha = te.var("n"), te.size_var("m"), te.var("l"), te.var("alpha", "float32")
-    a, b, k = te.placeholder((n, l), name="A"), te.placeholder((l, m), name="B"), te.reduce_axis((0, l), "k")
-    d = te.compute((l, m), lambda i, j: b[i, j] * 2.0, name="D")
+    n, m, depth_of = te.var("n"), te.size_var("m"), te.var("l")
+    alpha = te.var("alpha", "float32")
+    a, b, k = te.placeholder((n, depth_of), name="A"), te.placeholder((depth_of, m), name="B"), te.reduce_axis((0, depth_of), "k")
+    d = te.compute((depth_of, m), lambda i, j: b[i, j] * 2.0, name="D")
     c = te.compute((n, m), lambda i, j: te.sum(a[i, k] * d[k, j], axis=k), name="C")
     e = te.compute((n, m), lambda i, j: c[i, j] * alpha, name="E")
     s = te.create_schedule(e.op)
@@ -204,13 +205,13 @@ def test_scans_that_cannot_be() -> None:
     with pytest.raises(CompileError, match="'update' is a part of scan 'scan' and cannot be an argument"):
         schedule_func(te.create_schedule([result.op, update.op]), [x, result, update])
     state, init = te.placeholder((4, 2)), te.compute((1, 2), lambda t, i: 0.0)
-    with pytest.raises(CompileError, match="te.scan 'scan' takes one init, update and state for each result, and was given 1, 2 and 1"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, and was given 1, 2 and 1"):
         te.scan(init, [init, init], state)
     with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
         te.scan(init, init, init)
-    with pytest.raises(CompileError, match="te.scan 'scan': init and update are made by te.compute"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan': init and update are made by te.compute"):
         te.scan(init, state, state)
-    with pytest.raises(CompileError, match="te.scan 'scan': state and update have one shape and type, and init but for its steps"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan': state and update have one shape and type, and init but for its steps"):
         te.scan(init, init, state)
 
 
@@ -283,7 +284,7 @@ def test_hybrid_script_that_cannot_be() -> None:
         unknown(a)
     with pytest.raises(CompileError, match=r"hybrid function 'unknown' takes 1 arguments \(a\) and was given 2"):
         unknown(a, a)
-    with pytest.raises(CompileError, match="te.hybrid.script decorates a Python function, and this is a int"):
+    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, and this is a int"):
         te.hybrid.script(3)  # type: ignore[arg-type]
 
 

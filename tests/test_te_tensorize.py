@@ -60,9 +60,9 @@ declare ptr @memset(ptr, i32, i64)
 """
 
 
-def gemv(m: int, l: int, *, native: bool, parts: bool = True, row: Any = None) -> te.TensorIntrin:
+def gemv(m: int, depth: int, *, native: bool, parts: bool = True, row: Any = None) -> te.TensorIntrin:
     """c[i] = sum of a[k] * b[i, k]: a call of a C function, or loops that say the same."""
-    a, b, k = te.placeholder((l,), name="a"), te.placeholder((m, l), name="b"), te.reduce_axis((0, l), name="k")
+    a, b, k = te.placeholder((depth,), name="a"), te.placeholder((m, depth), name="b"), te.reduce_axis((0, depth), name="k")
     c = te.compute((m,), lambda i: te.sum(a[k] * b[i, k], axis=k), name="c")
     strides = [te.var("s1") if row is None else row, 1]
     binds = {
@@ -77,10 +77,10 @@ def gemv(m: int, l: int, *, native: bool, parts: bool = True, row: Any = None) -
         def update() -> Any:
             ib = tvm.tir.ir_builder.create()
             if native:
-                ib.emit(tvm.tir.call_extern("int32", "gemv_update", cc.access_ptr("rw"), aa.access_ptr("r"), bb.access_ptr("r"), m, l, bb.strides[0]))
+                ib.emit(tvm.tir.call_extern("int32", "gemv_update", cc.access_ptr("rw"), aa.access_ptr("r"), bb.access_ptr("r"), m, depth, bb.strides[0]))
                 return ib.get()
             x, y, z = ib.buffer_ptr(aa), ib.buffer_ptr(bb), ib.buffer_ptr(cc)
-            with ib.for_range(0, m, name="i") as i, ib.for_range(0, l, name="k") as j:
+            with ib.for_range(0, m, name="i") as i, ib.for_range(0, depth, name="k") as j:
                 z[i] += x[j] * y[i, j]
             return ib.get()
 
@@ -178,13 +178,13 @@ def test_declarations_that_cannot_be() -> None:
     a = te.placeholder((4,), name="a")
     b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
     c = te.compute((4,), lambda i: b[i] + 1.0, name="c")
-    with pytest.raises(CompileError, match="decl_tensor_intrin 'x' takes the operation of one te.compute over te.placeholder inputs"):
+    with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x' takes the operation of one te.compute over te.placeholder inputs"):
         te.decl_tensor_intrin(c.op, lambda i, o: None, "x")
     with pytest.raises(CompileError, match=r"the function of tensor intrinsic 'x' returns one statement, or \(body, reduce_reset, reduce_update\)"):
         te.decl_tensor_intrin(b.op, lambda i, o: None, "x")
     with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' returns statements, and gave a int"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x")
-    with pytest.raises(CompileError, match="decl_tensor_intrin 'x': scalar_params are not supported"):
+    with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x': scalar_params are not supported"):
         te.decl_tensor_intrin(b.op, lambda i, o: 3, "x", scalar_params=[1])
     with pytest.raises(CompileError, match="access_ptr of 'y' takes 'r', 'w' or 'rw', and was given 'x'"):
         tvm.tir.decl_buffer((4,), name="y").access_ptr("x")
