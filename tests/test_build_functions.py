@@ -134,8 +134,12 @@ def test_builds_that_cannot_be() -> None:
         tvm.build(tvm.lower(s, args), args)
     with pytest.raises(CompileError, match=r"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a str"):
         tvm.build("main")  # type: ignore[arg-type]
-    with pytest.raises(CompileError, match="binds= is not supported"):
-        tvm.build(s, args, binds={args[0]: 1})
+    with pytest.raises(CompileError, match=r"binds: 'A' is bound to a int; make a buffer with tir.decl_buffer\(A.shape, A.dtype, …\)"):
+        tvm.build(s, args, binds={args[0]: 1})  # type: ignore[dict-item]
+    with pytest.raises(CompileError, match=r"binds: buffer 'x: float32\[5\]' does not fit Tensor\(A: float32\[6\]\)"):
+        tvm.build(s, args, binds={args[0]: tvm.tir.decl_buffer((5,), "float32", "x")})
+    with pytest.raises(CompileError, match="binds= belongs to a te schedule; the buffers of a IRModule are its parameters"):
+        tvm.build(tvm.lower(s, args), binds={args[0]: 1})  # type: ignore[dict-item]
     with pytest.raises(CompileError, match=r"function 'main' of the module is a graph, not a loop program; graphs are built with relay.build"):
         tvm.build(tvm.IRModule.from_expr(tvm.relay.var("x", shape=(2,))))
     with pytest.raises(CompileError, match="the module has no functions to build"):
@@ -143,7 +147,13 @@ def test_builds_that_cannot_be() -> None:
     with pytest.raises(TargetError, match="target_host is 'llvm -mcpu=x86-64'"):
         tvm.build(s, args, "llvm", target_host="llvm -mcpu=x86-64")
     n = Var("n")
-    a = te.placeholder((n,), name="A")
-    b = te.compute((n,), lambda i: a[i], name="B")
-    with pytest.raises(CompileError, match=r"parameter 'A' of 'default_function' has the shape .*; give its symbolic dimensions a size"):
+    a = te.placeholder((n * 2,), name="A")
+    b = te.compute((n * 2,), lambda i: a[i], name="B")
+    with pytest.raises(CompileError, match=r"size 'n' of 'default_function' is no dimension by itself, so no call would tell it; make it an argument: args=\[n, …\]"):
         tvm.build(te.create_schedule(b.op), [a, b])
+    doubled = tvm.build(te.create_schedule(b.op), [n, a, b])
+    out = np.zeros(6, np.float32)
+    doubled(3, X, out)
+    np.testing.assert_array_equal(out, X)
+    with pytest.raises(InputError, match=r"argument 1 of default_function, 'A', has shape \[6\], expected float32 A\[\(n \* 2\)\] where n = 4"):
+        doubled(4, X, out)

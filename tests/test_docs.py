@@ -13,6 +13,7 @@ import pytest
 from onnx import helper
 
 from models import graph
+from tilewright import te
 from tilewright.driver.main import main
 from tilewright.settings import SETTINGS
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
@@ -81,6 +82,24 @@ def test_the_python_of_the_page_on_loops_runs(tmp_path: Path, capsys: pytest.Cap
     shown = blocks(page, "text")
     assert len(shown) >= 3
     assert [text for text in shown[1:] if text not in printed] == []
+
+
+def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As one file, as above; the loops that the page shows are among those that it prints."""
+    page = ROOT / "docs" / "te.md"
+    file = tmp_path / "page.py"
+    file.write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    runpy.run_path(str(file))
+    printed = capsys.readouterr().out
+    shown = blocks(page, "text")
+    assert len(shown) >= 3
+    assert [text for text in shown if text not in printed] == []
+
+
+def test_every_step_of_a_te_schedule_is_described() -> None:
+    text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
+    steps = {name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")} - {"restart", "normalize"}
+    assert {name for name in steps if f"`{name}`" not in text} == set()
 
 
 def test_every_word_of_the_loop_language_is_described() -> None:

@@ -326,6 +326,13 @@ def test_no_trip_starts_a_reduction_over() -> None:
 
 # --- refusals -------------------------------------------------------------------------------------------------------------
 
+
+def bind_twice(p: Product) -> None:
+    axis = te.thread_axis("vthread")
+    p.s[p.C].bind(p.k, axis)
+    p.s[p.C].bind(p.C.op.axis[0], axis)
+
+
 REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "no stage": (lambda p: p.s[te.placeholder((2,), name="Z")], r"'Z' is not part of this schedule; its stages are A, B, C"),
     "no operation": (lambda p: te.create_schedule([]), r"create_schedule takes operations \(C.op\)"),
@@ -339,19 +346,38 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "reorder twice": (lambda p: p.s[p.C].reorder(p.k, p.k), r"reorder of 'C' was given an axis twice: k, k"),
     "split late": (lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].split(p.k, 2)), r"loop 'k' of 'C' is unrolled already; split it before that"),
     "two kinds": (lambda p: (p.s[p.C].unroll(p.k), p.s[p.C].parallel(p.k)), r"loop 'k' of 'C' is unrolled already; do not make it parallel, or it before that"),
-    "pragma": (lambda p: p.s[p.C].pragma(p.k, "import_c", "x"), r"pragma 'import_c' has no meaning here; use unroll, vectorize, or one of the hints"),
+    "pragma": (lambda p: p.s[p.C].pragma(p.k, "faster"), r"pragma 'faster' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints"),
+    "pragma of C": (lambda p: p.s[p.C].pragma(p.k, "import_c", "x"), r"pragma import_c on 'k': there is no C compiler in here; compile the source to LLVM text"),
     "input": (lambda p: p.s[p.A].compute_inline(), r"compute_inline: 'A' is an input, which is not computed; cache_read makes a copy"),
     "inline output": (lambda p: p.s[p.C].compute_inline(), r"'C' is an output of the schedule; only a value in between can be inlined"),
     "at itself": (lambda p: p.s[p.C].compute_at(p.s[p.C], p.k), r"'C' cannot be computed inside a loop of its own"),
     "at a foreign loop": (lambda p: p.s[p.s.cache_write(p.C, "local")].compute_at(p.s[p.C], p.k), r"'k' is not a loop of 'C'; its loops are m, n"),
     "scope": (lambda p: p.s[p.C].set_scope("shared"), r"there is no memory 'shared' on a CPU; use 'global' \(memory\) or 'local'"),
-    "bind": (lambda p: p.s[p.C].bind(p.k, None), r"loop 'k' of 'C' cannot be bound to threads of a GPU: code is made for CPUs; use parallel"),
-    "thread_axis": (lambda p: te.thread_axis("threadIdx.x"), r"'threadIdx.x' cannot be bound to threads of a GPU"),
-    "tensorize": (lambda p: p.s[p.C].tensorize(p.k, None), r"tensorize of 'k' in 'C': instructions cannot be put in by a schedule yet; vectorize"),
+    "bind": (lambda p: p.s[p.C].bind(p.k, None), r"loop 'k' of 'C' is bound to an axis of te.thread_axis, and was given None"),
+    "bind twice": (bind_twice, r"thread axis 'vthread' has a loop of 'C' already; fuse the two loops and bind that"),
+    "bind marked": (lambda p: (p.s[p.C].parallel(p.k), p.s[p.C].bind(p.k, te.thread_axis("vthread"))), r"loop 'k' of 'C' is parallel already; bind it before that"),
+    "mark bound": (lambda p: (p.s[p.C].bind(p.k, te.thread_axis("vthread")), p.s[p.C].unroll(p.k)), r"loop 'k' of 'C' is bound to threads already"),
+    "thread_axis": (lambda p: te.thread_axis("core"), r"there are no threads 'core'; use vthread, threadIdx.x to .z, or blockIdx.x to .z"),
+    "thread_axis from": (lambda p: te.thread_axis((1, 4), "vthread"), r"thread axis 'vthread' starts at 1; it must start at 0"),
+    "env_threads": (lambda p: p.s[p.C].env_threads([3]), r"env_threads of 'C' takes axes of te.thread_axis, one or several"),
+    "tensorize": (lambda p: p.s[p.C].tensorize(p.k, None), r"tensorize of 'k' in 'C' takes what te.decl_tensor_intrin returns, and was given None"),
+    "predicate": (lambda p: p.s[p.C].set_store_predicate(3), r"set_store_predicate of 'C' takes a condition, and was given 3"),
+    "align last": (lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[1], 16, 0), r"storage_align of 'C.local' takes one of its axes but the last, which are m.c"),
+    "align offset": (lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[0], 16, 16), r"the offset is from 0 to the factor, and 16 of 16 is not"),
+    "align output": (lambda p: p.s[p.C].storage_align(p.C.op.axis[0], 16, 0), r"storage_align of 'C': an output is the caller's memory"),
+    "rolling": (lambda p: p.s[p.C].rolling_buffer(), r"rolling_buffer of 'C': what overlaps with the trip before is computed anew"),
+    "layout late": (lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].transform_layout(lambda i, j: (j, i))), r"'C' has steps already; transform_layout before them, and once"),
+    "layout of two": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)), r"the layout is not one to one in"),
+    "layout from 1": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)), r"a dimension of a layout starts at 0, and \(n \+ 1\) does not"),
+    "layout of an input": (lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)), r"transform_layout: 'A' is an input, which is not computed"),
+    "group of none": (lambda p: p.s.create_group(p.A, p.B), r"there is no stage between B and A to group"),
+    "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is in a group already"),
+    "group in itself": (lambda p: p.s.create_group(p.C, p.A).compute_at(p.s[p.C], p.k), r"'C' belongs to the group itself; name a stage that reads it"),
+    "cache none": (lambda p: p.s.cache_write([], "local"), r"cache_write takes the results of one computation, and was given none"),
     "cache nobody": (lambda p: p.s.cache_read(p.A, "local", []), r"cache_read of 'A' takes the operations that read the copy"),
     "cache late": (lambda p: (p.s[p.C].split(p.k, 2), p.s.cache_write(p.C, "local")), r"'C' has steps already; cache_write before them"),
     "cache input": (lambda p: p.s.cache_write(p.A, "local"), r"cache_write: 'A' is not a te.compute"),
-    "cache several": (lambda p: p.s.cache_write([p.C, p.C], "local"), r"cache_write takes one tensor"),
+    "cache several": (lambda p: p.s.cache_write([p.C, p.C], "local"), r"cache_write takes all results of one computation: 'C' has C, and C, C were given"),
     "rfactor spatial": (lambda p: p.s.rfactor(p.C, p.C.op.axis[0]), r"'m' is not a reduction loop of 'C'; split a reduction axis"),
     "rfactor late": (lambda p: (p.s[p.C].split(p.C.op.axis[0], 2), p.s.rfactor(p.C, p.k)), r"rfactor of 'C' comes before its other loops are split"),
     "rfactor axis": (lambda p: p.s.rfactor(p.C, p.k, 3), r"rfactor of 'C': factor_axis=3 is not between -3 and 2"),
@@ -385,6 +411,8 @@ def test_what_only_lowering_can_see() -> None:
         (lambda s: s[b].compute_at(s[d], d.op.axis[0]), [a, d], r"'B' is not read inside loop 'i'"),
         (lambda s: s[c].compute_at(s[d], d.op.axis[0]), [a, c, d], r"block 'C' computes the parameter 'C', which is needed whole"),
         (lambda s: s[c].compute_at(s[b], b.op.axis[0]), [a, d], r"'C' is to be computed in 'B', which does not read it"),
+        (lambda s: s[d].bind(d.op.axis[0], te.thread_axis(3, "vthread")), [a, d], r"loop 'i' has 15 trips and is bound to thread axis 'vthread' of 3; split it by that"),
+        (lambda s: s[d].set_store_predicate(b.op.axis[0].var < 3), [a, d], r"set_store_predicate of 'D' uses 'i', which is none of its axes or loops"),
         (lambda s: None, [a, b], r"'D' is an output of the schedule and not among the arguments, which are A, B"),
         (lambda s: None, [a, d, a], r"'A' is twice among the arguments"),
         (lambda s: None, [a, d, 4], r"an argument of a schedule is a tensor, and 4 is a int"),
@@ -401,7 +429,7 @@ def test_what_only_lowering_can_see() -> None:
 def test_a_value_with_two_results_is_not_cached() -> None:
     a = te.placeholder((4,), name="A")
     b, c = te.compute((4,), lambda i: (a[i], a[i] + 1.0), name="P")
-    with pytest.raises(ScheduleError, match="'P' has 2 results; cache_write takes a computation with one"):
+    with pytest.raises(ScheduleError, match=r"cache_write takes all results of one computation: 'P' has P.v0, P.v1, and P.v0 were given"):
         te.create_schedule(b.op).cache_write(b, "local")
     with pytest.raises(ScheduleError, match="'P' is not a reduction, so there is nothing to rfactor"):
         te.create_schedule(c.op).rfactor(b, b.op.axis[0])

@@ -325,15 +325,18 @@ class Call(PrimExpr):
 class Buffer:
     """A named piece of memory with a shape. `scope` is `global` (memory) or `local` (registers, else the stack).
 
-    `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes. Parameters
-    of a kernel never overlap, except an output that the memory plan places on an input read at the same element only.
+    `shape` is a tuple of ints or integer expressions; storage is dense, row-major and aligned to 64 bytes, unless a
+    parameter says by how many elements its dimensions are apart (`strides`). Parameters of a kernel never overlap, except an output that the memory plan places on an input read at the same element only.
     """
 
-    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape")
+    __slots__ = ("__weakref__", "dtype", "name", "scope", "shape", "strides")
 
-    def __init__(self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global") -> None:
+    def __init__(
+        self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global", strides: Sequence[Any] = ()
+    ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
         self.shape: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in shape)
+        self.strides: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in strides)
 
     def __getitem__(self, indices: Any) -> Load:
         return Load(self, indices if isinstance(indices, tuple) else (indices,))
@@ -473,6 +476,37 @@ horizontal_min: Final = Intrinsic("horizontal_min", np.min)
 """`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
 prefetch: Final = Intrinsic("prefetch", effect=True)
 """`prefetch(load)`: bring the address of `load` into the first-level cache; has no other effect."""
+
+address_of: Final = Intrinsic("address_of", effect=True)
+"""`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1), writes
+(2) or updates (3) a box of that many elements along each dimension from there."""
+stride_of: Final = Intrinsic("stride_of", effect=True)
+"""`stride_of(load, d)`: by how many elements dimension `d` of a buffer is apart, known once its memory is laid out."""
+expect: Final = Intrinsic("expect", effect=True)
+"""`expect(value, wanted)`: a promise about strides that is checked when memory is laid out; then it is gone."""
+
+
+class Extern(Intrinsic):
+    """A C function that is linked in: takes numbers and addresses; `pure` ones are values, the others statements."""
+
+    __slots__ = ()
+
+
+@functools.cache
+def extern(name: str, *, pure: bool = False) -> Extern:
+    """The C function of that symbol."""
+    return Extern(name, effect=not pure)
+
+
+def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
+    """A call of the C function `name`, which returns `dtype`, for its effect; whole numbers are passed as `int64`."""
+    return Call(dtype, extern(name), [as_expr(a) for a in args])
+
+
+def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
+    """The value of the C function `name` at numbers; it has no effect."""
+    return Call(dtype, extern(name, pure=True), [as_expr(a) for a in args])
+
 
 PREDICATES: Final = (isnan, isinf)
 

@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import CompileError, TargetError
-from tilewright.expr import Buffer, IntImm
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
-from tilewright.runtime.manifest import Manifest, Parameter
-from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.manifest import Manifest
 from tilewright.target.llvm.codegen import emit_module
-from tilewright.target.llvm.compile import assembly, compile_text
+from tilewright.target.llvm.compile import assembly, compile_import, compile_text
 from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.stmt import Block, PrimFunc, stored_buffers, walk_stmt
+from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_loops
@@ -54,26 +53,29 @@ def build(
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
-    lowered = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
-    functions = {f.name: _parameters(f) for f in lowered}
+    signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
+    for f, _ in signed:
+        refuse_gpu_threads(f)
+    lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
     flat = [lower_loops(f) for f in lowered]
     text = emit_module(flat, chosen)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
     )
-    objects = (compile_text(text, chosen), pool_object(chosen))
+    imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
+    objects = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
     sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
     return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:
-    if binds:
-        raise CompileError("binds= is not supported: the buffers of a schedule are made from its arguments; leave it out")
     if isinstance(inputs, Schedule):
         if args is None:
             raise CompileError("a te schedule needs args=: its tensors, in the order of the call")
-        return [schedule_func(inputs, args, name)]
+        return [schedule_func(inputs, args, name, binds)]
+    if binds:
+        raise CompileError(f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters")
     if args is not None:
         raise CompileError(f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already")
     if isinstance(inputs, PrimFunc):
@@ -91,14 +93,3 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
 def _without_blocks(func: PrimFunc) -> PrimFunc:
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
     return simplify(lower_blocks(func) if has_blocks else func)
-
-
-def _parameters(func: PrimFunc) -> tuple[Parameter, ...]:
-    written = stored_buffers(func.body)
-    return tuple(Parameter(TensorInfo(b.name, _shape(func, b), b.dtype), b in written) for b in func.params)
-
-
-def _shape(func: PrimFunc, buffer: Buffer) -> tuple[int, ...]:
-    if not all(isinstance(d, (int, IntImm)) for d in buffer.shape):
-        raise CompileError(f"parameter '{buffer.name}' of '{func.name}' has the shape {buffer.shape}; give its symbolic dimensions a size before building")
-    return tuple(int(d) for d in buffer.shape)

@@ -3,12 +3,14 @@
     module = tvm.build(schedule, [A, B, C], "llvm", name="matmul")
     module(a, b, c)                 # or module["matmul"](a, b, c); c is written in place
 
-Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the shape and dtype of the parameter.
+Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the dtype of the parameter and of its shape,
+whose open sizes (`n`) are found from the arrays; and numbers, for parameters that are scalars.
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +22,11 @@ from tilewright.errors import ArtifactError, InputError, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.manifest import Parameter
+from tilewright.runtime.manifest import Parameter, Scalar
 from tilewright.runtime.program import Code
+from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
+from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 Sources = Mapping[str, Callable[[], str]]
@@ -30,48 +34,82 @@ _KERNEL_ALIGNMENT: Final = 16
 
 
 class NativeFunction:
-    """A function over arrays, called by position; it writes its results into its arguments."""
+    """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
-    def __init__(self, name: str, params: Sequence[Parameter], code: Code) -> None:
-        self.name, self.params = name, tuple(params)
+    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code) -> None:
+        self.name = name
+        self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
+        self.arrays = tuple(p for p in params if isinstance(p, Parameter))
+        self.scalars = tuple(p for p in params if isinstance(p, Scalar))
         self._code = code
-        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(self.params) + 1))(code.address(name))
+        kinds = [ctypes.c_void_p] * (len(self.arrays) + 1) + [_c_type(p.dtype) for p in self.scalars]
+        self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
         """Run; raises `InputError` when the arguments do not fit the parameters."""
-        given = self._checked(args)
-        passed = _passable(self.params, given)
-        self._run(POOLS.context(default_threads(), self._code), *(_address(x) for x in passed))
-        for p, mine, theirs in zip(self.params, passed, given, strict=True):
+        given, passed, numbers = self._passed(args)
+        self._run(POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
+        for p, mine, theirs in zip(self.arrays, passed, given, strict=True):
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
 
     def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> BenchmarkResult:
         """Time calls with these arguments; they are checked once."""
-        passed = _passable(self.params, self._checked(args))
+        _, passed, numbers = self._passed(args)
         addresses, context = [_address(x) for x in passed], POOLS.context(default_threads(), self._code)
-        return measure(lambda: self._run(context, *addresses), repeat, number, min_repeat_ms)
+        return measure(lambda: self._run(context, *addresses, *numbers), repeat, number, min_repeat_ms)
 
-    def _checked(self, args: Sequence[Any]) -> list[Array]:
+    def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
+        """The arrays as given, the arrays and the numbers as the code takes them."""
         if len(args) != len(self.params):
-            raise InputError(f"{self.name} takes {len(self.params)} arrays and was given {len(args)}: {self}")
-        return [self._array(k, p, x) for k, (p, x) in enumerate(zip(self.params, args, strict=True))]
+            raise InputError(f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given {len(args)}: {self}")
+        known: dict[str, Any] = {}
+        arrays: list[Array] = []
+        for k, (p, x) in enumerate(zip(self.params, args, strict=True)):
+            if isinstance(p, Scalar):
+                known[p.name] = self._number(k, p, x)
+            else:
+                arrays.append(self._array(k, p, x))
+        self._find_sizes(arrays, known)
+        passed = _passable(self.arrays, arrays)
+        for p, x in zip(self.arrays, passed, strict=True):
+            known.update({s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False) if isinstance(s, str) and s.isidentifier()})
+        return arrays, passed, [known[p.name] for p in self.scalars]
+
+    def _number(self, k: int, p: Scalar, value: Any) -> Any:
+        try:
+            if isinstance(value, str):
+                raise TypeError
+            return p.dtype.numpy().type(value).item() if p.dtype.is_float else int(operator.index(value))
+        except TypeError:
+            raise InputError(f"argument {k} of {self.name}, '{p.name}', is a {type(value).__name__}; pass a number, {p.dtype}") from None
 
     def _array(self, k: int, p: Parameter, value: Any) -> Array:
-        what = f"argument {k} of {self.name}, '{p.info.name}',"
+        what = f"argument {k} of {self.name}, '{p.name}',"
         if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
-            raise InputError(f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p.info}")
+            raise InputError(f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}")
         x = as_numpy(value)
-        if x.dtype != p.info.dtype.numpy():
-            raise InputError(f"{what} has dtype {x.dtype}, expected {p.info}; convert it with .astype('{p.info.dtype}')")
-        if x.shape != p.info.shape:
-            raise InputError(f"{what} has shape {list(x.shape)}, expected {p.info}")
+        if x.dtype != p.dtype.numpy():
+            raise InputError(f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype}')")
+        if len(x.shape) != len(p.shape) or any(isinstance(d, int) and d != n for n, d in zip(x.shape, p.shape, strict=True)):
+            raise InputError(f"{what} has shape {list(x.shape)}, expected {p}")
         if p.written and not x.flags.writeable:
             raise InputError(f"{what} is written by the function, and this array is read-only")
         return x
 
+    def _find_sizes(self, arrays: Sequence[Array], known: dict[str, Any]) -> None:
+        """Take the names of open sizes from the shapes; raises `InputError` where two shapes contradict each other."""
+        for p, x in zip(self.arrays, arrays, strict=True):
+            for d, n in zip(p.shape, x.shape, strict=True):
+                if isinstance(d, str) and d.isidentifier():
+                    known.setdefault(d, n)
+        for p, x in zip(self.arrays, arrays, strict=True):
+            if any(isinstance(d, str) and size_of(d, known) != n for d, n in zip(p.shape, x.shape, strict=True)):
+                sizes = ", ".join(f"{name} = {n}" for name, n in known.items())
+                raise InputError(f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected {p} where {sizes}")
+
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(str(p.info) for p in self.params)})"
+        return f"{self.name}({', '.join(map(str, self.params))})"
 
 
 class FunctionModule:
@@ -145,7 +183,7 @@ def _passable(params: Sequence[Parameter], given: Sequence[Array]) -> list[Array
     """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is written."""
     passed: list[Array] = []
     for k, (p, x) in enumerate(zip(params, given, strict=True)):
-        direct = x.flags.c_contiguous and not _address(x) % _KERNEL_ALIGNMENT
+        direct = (_fits(p, x) if p.strides else x.flags.c_contiguous) and not _address(x) % _KERNEL_ALIGNMENT
         if direct and p.written:
             direct = not any(np.may_share_memory(x, other) for n, other in enumerate(given) if n != k)
         if not direct:
@@ -154,6 +192,20 @@ def _passable(params: Sequence[Parameter], given: Sequence[Array]) -> list[Array
             x = copy
         passed.append(x)
     return passed
+
+
+def _fits(p: Parameter, x: Array) -> bool:
+    """Whether the strides of an array are as the parameter has them, where it says so in numbers."""
+    return all(step % x.itemsize == 0 and (isinstance(s, str) or s * x.itemsize == step) for s, step in zip(p.strides, x.strides, strict=True))
+
+
+def _c_type(dtype: DataType) -> Any:
+    """The C type of a number that is passed by value."""
+    name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
+    found = getattr(ctypes, name, None)
+    if found is None:
+        raise ArtifactError(f"a number of type {dtype} cannot be passed by value; pass an array of one element")
+    return found
 
 
 def _address(x: Array) -> int:

@@ -5,22 +5,45 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.runtime.program import HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
+from tilewright.runtime.sizes import check_size
 from tilewright.types import DataType
 
 FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
 
+Size: TypeAlias = int | str
+"""A dimension or a stride: a number, or integer arithmetic over the names of sizes (`n`, `(n * 2)`), see `runtime/sizes.py`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An array that a function takes, and whether it writes to it."""
+    """An array that a function takes, and whether it writes to it. `strides` count elements; without, rows are dense."""
 
-    info: TensorInfo
+    name: str
+    shape: tuple[Size, ...]
+    dtype: DataType
     written: bool
+    strides: tuple[Size, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number that a function takes: `given` by the caller at this place, or found from the shapes of the arrays."""
+
+    name: str
+    dtype: DataType
+    given: bool
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +67,7 @@ class Manifest:
     threads: int = 0
     compiler: str = ""
     hashes: dict[str, str] = field(default_factory=dict)
-    functions: dict[str, tuple[Parameter, ...]] = field(default_factory=dict)
+    functions: dict[str, tuple[Parameter | Scalar, ...]] = field(default_factory=dict)
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -116,7 +139,7 @@ class Manifest:
         }
         if self.functions:
             content["functions"] = {
-                name: [[p.info.name, list(p.info.shape), p.info.dtype, p.written] for p in params] for name, params in self.functions.items()
+                name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
             }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
@@ -167,9 +190,22 @@ def _tensor(fields: Any) -> TensorInfo:
     return TensorInfo(str(name), tuple(map(_count, shape)), DataType(str(dtype)))
 
 
-def _parameter(fields: Any) -> Parameter:
-    *info, written = fields
-    return Parameter(_tensor(info), bool(written))
+def _parameter_to_json(p: Parameter | Scalar) -> list[Any]:
+    if isinstance(p, Scalar):
+        return [p.name, p.dtype, p.given]
+    return [p.name, list(p.shape), p.dtype, p.written, *([list(p.strides)] if p.strides else [])]
+
+
+def _parameter(fields: Any) -> Parameter | Scalar:
+    if len(fields) == 3:
+        name, dtype, given = fields
+        return Scalar(str(name), DataType(str(dtype)), bool(given))
+    name, shape, dtype, written, *strides = fields
+    return Parameter(str(name), tuple(map(_size, shape)), DataType(str(dtype)), bool(written), tuple(map(_size, strides[0])) if strides else ())
+
+
+def _size(value: Any) -> Size:
+    return check_size(value) if isinstance(value, str) else _count(value)
 
 
 def _count(value: Any) -> int:

@@ -32,6 +32,7 @@ class Annotation:
 
 Buffer: Final = Annotation()
 handle: Final = Annotation()
+int8 = int16 = int32 = int64 = uint8 = uint16 = uint32 = uint64 = float32 = float64 = Annotation()
 
 
 @overload

@@ -1,7 +1,53 @@
-"""Tensor expressions: `placeholder`, `compute`, reductions, `extern`; and their schedules, `create_schedule`."""
+"""Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules, `create_schedule`."""
 
-from tilewright.te.extern import ExternOp, extern
-from tilewright.te.schedule import Schedule, create_schedule, thread_axis
+from tilewright.expr import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    call_extern,
+    call_pure_extern,
+    ceil,
+    const,
+    cos,
+    cosh,
+    erf,
+    exp,
+    floor,
+    floordiv,
+    floormod,
+    fma,
+    isinf,
+    isnan,
+    log,
+    log2,
+    nearbyint,
+    rsqrt,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    truncdiv,
+    truncmod,
+)
+from tilewright.expr import all_of as all
+from tilewright.expr import any_of as any
+from tilewright.expr import div as div
+from tilewright.expr import fabs as abs
+from tilewright.expr import floordiv as indexdiv
+from tilewright.expr import floormod as indexmod
+from tilewright.expr import nearbyint as round
+from tilewright.expr import pow as power
+from tilewright.te import hybrid
+from tilewright.te.create import tensors_as_prim_func as create_prim_func
+from tilewright.te.extern import ExternOp, extern, extern_primfunc
+from tilewright.te.scan import ScanOp, scan
+from tilewright.te.schedule import Schedule, create_schedule
 from tilewright.te.stage import Stage
 from tilewright.te.tensor import (
     Combiner,
@@ -21,11 +67,20 @@ from tilewright.te.tensor import (
     placeholder,
     prod,
     reduce_axis,
+    size_var,
     sum,
+    var,
 )
+from tilewright.te.tensor_intrin import decl_tensor_intrin
+from tilewright.te.thread import ThreadAxis, thread_axis
+from tilewright.tir.layout import AXIS_SEPARATOR
+from tilewright.tir.tensorize import TensorIntrin
 
 __all__ = [
-    "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "Schedule", "Stage", "Tensor", "TensorElem", "comm_reducer",
-    "compute", "create_schedule", "extern", "if_then_else", "max", "max_value", "min", "min_value", "placeholder", "prod", "reduce_axis", "sum",
-    "thread_axis",
+    "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule", "Stage", "Tensor", "TensorElem", "TensorIntrin",
+    "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
+    "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
+    "floormod", "fma", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
+    "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
+    "trunc", "truncdiv", "truncmod", "var",
 ]

@@ -13,15 +13,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilewright.errors import CompileError, Origin
 from tilewright.expr import ACCUMULATING, Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
 from tilewright.expr_walk import rewrite
 from tilewright.te.extern import ExternOp
+from tilewright.te.scan import ScanOp
+from tilewright.te.scan_loops import compute_in_steps, join_steps
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.block_rewrites import redirect, reduction_step
-from tilewright.tir.stmt import SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, seq
+from tilewright.tir.stmt import SCALARS, SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, seq
 from tilewright.types import BOOL
 
 _TRUE = IntImm(BOOL, 1)
@@ -29,7 +32,7 @@ _TRUE = IntImm(BOOL, 1)
 
 def create_prim_func(
     args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
-    origins: Mapping[Operation, Origin] | None = None,
+    origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
@@ -37,24 +40,69 @@ def create_prim_func(
     There is one block for each of `computations`, in that order.
     Raises `CompileError` when a tensor is needed that is neither given nor computed.
     """
+    return create_blocks(args, outputs, name, origin, origins, binds)[0]
+
+
+def create_blocks(
+    args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
+    origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
+) -> tuple[PrimFunc, dict[Operation, str]]:
+    """The same, with the block of each computation; scans have none, but those of their `init` and `update`."""
     buffers: dict[Tensor, Buffer] = {}
     names: set[str] = set()
-    for t in args:
-        buffers[t] = _buffer(t, names)
-    for t in outputs:
-        buffers.setdefault(t, _buffer(t, names))
-    nests: list[Stmt] = []
-    inner: list[Buffer] = []
+    for t in (*args, *outputs):
+        if t not in buffers:
+            buffers[t] = _bound(t, binds[t]) if binds and t in binds else _buffer(t, names)
+    ops = computations(args, outputs)
+    scans = [op for op in ops if isinstance(op, ScanOp)]
+    inner = _share_memory(scans, buffers, names)
+    nests: dict[Operation, Stmt] = {}
+    blocks: dict[Operation, str] = {}
     taken: set[str] = set()
-    for op in computations(args, outputs):
+    for op in ops:
+        if isinstance(op, ScanOp):
+            nests[op] = join_steps(op, [nests.pop(u) for u in dict.fromkeys(t.op for t in op.update)])
+            continue
         for t in op.outputs:
             if t not in buffers:
                 buffers[t] = _buffer(t, names)
                 inner.append(buffers[t])
         make = _extern if isinstance(op, ExternOp) else _nest
-        nests.append(make(op, buffers, _unique(op.name, taken), (origins or {}).get(op)))  # type: ignore[arg-type]
+        blocks[op] = _unique(op.name, taken)
+        nests[op] = make(op, buffers, blocks[op], (origins or {}).get(op))  # type: ignore[arg-type]
     params = [buffers[t] for t in args] + [buffers[t] for t in outputs]
-    return PrimFunc(name, tuple(params), seq(*nests), {"intermediates": tuple(inner)}, origin)
+    func = PrimFunc(name, tuple(params), seq(*nests.values()), {"intermediates": tuple(inner)}, origin)
+    for scan in reversed(scans):
+        func = compute_in_steps(func, scan, ops, blocks)
+    return func, blocks
+
+
+def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
+    """`te.create_prim_func`: the program over these tensors, placeholders and results in the order of the parameters, and `te.var` numbers."""
+    scalars = tuple((k, a) for k, a in enumerate(ops) if isinstance(a, Var))
+    tensors = [a for a in ops if not isinstance(a, Var)]
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise CompileError(f"create_prim_func takes the tensors of a program, inputs and results, and was given {ops!r}")
+    inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
+    outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
+    func = create_prim_func(inputs, outputs, name)
+    buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
+    return replace(func, params=tuple(buffers[t] for t in tensors), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+
+
+def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names: set[str]) -> list[Buffer]:
+    """The state, the start and the steps of a scan live where its result does. Returns the buffers that are nobody's argument."""
+    inner: list[Buffer] = []
+    for scan in scans:
+        for result, parts in zip(scan.outputs, zip(scan.init, scan.update, scan.state, strict=True), strict=True):
+            if result not in buffers:
+                buffers[result] = _buffer(result, names)
+                inner.append(buffers[result])
+            for t in parts:
+                if t in buffers:
+                    raise CompileError(f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another scan; take '{result.name}'")
+                buffers[t] = buffers[result]
+    return inner
 
 
 def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Operation]:
@@ -73,6 +121,8 @@ def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Oper
             done.add(id(op))
             order.append(op)
         else:
+            if isinstance(op, ScanOp):
+                given.update(t.op for t in op.state)
             stack.append((op, True))
             stack.extend((t.op, False) for t in reversed(op.inputs))
     return order
@@ -88,6 +138,16 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _buffer(t: Tensor, names: set[str]) -> Buffer:
     return Buffer(_unique(t.name.replace(".", "_"), names), t.shape, t.dtype)
+
+
+def _bound(t: Tensor, buffer: Buffer) -> Buffer:
+    """A buffer that the caller gave for a tensor, which has the shape of the tensor."""
+    shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
+    if not isinstance(buffer, Buffer):
+        raise CompileError(f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
+    if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)):
+        raise CompileError(f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
+    return buffer
 
 
 def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origin | None) -> Stmt:

@@ -2,50 +2,66 @@
 
     1. the computations as they are, one nest each                    (`te/create.py`)
     2. stages that were added: cache_read, cache_write, rfactor       in the order in which they were asked for
-    3. inlined stages
-    4. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then its marks
+    3. layouts of values
+    4. inlined stages
+    5. every other stage, those that read it first: moved to where it stands, then its splits, fuses and orders, then its marks
 
 A stage is attached before its loops are split, since where it stands decides how long its loops are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tilewright.arith import linear
 from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, Load, PrimExpr, Var, add, const, mul
-from tilewright.expr_walk import substitute, walk
-from tilewright.te.create import computations, create_prim_func
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul, number_of
+from tilewright.expr_walk import free_vars, substitute, walk
+from tilewright.te.create import create_blocks
+from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
-from tilewright.te.tensor import PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from tilewright.te.thread import ThreadAxis
+from tilewright.te.unroll_by_hint import unroll_by_hint
+from tilewright.tir.layout import transform_layout
 from tilewright.tir.schedule import Schedule as Engine
-from tilewright.tir.stmt import Block, IterVar, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
 
 
-def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main") -> PrimFunc:
-    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`, `CompileError`."""
+def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None) -> PrimFunc:
+    """The schedulable program with parameters `args`, as the schedule arranges it. Raises `ScheduleError`, `CompileError`.
+
+    An argument is a tensor, or a `te.var` for a number; `binds` are buffers to use for some of the tensors.
+    """
+    scalars = tuple((k, a) for k, a in enumerate(args) if isinstance(a, Var))
+    args = [a for a in args if not isinstance(a, Var)]
     _check_args(s, args)
     inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
-    ops = computations(inputs, outputs)
-    func = create_prim_func(inputs, outputs, name)
+    func, blocks = create_blocks(inputs, outputs, name, binds=binds)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
-    func = replace(func, params=tuple(buffers[t] for t in args))
-    resolver = _Resolver(s, func, {s[op]: block for op, block in zip(ops, block_names(func), strict=True)}, buffers)
+    func = replace(func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
+    for stage in s.stages:
+        if stage.layout is not None:
+            resolver.engine.func = transform_layout(resolver.engine.func, resolver.engine.block(resolver.block(stage)), stage.layout)
     for stage in s.stages:
         if stage.inlined:
             resolver.engine.compute_inline(resolver.block(stage))
     for stage in reversed(s.stages):
-        if stage in resolver.blocks and not stage.inlined:
+        if isinstance(stage.op, ScanOp):
+            resolver.arrange_scan(stage, stage.op)
+        elif stage in resolver.blocks and not stage.inlined:
             resolver.arrange(stage)
-    return resolver.engine.func
+    imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
+    func = unroll_by_hint(resolver.engine.func)
+    return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
 
 
 def _check_args(s: Schedule, args: Sequence[Any]) -> None:
@@ -68,6 +84,7 @@ class _Resolver:
         self.s, self.engine, self.blocks = s, Engine(func), blocks
         self.inputs = {t: b.name for t, b in buffers.items() if isinstance(t.op, PlaceholderOp)}
         self.loops: dict[IterVar, Var] = {}
+        self.threads: dict[ThreadAxis, PrimExpr] = {}
 
     def block(self, stage: Stage) -> str:
         found = self.blocks.get(stage)
@@ -103,15 +120,51 @@ class _Resolver:
         block = self.block(stage)
         if stage.scope:
             self.engine.set_scope(block, stage.scope)
-        self.name_loops(root_axes(stage.op), self.engine.loops(block) if stage.attached is None else self.attach(stage, *stage.attached))
+        at = stage.attached or (stage.group.attached if stage.group else None)
+        loops = self.engine.loops(block) if at is None else self.attach(stage, *at)
+        axes = stage.roots
+        self.name_loops(axes, loops[len(loops) - len(axes) :])
         for relation in stage.relations:
             self.relate(relation)
         for key, value in stage.notes.items():
             self.engine.annotate(block, key, value)
         for ahead in stage.prefetches:
             self.prefetch(block, ahead)
+        for predicate in stage.predicates:
+            self.guard(stage, block, predicate)
         for mark in stage.marks:
             self.mark(mark)
+
+    def arrange_scan(self, stage: Stage, op: ScanOp) -> None:
+        """The loop over the steps of a scan stays as it is, outside of the loops of its updates."""
+        if stage.relations or any(m.kind in ("vectorized", "unrolled", "parallel", "thread", "tensorized") for m in stage.marks) or stage.attached or stage.scope:
+            raise ScheduleError(f"'{op.name}' is a scan, whose steps run one after another; schedule its update '{op.update[0].name}' instead")
+        for t in op.update:
+            update = self.s[t]
+            steps = update.op.axis[0] if isinstance(update.op, ComputeOp) else None
+            touched = any(m.axis is steps and not m.kind.startswith("pragma_") for m in update.marks)
+            if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
+                raise ScheduleError(
+                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': it stays outside and serial; "  # type: ignore[attr-defined]
+                    "split, reorder, vectorize and parallelise the loops inside of it"
+                )
+        if any(self.s[t] in self.blocks for t in op.update):
+            self.loops[op.scan_axis] = self.engine.loops(self.block(self.s[op.update[0]]))[0]
+
+    def guard(self, stage: Stage, block: str, predicate: PrimExpr) -> None:
+        """A condition on the store, over the axes of the block and the loops that they became."""
+        iters = [it.var for it in self.engine.block(block).iters]
+        known: dict[PrimExpr, PrimExpr] = {a.var: self.loops[a] for a in stage.leaf_iter_vars if a in self.loops}
+        known.update({m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"})
+        known.update({a.var: v for a, v in zip(stage.roots, iters, strict=True)})
+        if stage.layout is not None:
+            now: dict[PrimExpr, PrimExpr] = dict(zip(stage.layout.axes, iters, strict=False))
+            known.update({a.var: substitute(e, now) for a, e in zip(root_axes(stage.op), stage.layout.inverse, strict=False)})
+        unknown = [v.name for v in free_vars(predicate) if v not in known]
+        if unknown:
+            raise ScheduleError(f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")
+        condition = substitute(predicate, known)
+        self.engine.where(block, condition)
 
     def attach(self, stage: Stage, parent: Stage, axis: IterVar) -> list[Var]:
         if parent.inlined:
@@ -125,6 +178,9 @@ class _Resolver:
         loop = self.loops.get(axis)
         if loop is None:
             raise ScheduleError(f"'{stage.op.name}' is to be computed in '{parent.op.name}', which does not read it")
+        around = self.engine.loops(self.block(stage))
+        if loop in around:  # the loop over the steps of a scan, in which it is already
+            return around[around.index(loop) + 1 :]
         return self.engine.compute_at(self.block(stage), loop, preserve_unit_loops=True)
 
     def name_loops(self, axes: Sequence[IterVar], loops: Sequence[Var]) -> None:
@@ -133,7 +189,8 @@ class _Resolver:
     def relate(self, r: Relation) -> None:
         if isinstance(r, Split):
             loop = self.loops[r.parent]
-            size = min(r.factor or r.nparts or 1, self.engine.extent(loop))
+            size, extent = r.factor or r.nparts or 1, self.engine.loop(loop).extent
+            size = min(size, extent.value) if isinstance(extent, IntImm) else size
             self.loops[r.outer], self.loops[r.inner] = self.engine.split(loop, [None, size] if r.factor else [size, None])
         elif isinstance(r, Fuse):
             self.loops[r.fused] = self.engine.fuse(*(self.loops[a] for a in r.parents))
@@ -149,8 +206,20 @@ class _Resolver:
                 self.engine.unroll(loop)
             case "parallel":
                 self.engine.parallel(loop)
+            case "thread":
+                self.bind(loop, m.value)
+            case "tensorized":
+                self.engine.tensorize(loop, m.value)
             case _:
                 self.engine.annotate(loop, m.kind, m.value)
+
+    def bind(self, loop: Var, axis: ThreadAxis) -> None:
+        extent = self.engine.loop(loop).extent
+        wanted = self.threads.setdefault(axis, extent)
+        for other in (wanted, axis.extent):
+            if number_of(other) != 0 and other is not extent:
+                raise ScheduleError(f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of {other}; split it by that")
+        self.engine.annotate(loop, THREAD, axis.thread_tag)
 
     def prefetch(self, block: str, ahead: Ahead) -> None:
         """The engine counts in bytes: so many as the address moves in `offset` trips of the loop."""

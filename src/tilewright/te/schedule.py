@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from tilewright.errors import ScheduleError
 from tilewright.expr import PrimExpr, Var
 from tilewright.expr_walk import substitute
-from tilewright.te.stage import Relation, Reorder, Stage, gpu_threads, root_axes, values_of
-from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
+from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.stmt import IterVar
 
@@ -77,6 +77,26 @@ class Schedule:
         """The schedule itself: a record is normal already."""
         return self
 
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Group:
+        """The stages between `inputs` and `outputs`, to be given one place; with `include_inputs`, those of the inputs too."""
+        ends, starts = ([self[t] for t in (x if isinstance(x, (list, tuple)) else [x])] for x in (outputs, inputs))
+        after = {s.op for s in starts}
+        for stage in self.stages:
+            if any(t.op in after for t in stage.op.inputs):
+                after.add(stage.op)
+        before = set(_producers_first([s.op for s in ends]))
+        members = [s for s in self.stages if s.op in after and s.op in before and (include_inputs or s not in starts)]
+        members = [s for s in members if not isinstance(s.op, PlaceholderOp)]
+        if not members:
+            raise ScheduleError(f"there is no stage between {', '.join(s.op.name for s in starts)} and {', '.join(s.op.name for s in ends)} to group")
+        taken = next((s for s in members if s.group is not None), None)
+        if taken is not None:
+            raise ScheduleError(f"'{taken.op.name}' is in a group already")
+        group = Group(members)
+        for s in members:
+            s.group = group
+        return group
+
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """A copy of `tensor` in other memory, which `readers` (operations or tensors, one or several) read instead of it."""
         check_scope(scope)
@@ -85,30 +105,33 @@ class Schedule:
         if not stages:
             raise ScheduleError(f"cache_read of '{tensor.name}' takes the operations that read the copy")
         self[tensor]
-        made = _copied(tensor, f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
+        made = _copied([tensor], f"{tensor.name}.{scope}", [IterVar(Var(f"ax{k}"), d) for k, d in enumerate(tensor.shape)])
         stage = self._add(made, before=min(stages, key=self.stages.index))
         self.rewrites.append(CacheRead(tensor, scope, stages, stage))
         return made.outputs[0]
 
-    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """Compute `tensor` in other memory, and copy the result home. Returns the tensor that is computed there."""
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute `tensor` in other memory, and copy the result home. Returns the tensor that is computed there.
+
+        All results of a computation with several are cached together: give them as a list, and get one.
+        """
         check_scope(scope)
-        if isinstance(tensor, (list, tuple)):
-            if len(tensor) != 1:
-                raise ScheduleError("cache_write takes one tensor; a computation with several results cannot be cached")
-            (tensor,) = tensor
-        stage, op = self[tensor], self._reducible(tensor, "cache_write")
-        if len(op.outputs) != 1:
-            raise ScheduleError(f"'{op.name}' has {len(op.outputs)} results; cache_write takes a computation with one")
+        several = isinstance(tensor, (list, tuple))
+        given = list(tensor) if several else [tensor]
+        if not given:
+            raise ScheduleError("cache_write takes the results of one computation, and was given none")
+        stage, op = self[given[0]], self._reducible(given[0], "cache_write")
+        if given != list(op.outputs):
+            raise ScheduleError(f"cache_write takes all results of one computation: '{op.name}' has {', '.join(t.name for t in op.outputs)}, and {', '.join(t.name for t in given)} were given")
         if stage.relations or stage.marks:
             raise ScheduleError(f"'{op.name}' has steps already; cache_write before them")
         axis = [IterVar(Var(f"{a.var.name}.c"), a.extent) for a in op.axis]
-        body = substitute(op.body[0], {old.var: new.var for old, new in zip(op.axis, axis, strict=True)})
-        made = _computing(f"{op.name}.{scope}", axis, (body,), op.reduce_axis, op)
-        stage.restart(_copied(made.outputs[0], op.name, list(op.axis)))
+        renamed: dict[PrimExpr, PrimExpr] = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
+        made = _computing(f"{op.name}.{scope}", axis, tuple(substitute(b, renamed) for b in op.body), op.reduce_axis, op)
+        stage.restart(_copied(made.outputs, op.name, list(op.axis)))
         self.stage_map[stage.op] = stage
         self.rewrites.append(CacheWrite(stage, scope, self._add(made, before=stage)))
-        return made.outputs[0]
+        return list(made.outputs) if several else made.outputs[0]
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
         """A reduction in two stages: each trip of the reduction loop `axis` has a result of its own, along a new dimension.
@@ -162,11 +185,6 @@ def create_schedule(ops: Any) -> Schedule:
     return Schedule(list(dict.fromkeys(found)))
 
 
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """Refused: threads of a GPU."""
-    raise gpu_threads(f"'{tag or dom or name}'")
-
-
 def _producers_first(ops: Sequence[Operation]) -> list[Operation]:
     order: dict[Operation, None] = {}
     stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
@@ -188,9 +206,9 @@ def _computing(name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduc
     return op
 
 
-def _copied(tensor: Tensor, name: str, axis: list[IterVar]) -> ComputeOp:
-    op = ComputeOp(name, tuple(axis), (tensor(*axis),), (), None, None, {})
-    op.tensors.append(Tensor(op, 0, tensor.shape, tensor.dtype))
+def _copied(tensors: Sequence[Tensor], name: str, axis: list[IterVar]) -> ComputeOp:
+    op = ComputeOp(name, tuple(axis), tuple(t(*axis) for t in tensors), (), None, None, {})
+    op.tensors.extend(Tensor(op, k, t.shape, t.dtype) for k, t in enumerate(tensors))
     return op
 
 

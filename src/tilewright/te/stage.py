@@ -13,10 +13,15 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.te.thread import ThreadAxis
 from tilewright.tir.block_rewrites import check_scope
-from tilewright.tir.stmt import IterVar
+from tilewright.tir.layout import Layout, layout_of
+from tilewright.tir.stmt import ALIGNED, IterVar
+from tilewright.tir.tensorize import TensorIntrin
 
+_KINDS: Final = {"unroll": "unrolled", "vectorize": "vectorized", "parallel": "parallel"}
 _HINTS: Final = (
     "auto_unroll_max_depth", "auto_unroll_max_step", "debug_skip_region", "parallel_barrier_when_finish", "parallel_launch_point",
     "parallel_stride_pattern", "unroll_explicit",
@@ -76,7 +81,11 @@ class Stage:
         self.scope = ""
         self.inlined = False
         self.attached: tuple[Stage, IterVar] | None = None
+        self.group: Group | None = None
+        self.layout: Layout | None = None
         self.notes: dict[str, Any] = {}
+        self.predicates: list[PrimExpr] = []
+        self.imports: list[str] = []
         self.prefetches: list[Ahead] = []
         self.relations: list[Relation] = []
         self.marks: list[Mark] = []
@@ -86,7 +95,8 @@ class Stage:
         """Schedule `op` instead, from its own axes."""
         self.op = op
         self.relations, self.marks = [], []
-        self.leaf_iter_vars: list[IterVar] = list(root_axes(op))
+        self.roots = root_axes(op)
+        self.leaf_iter_vars: list[IterVar] = list(self.roots)
         self.all_iter_vars: list[IterVar] = list(self.leaf_iter_vars)
 
     # Loops.
@@ -153,13 +163,27 @@ class Stage:
         self._mark(var, "parallel")
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
-        """`unroll` and `vectorize` do what the steps do; hints for other code generators are noted on the loop and change nothing."""
-        if pragma_type in ("unroll", "vectorize"):
-            self._mark(var, {"unroll": "unrolled", "vectorize": "vectorized"}[pragma_type])
+        """Say something about a loop to the code generator.
+
+        `unroll`, `vectorize` and `parallel` do what the steps do. With `auto_unroll_max_step` and `unroll_explicit`, the innermost
+        loops inside are unrolled as long as that makes at most so many steps. `import_llvm` brings LLVM text with functions to
+        call. The other hints of the field are noted on the loop and change nothing.
+        """
+        value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
+        if pragma_type in _KINDS:
+            self._mark(var, _KINDS[pragma_type])
+        elif pragma_type == "import_llvm" and isinstance(value, str):
+            self._place(var)
+            self.imports.append(value)
         elif pragma_type in _HINTS:
-            self._mark(var, f"pragma_{pragma_type}", pragma_value)
+            self._mark(var, f"pragma_{pragma_type}", 1 if value is None else value)
+        elif pragma_type == "import_c":
+            raise ScheduleError(
+                f"pragma import_c on '{_name(var)}': there is no C compiler in here; "
+                "compile the source to LLVM text with `clang -S -emit-llvm` and give it to pragma import_llvm"
+            )
         else:
-            raise ScheduleError(f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, or one of the hints {', '.join(_HINTS)}")
+            raise ScheduleError(f"pragma '{pragma_type}' has no meaning here; use unroll, vectorize, parallel, import_llvm, or one of the hints {', '.join(_HINTS)}")
 
     # Where the computation stands, and its memory.
     def compute_at(self, parent: Stage, scope: IterVar) -> None:
@@ -190,28 +214,81 @@ class Stage:
         self.scope = scope
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Noted on the computation: rows along `axis` should start at `factor * k + offset` elements."""
-        self._place(axis)
-        self.notes[f"storage_align_{_name(axis)}"] = (factor, offset)
+        """Let the elements along `axis` be `factor * k + offset` apart in memory, which gets unused elements in between."""
+        self._computed("storage_align")
+        axes = [a for a in self.roots if a.kind == "spatial"]
+        if self.is_output:
+            raise ScheduleError(f"storage_align of '{self.op.name}': an output is the caller's memory; align a value in between, such as one of cache_write")
+        if axis not in axes[:-1]:
+            raise ScheduleError(f"storage_align of '{self.op.name}' takes one of its axes but the last, which are {', '.join(a.var.name for a in axes[:-1]) or 'none'}")
+        if factor < 1 or not 0 <= offset < factor:
+            raise ScheduleError(f"storage_align of '{self.op.name}': the offset is from 0 to the factor, and {offset} of {factor} is not")
+        self.notes[ALIGNED] = (*self.notes.get(ALIGNED, ()), (0, axes.index(axis), factor, offset))
 
     def double_buffer(self) -> None:
-        """Noted on the computation: its memory could be had twice, to fill one while the other is read."""
+        """Noted on the computation: its memory could be had twice, to fill one while the other is read. Caches of a CPU do that by themselves."""
         self._computed("double_buffer")
         self.notes["double_buffer"] = True
+
+    def rolling_buffer(self) -> None:
+        """Refused: parts that overlap from trip to trip are computed anew in each."""
+        raise ScheduleError(
+            f"rolling_buffer of '{self.op.name}': what overlaps with the trip before is computed anew; "
+            "compute the stage at an outer loop, where nothing overlaps, or at the root"
+        )
+
+    def transform_layout(self, mapping_function: Any) -> list[IterVar]:
+        """Keep the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Returns the loops over it, outermost first.
+
+        The layout of an argument is that of the array that the caller passes. Comes before the other steps of the stage.
+        """
+        self._computed("transform_layout")
+        if not isinstance(self.op, ComputeOp) or len(self.op.outputs) != 1:
+            raise ScheduleError(f"transform_layout: '{self.op.name}' is not a te.compute with one result")
+        if self.relations or self.marks or self.layout is not None:
+            raise ScheduleError(f"'{self.op.name}' has steps already; transform_layout before them, and once")
+        self.layout = layout_of(mapping_function, [a.var.name for a in self.op.axis], [a.extent for a in self.op.axis])
+        made = [IterVar(Var(v.name), _extent(n)) for v, n in zip(self.layout.axes, self.layout.sizes, strict=True)]
+        self.roots = (*made, *self.op.reduce_axis)
+        self.leaf_iter_vars = list(self.roots)
+        self.all_iter_vars += made
+        return made
 
     def prefetch(self, tensor: Tensor, var: IterVar, offset: int) -> None:
         """Ask for the memory of an argument `offset` trips of the loop `var` before it is read."""
         self._place(var)
         self.prefetches.append(Ahead(tensor, var, offset))
 
-    # What belongs to other machines.
-    def bind(self, ivar: IterVar, thread_ivar: Any) -> None:
-        """Refused: threads of a GPU."""
-        raise gpu_threads(f"loop '{_name(ivar)}' of '{self.op.name}'")
+    def set_store_predicate(self, predicate: PrimExpr) -> None:
+        """Store only where `predicate` holds, a condition on the variables of this stage's axes and loops."""
+        self._computed("set_store_predicate")
+        if not isinstance(predicate, PrimExpr) or predicate.dtype != "bool":
+            raise ScheduleError(f"set_store_predicate of '{self.op.name}' takes a condition, and was given {predicate!r}")
+        self.predicates.append(predicate)
+
+    # Threads and instructions.
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+        """Give the trips of a loop to the threads of an axis. Virtual threads (`vthread`) are a loop; those of a GPU stay noted on it."""
+        if not isinstance(thread_ivar, ThreadAxis):
+            raise ScheduleError(f"loop '{_name(ivar)}' of '{self.op.name}' is bound to an axis of te.thread_axis, and was given {thread_ivar!r}")
+        if any(m.kind == "thread" and m.value is thread_ivar for m in self.marks):
+            raise ScheduleError(f"thread axis '{thread_ivar.thread_tag}' has a loop of '{self.op.name}' already; fuse the two loops and bind that")
+        self._unmarked(ivar, "bind")
+        self.marks.append(Mark(ivar, "thread", thread_ivar))
+
+    def env_threads(self, threads: Any) -> None:
+        """Threads that are started around the whole computation: noted on it, and refused by `tvm.build` for a CPU."""
+        self._computed("env_threads")
+        several = threads if isinstance(threads, (list, tuple)) else [threads]
+        if not several or not all(isinstance(t, ThreadAxis) for t in several):
+            raise ScheduleError(f"env_threads of '{self.op.name}' takes axes of te.thread_axis, one or several")
+        self.notes["env_threads"] = tuple(t.thread_tag for t in several)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Refused: hardware instructions are not described to the scheduler yet."""
-        raise ScheduleError(f"tensorize of '{_name(var)}' in '{self.op.name}': instructions cannot be put in by a schedule yet; vectorize the loop instead")
+        """Let an instruction (`te.decl_tensor_intrin`) do what the loop `var` and all loops inside of it do."""
+        if not isinstance(tensor_intrin, TensorIntrin):
+            raise ScheduleError(f"tensorize of '{_name(var)}' in '{self.op.name}' takes what te.decl_tensor_intrin returns, and was given {tensor_intrin!r}")
+        self._mark(var, "tensorized", tensor_intrin)
 
     # The record.
     def __repr__(self) -> str:
@@ -236,25 +313,42 @@ class Stage:
     def _unmarked(self, axis: IterVar, step: str) -> int:
         at = self._place(axis)
         for m in self.marks:
-            if m.axis is axis:
-                raise ScheduleError(f"loop '{_name(axis)}' of '{self.op.name}' is {m.kind} already; {step} it before that")
+            if m.axis is axis and not m.kind.startswith("pragma_"):
+                raise ScheduleError(f"loop '{_name(axis)}' of '{self.op.name}' is {'bound to threads' if m.kind == 'thread' else m.kind} already; {step} it before that")
         return at
 
     def _mark(self, axis: IterVar, kind: str, value: Any = None) -> None:
-        if value is None and not kind.startswith("pragma_"):
+        if kind in ("vectorized", "unrolled", "parallel"):
             self._unmarked(axis, f"do not make it {kind}, or")
         else:
             self._place(axis)
         self.marks.append(Mark(axis, kind, value))
 
 
-def gpu_threads(what: str) -> ScheduleError:
-    """The refusal of a step for GPUs."""
-    return ScheduleError(f"{what} cannot be bound to threads of a GPU: code is made for CPUs; use parallel for its cores and vectorize for its lanes")
+class Group:
+    """Stages that stand at one place: `s.create_group(…)`."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = tuple(stages)
+        self.attached: tuple[Stage, IterVar] | None = None
+
+    def compute_at(self, parent: Stage, scope: IterVar) -> None:
+        """Compute all of its stages inside a loop of `parent`, but those that have a place of their own."""
+        if parent in self.stages:
+            raise ScheduleError(f"'{parent.op.name}' belongs to the group itself; name a stage that reads it")
+        if scope not in parent.all_iter_vars:
+            raise ScheduleError(f"'{_name(scope)}' is not a loop of '{parent.op.name}'; its loops are {parent._order()}")
+        self.attached = (parent, scope)
+
+    def compute_root(self) -> None:
+        """Compute its stages before anything that reads them."""
+        self.attached = None
 
 
 def root_axes(op: Operation) -> tuple[IterVar, ...]:
     """The axes of a computation before any step, in the order of its loops."""
+    if isinstance(op, ScanOp):
+        return (op.scan_axis,)
     return (*op.axis, *op.reduce_axis) if isinstance(op, ComputeOp) else ()
 
 

@@ -218,7 +218,7 @@ def dimension(d: Any) -> PrimExpr:
         if not d.is_integer():
             raise CompileError(f"a dimension of {d} is not a whole number; divide with //")
         d = int(d)
-    return as_expr(d)
+    return cast(INT64, as_expr(d))
 
 
 _LETTERS: Final = ("i", "j", "k", "l", "m", "n", "o", "p")
@@ -229,6 +229,14 @@ def _axis_names(fcompute: Callable[..., Any], n: int) -> Sequence[str]:
     if len(kinds) == n and all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in kinds):
         return [p.name for p in kinds]
     return [_LETTERS[i] if n <= len(_LETTERS) else f"i{i}" for i in range(n)]
+
+
+def var(name: str = "tindex", dtype: str | DataType = INT64, span: Any = None) -> Var:
+    """A number that is known when the program is called: an open size (`int64`, as all indices), or a scalar argument."""
+    return Var(name, dtype)
+
+
+size_var = var
 
 
 def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:

@@ -9,8 +9,11 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, Var
+    from tilewright.expr import Buffer, Var, call_extern, call_pure_extern, const, if_then_else
+    from tilewright.expr import all_of as all
+    from tilewright.expr import any_of as any
     from tilewright.tir import ir_builder
+    from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
     from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt
@@ -22,6 +25,7 @@ _NAMES: Final = {
     "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
+    "decl_buffer": "tir.buffers", "call_extern": "expr", "call_pure_extern": "expr", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 
@@ -38,5 +42,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-__all__ = ["Block", "Buffer", "For", "IterVar", "PrimFunc", "Schedule", "Stmt", "Trace", "Var", "indexdiv", "indexmod", "ir_builder", "lower_blocks",
-           "lower_loops", "parse", "parse_module", "replay"]
+__all__ = [
+    "Block", "Buffer", "For", "IterVar", "PrimFunc", "Schedule", "Stmt", "Trace", "Var", "all", "any", "call_extern", "call_pure_extern", "const", "decl_buffer",
+    "if_then_else", "indexdiv", "indexmod", "ir_builder", "lower_blocks", "lower_loops", "parse", "parse_module", "replay",
+]

@@ -122,7 +122,7 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
         return map_bodies(s, visit) or s
 
     after = [visit(s) for s in statements[first:]]
-    body = seq(*statements[:first], _copy(source, copy, copy.name), *after)
+    body = seq(*statements[:first], _copy([source], [copy], copy.name), *after)
     return _with(func, body, copy), copy.name
 
 
@@ -131,24 +131,27 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
     check_scope(scope)
     statements = _top(func)
     k, node = _find(statements, block)
-    results = stored_buffers(node)
-    if len(results) != 1:
-        raise ScheduleError(f"block '{block}' has {len(results)} results; cache_write takes a block with one")
-    (home,) = results
-    if any(isinstance(s, Block) and s is not node and reads(s, home) for s in walk_stmt(statements[k])):
-        raise ScheduleError(f"'{home.name}' is read in the loops that compute it already; cache_write before compute_at")
-    copy = Buffer(_free(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope)
+    homes = stored_buffers(node)
+    if any(isinstance(s, Block) and s is not node and any(reads(s, home) for home in homes) for s in walk_stmt(statements[k])):
+        raise ScheduleError(f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at")
+    copies = [Buffer(_free(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
     names = [i.var.name for i in node.iters if i.kind == "spatial"]
-    body = seq(*statements[:k], redirect(statements[k], home, copy), _copy(copy, home, copy.name, names), *statements[k + 1 :])
-    return _with(func, body, copy), copy.name
+    computed = statements[k]
+    for home, copy in zip(homes, copies, strict=True):
+        computed = redirect(computed, home, copy)
+    name = copies[0].name if len(copies) == 1 else _free(func, f"{node.name}_{scope}")
+    body = seq(*statements[:k], computed, _copy(copies, homes, name, names), *statements[k + 1 :])
+    return _with(func, body, *copies), name
 
 
-def _copy(source: Buffer, target: Buffer, name: str, axes_named: Sequence[str] = ()) -> Stmt:
-    """A nest whose block brings `source` into `target`."""
-    shown = axes_named if len(axes_named) == len(source.shape) else [f"ax{k}" for k in range(len(source.shape))]
-    axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(shown, source.shape, strict=True))
+def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_named: Sequence[str] = ()) -> Stmt:
+    """A nest whose block brings each of `sources`, all of one shape, into its target."""
+    shape = sources[0].shape
+    shown = axes_named if len(axes_named) == len(shape) else [f"ax{k}" for k in range(len(shape))]
+    axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(shown, shape, strict=True))
     at = tuple(a.var for a in axes)
-    return _nest(Block(name, axes, (), IntImm(BOOL, 1), None, Store(target, Load(source, at), at)))
+    stores = seq(*(Store(target, Load(source, at), at) for source, target in zip(sources, targets, strict=True)))
+    return _nest(Block(name, axes, (), IntImm(BOOL, 1), None, stores))
 
 
 def _nest(block: Block) -> Stmt:

@@ -6,22 +6,29 @@ starts as NaN (or a conspicuous integer), so that reading what was never written
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.arith.evaluate import Evaluator, typed
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, Load, prefetch
+from tilewright.expr import Buffer, Call, Load, Var, prefetch
 from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 
-def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place."""
+def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping[Var, Any] | None = None) -> None:
+    """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place.
+
+    `numbers` are the values of open sizes and scalar parameters; a size that is a dimension by itself is found from the arrays.
+    """
     if len(arrays) != len(func.params):
         raise InternalError(f"{func.name} has {len(func.params)} parameters and was given {len(arrays)} arrays")
     machine = _Machine()
+    for buffer, array in zip(func.params, arrays, strict=True):
+        if len(buffer.shape) == array.ndim:
+            machine.env.update({d: typed(n, d.dtype) for d, n in zip(buffer.shape, array.shape, strict=True) if isinstance(d, Var)})
+    machine.env.update({v: typed(n, v.dtype) for v, n in (numbers or {}).items()})
     copies = []
     for buffer, array in zip(func.params, arrays, strict=True):
         memory = np.ascontiguousarray(array, buffer.dtype.numpy()).reshape(machine.shape(buffer)).copy()

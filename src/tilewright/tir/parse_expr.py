@@ -351,6 +351,14 @@ class ExprReader:
                 raise self.error(node.func, f"there is no T.{name}{nearest(name, [*INTRINSICS, *_CALLS, *_NAMED])}") from None
             raise self.error(node, str(error)) from None
 
+    def extern(self, node: ast.Call) -> PrimExpr:
+        """`T.call_extern("int32", "symbol", argument, …)`."""
+        if len(node.args) < 2:
+            raise self.error(node, f'{ast.unparse(node.func)} takes the type of its result and a symbol: ("int32", "f", argument, …)')
+        dtype, name = (str(self.literal(a)) for a in node.args[:2])
+        function = E.extern(name, pure=module_name(node.func) == "call_pure_extern")
+        return E.Call(dtype, function, [self.expr(a) for a in node.args[2:]])
+
     def literal(self, node: ast.expr) -> Any:
         """A plain Python value: a number, a string, None, or a container of these."""
         match node:
@@ -385,5 +393,6 @@ _CALLS: Final[dict[str, Callable[[ExprReader, ast.Call], Any]]] = {
     "cast": ExprReader.cast, "Cast": ExprReader.cast, "if_then_else": ExprReader.selected, "Select": ExprReader.selected,
     "ramp": ExprReader.ramp, "Ramp": ExprReader.ramp, "broadcast": ExprReader.spread, "Broadcast": ExprReader.spread,
     "logical_not": ExprReader.negated, "Not": ExprReader.negated, "float": ExprReader.python_float,
+    "call_extern": ExprReader.extern, "call_pure_extern": ExprReader.extern,
     "min_value": ExprReader.limit, "max_value": ExprReader.limit, "infinity": ExprReader.limit,
 }

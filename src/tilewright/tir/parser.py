@@ -26,6 +26,7 @@ from tilewright.tir.parse_expr import MODULES, ExprReader, Source, module_name
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
     PARALLEL,
+    SCALARS,
     SERIAL,
     UNROLLED,
     VECTORIZED,
@@ -129,7 +130,13 @@ class FunctionReader(ExprReader):
     def function(self, node: ast.FunctionDef) -> PrimFunc:
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         self.declare_sizes(body)
-        params: list[str | Buffer] = [self.parameter(a) for a in node.args.args]
+        params: list[str | Buffer] = []
+        for place, a in enumerate(node.args.args):
+            number = self.scalar(a)
+            if number is None:
+                params.append(self.parameter(a))
+            else:
+                self.attrs[SCALARS] = (*self.attrs.get(SCALARS, ()), (place, number))
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs or node.args.defaults:
             raise self.error(node, f"the parameters of '{node.name}' are buffers by position, without defaults")
         read = self.sequence(body)
@@ -161,6 +168,13 @@ class FunctionReader(ExprReader):
             if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) and (dtype := self.declared(s.value)) is not None:
                 self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)
 
+    def scalar(self, node: ast.arg) -> Var | None:
+        """The variable of a parameter like `n: T.int64`."""
+        kind = module_name(node.annotation) if isinstance(node.annotation, (ast.Attribute, ast.Name)) else ""
+        if not kind.startswith(("int", "uint", "float", "bool")):
+            return None
+        return self.new_var(node.arg, self.dtype_named(node, kind))
+
     def declared(self, node: ast.expr) -> DataType | None:
         """The type of `T.int64()` and `T.var("int64")`."""
         if not isinstance(node, ast.Call) or node.keywords:
@@ -191,7 +205,7 @@ class FunctionReader(ExprReader):
 
     def new_buffer(self, name: str, node: ast.Call, args: Sequence[ast.expr], scope: str) -> Buffer:
         """A buffer of `args`: shape, dtype and, at the end, scope."""
-        given = self.keywords(node, "shape", "dtype", "scope")
+        given = self.keywords(node, "shape", "dtype", "scope", "strides")
         rest = list(args)
         shape = given.get("shape") or (rest.pop(0) if rest else None)
         dtype = given.get("dtype") or (rest.pop(0) if rest else None)
@@ -201,7 +215,9 @@ class FunctionReader(ExprReader):
         dims = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else [shape]
         sizes = [self.value(d) for d in dims]
         kind = self.dtype(dtype) if dtype is not None else DataType("float32")
-        made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope)
+        apart = given.get("strides")
+        strides = [self.value(d) for d in apart.elts] if isinstance(apart, (ast.Tuple, ast.List)) else ()
+        made = Buffer(name, sizes, kind, str(self.literal(where)) if where is not None else scope, strides)
         return self.bind(name, made, _same_buffer)
 
     def new_var(self, name: str, dtype: DataType) -> Var:
@@ -469,7 +485,7 @@ class FunctionReader(ExprReader):
 
 def _same_buffer(a: Buffer, b: Buffer) -> bool:
     same_shape = len(a.shape) == len(b.shape) and all(x is y or (isinstance(x, int) and x == y) for x, y in zip(a.shape, b.shape, strict=True))
-    return same_shape and a.dtype is b.dtype and a.scope == b.scope
+    return same_shape and a.strides == b.strides and a.dtype is b.dtype and a.scope == b.scope
 
 
 def _call_name(node: ast.expr) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.arith.linear import expression, linear
@@ -25,6 +26,7 @@ from tilewright.expr import (
     Buffer,
     Call,
     Cast,
+    Extern,
     FloatImm,
     IntImm,
     Load,
@@ -41,7 +43,23 @@ from tilewright.expr import (
 )
 from tilewright.expr_walk import text_of, walk
 from tilewright.ir.structural import structural_equal
-from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Reducer, Seq, Stmt, Store, expressions, walk_stmt
+from tilewright.tir.stmt import (
+    NUMBERS,
+    SCALARS,
+    Allocate,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Reducer,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    walk_stmt,
+)
 
 _STRENGTH: Final = {"or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7}
 _ATOM: Final = 9
@@ -62,8 +80,10 @@ def text_of_func(func: PrimFunc) -> str:
     for b in func.params:
         printer.name(b)
     name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
-    params = ", ".join(f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params)
-    printer.lines += [f"@T.prim_func{note}", f"def {name}({params}):"]
+    params = [f"{printer.name(b)}: {printer.buffer('Buffer', b)}" for b in func.params]
+    for place, v in func.attrs.get(SCALARS, ()):
+        params.insert(place, f"{printer.name(v)}: T.{v.dtype}")
+    printer.lines += [f"@T.prim_func{note}", f"def {name}({', '.join(params)}):"]
     printer.preamble(func)
     printer.body(func.body, 1)
     return "\n".join(printer.lines)
@@ -126,13 +146,17 @@ class _Printer:
         return known
 
     def shape(self, buffer: Buffer) -> str:
-        dims = [self.expr(d) if isinstance(d, PrimExpr) else str(d) for d in buffer.shape]
+        return self.sizes(buffer.shape)
+
+    def sizes(self, sizes: Sequence[Any]) -> str:
+        dims = [self.expr(d) if isinstance(d, PrimExpr) else str(d) for d in sizes]
         return f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
 
     def buffer(self, word: str, b: Buffer) -> str:
         """How a buffer is declared."""
         scope = "" if b.scope == "global" else f", scope={value_text(b.scope)}"
-        return f'T.{word}({self.shape(b)}, "{b.dtype}"{scope})'
+        strides = f", strides={self.sizes(b.strides)}" if b.strides else ""
+        return f'T.{word}({self.shape(b)}, "{b.dtype}"{strides}{scope})'
 
     def put(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
@@ -145,7 +169,7 @@ class _Printer:
             self.put(1, f"{self.name(v)} = T.{v.dtype}()")
         for b in buffers:
             self.put(1, f"{self.name(b)} = {self.buffer('Buffer', b)}")
-        named = dict(func.attrs)
+        named = {k: v for k, v in func.attrs.items() if k not in (SCALARS, NUMBERS)}
         inner = named.pop(INNER, None)  # a function with blocks has this attribute, were it empty: its absence is said
         blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
         if (inner is None and blocks) or (inner == () and not blocks):
@@ -310,6 +334,9 @@ class _Printer:
                 return f"T.if_then_else({inner})"
             case Ramp() | Broadcast():
                 return f"T.{type(e).__name__.lower()}({inner}, {e.dtype.lanes})"
+            case Call() if isinstance(e.op, Extern):
+                word = "call_extern" if e.op.effect else "call_pure_extern"
+                return f'T.{word}({value_text(e.dtype)}, {value_text(e.op.name)}{", " if inner else ""}{inner})'
             case Call():
                 typed = "" if e.args and e.dtype is e.args[0].dtype else f', dtype="{e.dtype}"'
                 return f"T.{e.op.name}({inner}{typed})".replace("(, ", "(")
@@ -322,7 +349,7 @@ class _Printer:
 def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
     """The variables and buffers that nothing in the function binds, in order of use; sizes of parameters are among them."""
     used: dict[Any, None] = {}
-    bound: set[Any] = {*func.params, *(func.attrs.get(INNER) or ())}
+    bound: set[Any] = {*func.params, *(func.attrs.get(INNER) or ()), *(v for _, v in func.attrs.get(SCALARS, ()))}
     seen: set[PrimExpr] = set()
 
     def use(e: Any) -> None:
@@ -335,7 +362,7 @@ def _free(func: PrimFunc) -> tuple[list[Var], list[Buffer]]:
 
     def declare(b: Buffer) -> None:
         if b not in used:
-            for d in b.shape:
+            for d in (*b.shape, *b.strides):
                 use(d)
             used.setdefault(b)
 

@@ -6,14 +6,17 @@ Used to move computations into the loops of their users and to shrink buffers to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, address_of, const, sub
 from tilewright.expr_walk import substitute, walk
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
 from tilewright.types import INT64
 
-Box = list[tuple[PrimExpr, int]]
+Size: TypeAlias = int | PrimExpr
+Span: TypeAlias = tuple[PrimExpr, int, int]
+Box: TypeAlias = list[tuple[PrimExpr, Size]]
 
 
 def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -> Box | None:
@@ -21,16 +24,12 @@ def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -
 
     None when `s` does not touch the buffer. A dimension whose part is not known is taken whole.
     """
-    parts: list[list[tuple[PrimExpr, int, int]]] = []
+    parts: list[list[Span | None]] = []
     for indices, ranges in _accesses(s, buffer, outer, {}, stores):
-        parts.append([_span(i, outer, ranges) or (const(0, INT64), 0, _size(d) - 1) for i, d in zip(indices, buffer.shape, strict=True)])
+        parts.append([_span(i, outer, ranges) for i in indices])
     if not parts:
         return None
-    return [_union([p[d] for p in parts], _size(buffer.shape[d])) for d in range(len(buffer.shape))]
-
-
-def _size(d: int | PrimExpr) -> int:
-    return d if isinstance(d, int) else int(d)  # type: ignore[call-overload]
+    return [_union([p[d] for p in parts], extent) for d, extent in enumerate(buffer.shape)]
 
 
 def _accesses(
@@ -41,6 +40,8 @@ def _accesses(
         for e in walk(top):
             if isinstance(e, Load) and e.buffer is buffer:
                 yield [substitute(i, points) for i in e.indices], ranges
+            elif isinstance(e, Call) and e.op is address_of and isinstance(first := e.args[0], Load) and first.buffer is buffer:
+                yield [substitute(sub(add(i, n), 1), points) for i, n in zip(first.indices, e.args[2:], strict=True)], ranges
     if isinstance(s, Store) and stores and s.buffer is buffer:
         yield [substitute(i, points) for i in s.indices], ranges
     if isinstance(s, For):
@@ -53,7 +54,7 @@ def _accesses(
         yield from _accesses(b, buffer, ranges, points, stores)
 
 
-def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> tuple[PrimExpr, int, int] | None:
+def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
     """`index` as `base + [low, high]`: base over the outer variables, the rest over the loops inside."""
     form = linear(simplify(index, ranges))
     base: PrimExpr = const(0, INT64)
@@ -70,14 +71,20 @@ def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> tuple[PrimExpr, int
     return base, low + form.const, high + form.const
 
 
-def _union(spans: list[tuple[PrimExpr, int, int]], extent: int) -> tuple[PrimExpr, int]:
-    base = spans[0][0]
-    if any(b is not base for b, _, _ in spans):
-        return const(0, INT64), extent
-    low, high = min(s[1] for s in spans), max(s[2] for s in spans)
+def _union(spans: Sequence[Span | None], extent: Size) -> tuple[PrimExpr, Size]:
+    """One span that holds all; the whole dimension where one of them is not known, or they do not move together."""
+    known = [s for s in spans if s is not None]
+    whole = const(0, INT64), extent
+    if len(known) != len(spans):
+        return whole
+    base = known[0][0]
+    if any(b is not base for b, _, _ in known):
+        return whole
+    low, high = min(s[1] for s in known), max(s[2] for s in known)
     if isinstance(base, IntImm):
-        low, high = max(low + base.value, 0), min(high + base.value, extent - 1)
+        low = max(low + base.value, 0)
+        high = high + base.value if isinstance(extent, PrimExpr) else min(high + base.value, extent - 1)
         return const(low, INT64), high - low + 1
-    if high - low + 1 >= extent:
-        return const(0, INT64), extent
+    if isinstance(extent, int) and high - low + 1 >= extent:
+        return whole
     return simplify(add(base, low), Ranges()), high - low + 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tilewright.arith import Ranges, prove, simplify
@@ -32,11 +33,12 @@ from tilewright.expr import (
     floormod,
     minimum,
     mul,
+    sub,
 )
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
-from tilewright.tir.region import region_of
+from tilewright.tir.region import Box, region_of
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -57,6 +59,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
+from tilewright.tir.tensorize import TensorIntrin, tensorize
 from tilewright.types import INT64
 
 
@@ -112,27 +115,27 @@ class Schedule(Recorder):
         computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
         """
         node = self._serial(loop, "split")
-        extent = self.extent(loop)
-        sizes = _complete(loop, extent, factors)
+        extent = node.extent
+        sizes = _complete(loop, extent.value, factors) if isinstance(extent, IntImm) else _complete_open(loop, extent, factors)
         new = [Var(f"{loop.name}_{k}") for k in range(len(sizes))]
         point: PrimExpr = const(0, INT64)
-        covered = 1
+        covered: PrimExpr = const(1, INT64)
         for v, size in zip(new, sizes, strict=True):
             point = add(mul(point, size), v)
-            covered *= size
-        whole = overlap and covered != extent
-        if whole:
-            self._may_repeat(node, sizes, extent)
-            point = add(minimum(mul(new[0], sizes[1]), extent - sizes[1]), new[1])
+            covered = mul(covered, size)
+        repeats = overlap and covered is not extent
+        if repeats:
+            self._may_repeat(node, sizes, self.extent(loop))
+            point = add(minimum(mul(new[0], sizes[1]), sub(extent, sizes[1])), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
-        if covered != extent and not whole:
-            body = _guard(body, compare(LESS, point, const(extent, INT64)))
+        if covered is not extent and not repeats:
+            body = _guard(body, compare(LESS, point, extent))
         for v, size in zip(reversed(new), reversed(sizes), strict=True):
-            body = For(v, const(0, INT64), const(size, INT64), SERIAL, body, origin=node.origin)
+            body = For(v, const(0, INT64), as_expr(size), SERIAL, body, origin=node.origin)
         self._replace(node, body)
         return new
 
-    def _may_repeat(self, node: For, sizes: Sequence[int], extent: int) -> None:
+    def _may_repeat(self, node: For, sizes: Sequence[Any], extent: int) -> None:
         """Raise unless points along a loop may be computed twice, in whole trips of two new loops."""
         if len(sizes) != 2 or sizes[1] > extent:
             raise self._error(f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}", node)
@@ -153,16 +156,15 @@ class Schedule(Recorder):
             if outer.body is not inner:
                 raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
         fused = Var("_".join(v.name for v in loops))
-        total, mapping, rest = 1, dict[PrimExpr, PrimExpr](), fused.astype(INT64)
-        longer = [n for n in nodes if self.extent(n.var) != 1]
+        total, mapping, rest = const(1, INT64), dict[PrimExpr, PrimExpr](), fused.astype(INT64)
+        longer = [n for n in nodes if not isinstance(n.extent, IntImm) or n.extent.value != 1]
         for n in nodes:
             mapping[n.var] = n.min
         for n in reversed(longer):
-            size = self.extent(n.var)
-            mapping[n.var] = add(rest if n is longer[0] else floormod(rest, size), n.min)
-            rest, total = floordiv(rest, size), total * size
+            mapping[n.var] = add(rest if n is longer[0] else floormod(rest, n.extent), n.min)
+            rest, total = floordiv(rest, n.extent), mul(n.extent, total)
         body = substitute_stmt(nodes[-1].body, mapping)
-        self._replace(nodes[0], For(fused, const(0, INT64), const(total, INT64), SERIAL, body, origin=nodes[0].origin))
+        self._replace(nodes[0], For(fused, const(0, INT64), total, SERIAL, body, origin=nodes[0].origin))
         return fused
 
     @recorded
@@ -315,6 +317,24 @@ class Schedule(Recorder):
         self._replace(target, replace(target, body=seq(nest, target.body)))
         return new
 
+    @recorded
+    def where(self, block: str, condition: PrimExpr) -> None:
+        """A block computes only where `condition`, over its axes and the loops around it, holds.
+
+        with block("C", i=i): C[i] = A[i]  ->  with block("C", i=i) where i < 3: C[i] = A[i]
+        """
+        node = self.block(block)
+        self._replace(node, replace(node, predicate=all_of(node.predicate, condition)))
+
+    @recorded
+    def tensorize(self, loop: Var, intrin: TensorIntrin) -> None:
+        """An instruction does what a loop and all loops inside of it do (`tir/tensorize.py`)."""
+        target = self._loop(loop)
+        outer = Ranges()
+        for f in self._path(target):
+            outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
+        self._replace(target, tensorize(target, outer, intrin))
+
     def _only_needed_in(self, target: For, node: Block) -> None:
         """A value that is moved into a loop exists only there."""
         for buffer in stored_buffers(node):
@@ -422,7 +442,7 @@ def _uses(e: PrimExpr, v: Var) -> bool:
     return any(x is v for x in walk(e))
 
 
-def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[int]:
+def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[Any]:
     known = 1
     for f in factors:
         if f is not None:
@@ -440,6 +460,15 @@ def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[int
     return sizes
 
 
+def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -> list[int | PrimExpr]:
+    """The factors of a loop whose extent is known only when it runs: one of them has to be left open."""
+    if sum(f is None for f in factors) != 1:
+        raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
+    known = _complete(loop, 1, factors)
+    covered = prod(known)
+    return [floordiv(add(extent, covered - 1), covered) if f is None else f for f in factors]
+
+
 def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     """`condition` added to the predicate of every block inside."""
 
@@ -451,7 +480,7 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     return visit(s)
 
 
-def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
+def _regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
     """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
     spatial = [i for i in node.iters if i.kind == "spatial"]
     bindings: list[PrimExpr] = []
@@ -466,12 +495,14 @@ def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Rang
             loops.append((v, it.extent))
             continue
         first, size = next(parts)
-        if size != 1 or unit_loops:
-            loops.append((v, const(size, INT64)))
-            ranges = ranges.bind(v, 0, size - 1)
-        point = simplify(add(first, v) if size != 1 else first, ranges)
+        single = isinstance(size, int) and size == 1
+        if not single or unit_loops:
+            loops.append((v, as_expr(size)))
+            ranges = ranges.bind(v, 0, size - 1 if isinstance(size, int) else None)
+        point = simplify(first if single else add(first, v), ranges)
         bindings.append(point)
-        for inside in (compare(LESS, point, it.extent), point >= 0):
+        whole = size is it.extent and isinstance(first, IntImm) and first.value == 0
+        for inside in () if whole else (compare(LESS, point, it.extent), point >= 0):
             if prove(inside, ranges) is not True:
                 predicate = all_of(predicate, inside)
     nest: Stmt = replace(node, bindings=tuple(bindings), predicate=as_expr(predicate))

@@ -23,8 +23,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.expr import Buffer, PrimExpr, Var
-from tilewright.expr_walk import rewrite, substitute
+from tilewright.expr import Buffer, Call, Load, PrimExpr, Var, address_of, number_of
+from tilewright.expr_walk import rewrite, substitute, walk
 from tilewright.node import node
 from tilewright.types import DataType
 
@@ -143,6 +143,18 @@ class Block(Stmt):
     body: Stmt
     annotations: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
+
+
+SCALARS = "scalars"
+"""Attribute of a function: `((place, Var), …)`, the numbers among its arguments. Sizes of its buffers need no argument."""
+ALIGNED = "buffer_dim_align"
+"""Annotation of a block: `((result, dimension, factor, offset), …)`, how far apart in memory elements along dimensions are to be."""
+IMPORTS = "import_llvm"
+"""Attribute of a function: LLVM texts with functions that it calls."""
+THREAD = "thread"
+"""Annotation of a loop: the kind of thread that its trips belong to; `vthread` ones are plain loops."""
+NUMBERS = "numbers"
+"""Attribute of a function on its way to code: the `Var`s that its code takes after the buffers, in order."""
 
 
 @node
@@ -292,4 +304,12 @@ def stored_buffers(s: Stmt) -> list[Buffer]:
     for x in walk_stmt(s):
         if isinstance(x, Store):
             found.setdefault(x.buffer)
+        elif isinstance(x, Evaluate):
+            found.update(dict.fromkeys(handed_out(x.value, writes=True)))
     return list(found)
+
+
+def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
+    """The buffers whose address a call gives away; with `writes`, those that the function may write to."""
+    calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
+    return [load.buffer for c in calls if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]

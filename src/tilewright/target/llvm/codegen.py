@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, prefetch
+from tilewright.expr import Buffer, Call, Extern, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul, prefetch
+from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.facts import Facts, free_names
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import prefetch as emit_prefetch
@@ -22,7 +23,22 @@ from tilewright.target.llvm.memory import store
 from tilewright.target.llvm.text import local_name, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
-from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.tir.stmt import (
+    NUMBERS,
+    PARALLEL,
+    SERIAL,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    handed_out,
+    walk_stmt,
+)
 
 _MOST_STACK: Final = 256 << 10
 _ALIGNMENT: Final = 64
@@ -59,10 +75,15 @@ class _Codegen:
     def function(self) -> list[str]:
         names = [f"%{local_name(p.name)}.p{i}" for i, p in enumerate(self.func.params)]
         self.f.pointers.update((p, (name, 0)) for p, name in zip(self.func.params, names, strict=True))
+        arguments = [f"ptr noalias {name}" for name in ("%ctx", *names)]
+        for k, v in enumerate(self.func.attrs.get(NUMBERS, ())):
+            arguments.append(f"{register_type(v.dtype)} %{local_name(v.name)}.n{k}")
+            self._bind(v, (arguments[-1].rsplit(" ", 1)[1], 0), not_negative=v in self.facts.sizes)
+        self._open_sizes(self.func.body)
         self._stmt(self.func.body)
         origin = str(self.func.origin or self.func.name).replace("\n", " ")
-        arguments = ", ".join(f"ptr noalias {name}" for name in ("%ctx", *names))
-        return [*self.outlined, f"; {origin}\n{self._define(f'define void {symbol(self.func.name)}({arguments})')}"]
+        head = f"define void {symbol(self.func.name)}({', '.join(arguments)})"
+        return [*self.outlined, f"; {origin}\n{self._define(head)}"]
 
     def _define(self, head: str) -> str:
         for name in self.to_free:
@@ -104,6 +125,10 @@ class _Codegen:
     def _evaluate(self, e: PrimExpr) -> None:
         if isinstance(e, Call) and e.op is prefetch and isinstance(e.args[0], Load):
             emit_prefetch(self.f, e.args[0])
+        elif isinstance(e, Call) and isinstance(e.op, Extern):
+            call_extern(self.f, e)
+            for b in handed_out(e, writes=True):
+                self.f.forget(b)
         elif isinstance(e, Call) and e.op.effect:
             raise InternalError(f"the intrinsic '{e.op}' has no LLVM text")
 
@@ -125,11 +150,11 @@ class _Codegen:
     def _memory(self, s: Allocate) -> str:
         """The address of memory for a buffer: on the stack, or from the C library when it is large."""
         size = s.buffer.dtype.itemsize
+        f, name = self.f, f"%{self.f.name(local_name(s.buffer.name))}"
         for extent in s.buffer.shape:
             if not isinstance(extent, int):
-                raise InternalError(f"buffer '{s.buffer.name}' in '{self.func.name}' has the symbolic size {extent}; plan its memory outside")
+                return self._open_memory(s.buffer, name)
             size *= extent
-        f, name = self.f, f"%{self.f.name(local_name(s.buffer.name))}"
         rounded = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
         if rounded <= _MOST_STACK:
             f.entry.append(f"  {name} = alloca [{rounded} x i8], align {_ALIGNMENT}")
@@ -137,6 +162,20 @@ class _Codegen:
             get = f.declare("aligned_alloc", "ptr", "i64, i64")
             f.entry.append(f"  {name} = call ptr {get}(i64 {_ALIGNMENT}, i64 {rounded})")
             self.to_free.append(name)
+        return name
+
+    def _open_sizes(self, s: Stmt) -> None:
+        """Compute the sizes of memory that is known only when the function is called, where the function begins."""
+        for x in walk_stmt(s):
+            if isinstance(x, Allocate) and not all(isinstance(d, int) for d in x.buffer.shape):
+                self.f.value(_rounded_size(x.buffer))
+
+    def _open_memory(self, buffer: Buffer, name: str) -> str:
+        """The address of memory from the C library for a buffer of such a size."""
+        f = self.f
+        count, _ = f.value(_rounded_size(buffer))
+        f.levels[0].chunk.append(f"  {name} = call ptr {f.declare('aligned_alloc', 'ptr', 'i64, i64')}(i64 {_ALIGNMENT}, i64 {count})")
+        self.to_free.append(name)
         return name
 
     # Loops.
@@ -269,6 +308,7 @@ class _Codegen:
         for end in ("%begin", "%end"):
             cut = end if kind == "i64" else f.put(f"trunc i64 {end} to {kind}", 0)
             ends.append(f.put(f"add nsw {kind} {cut}, %start", 0))
+        self._open_sizes(s.body)
         self._loop(s, *ends)
         inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
         body = self._define(f"define internal void {inner}({', '.join([*parameters, 'i64 %begin', 'i64 %end'])})")
@@ -280,3 +320,8 @@ class _Codegen:
         call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
         self.f, self.parallel, self.to_free = outer, False, to_free
         return "\n".join([body, f"define internal void {name}(ptr %closure, i64 %begin, i64 %end) #0 {{", *unpack, call])
+
+
+def _rounded_size(buffer: Buffer) -> PrimExpr:
+    """The bytes of a flat buffer, as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
+    return mul(floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * _ALIGNMENT - 1), _ALIGNMENT), _ALIGNMENT)

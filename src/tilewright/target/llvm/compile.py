@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from tilewright.errors import InternalError, TargetError
+from tilewright.errors import CompileError, InternalError, TargetError
 from tilewright.target.target import Target
 
 _LOCK: Final = threading.RLock()
@@ -27,6 +27,16 @@ def compile_text(text: str, target: Target, *, level: int = 2) -> bytes:
     with _LOCK:
         machine = target_machine(target, level)
         return bytes(machine.emit_object(_parsed(text, machine)))
+
+
+def compile_import(text: str, target: Target) -> bytes:
+    """The object file of LLVM text that a user brings; raises `CompileError` when it is none."""
+    with _LOCK:
+        machine = target_machine(target)
+        try:
+            return compile_text(text, target)
+        except InternalError as error:
+            raise CompileError(f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}") from error
 
 
 def assembly(text: str, target: Target, *, level: int = 2) -> str:

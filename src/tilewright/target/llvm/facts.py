@@ -11,7 +11,22 @@ from typing import Final, TypeAlias
 
 from tilewright.errors import InternalError
 from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
-from tilewright.tir.stmt import PARALLEL, Allocate, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
+from tilewright.expr_walk import free_vars
+from tilewright.tir.stmt import (
+    PARALLEL,
+    Allocate,
+    Evaluate,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    handed_out,
+    walk_stmt,
+)
 
 Key: TypeAlias = "Buffer | tuple[Buffer, int]"
 _NOTHING: Final[frozenset[Key]] = frozenset()
@@ -29,6 +44,7 @@ class Facts:
         self._reads: dict[PrimExpr, tuple[frozenset[Key], bool]] = {}
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
+        self.sizes: frozenset[Var] = frozenset(v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
         self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
         self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))
@@ -86,6 +102,8 @@ class Facts:
                 if isinstance(s.indices[0], Broadcast):
                     self._in_memory.add(s.buffer)
                 self._note(s.buffer, s.indices, context)
+            case Evaluate():
+                self.stored.update(handed_out(s.value, writes=True))
             case _:
                 pass
         seen = self._seen.setdefault(context, set())
@@ -122,6 +140,8 @@ class Facts:
     def _find_effects(self, s: Stmt) -> frozenset[Key]:
         if isinstance(s, Store):
             return frozenset({(s.buffer, self.slot(s)) if s.buffer in self.tiles else s.buffer})
+        if isinstance(s, Evaluate):
+            return frozenset(handed_out(s.value, writes=True))
         found: set[Key] = set()
         for inner in bodies(s):
             found |= self._find_effects(inner)
@@ -148,6 +168,8 @@ def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
             case _:
                 pass
         stack = list(reversed(expressions(x)))
+        if isinstance(x, Allocate):
+            stack += [d for d in x.buffer.shape if isinstance(d, PrimExpr)]
         while stack:
             e = stack.pop()
             if e in seen:

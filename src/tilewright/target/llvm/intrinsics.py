@@ -9,6 +9,7 @@ from tilewright import expr as E
 from tilewright.errors import InternalError
 from tilewright.target.llvm import dots
 from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
+from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
 
@@ -22,6 +23,8 @@ Rule = Callable[["FunctionText", DataType, list[str], int], str]
 def call(f: FunctionText, e: E.Call) -> Value:
     if e.op is E.pair:
         return dots.pair(f, e)
+    if isinstance(e.op, E.Extern):
+        return call_extern(f, e)
     operands = [f.value(a) for a in e.args]
     level = f.place(max((at for _, at in operands), default=0))
     texts, dtype = [text for text, _ in operands], e.args[0].dtype

@@ -282,12 +282,17 @@ def _store_slot(f: FunctionText, s: Store) -> None:
 
 def prefetch(f: FunctionText, e: Load) -> None:
     """Ask for the cache line of an element."""
+    _prefetch(f, address(f, e))
+
+
+def address(f: FunctionText, e: Load) -> str:
+    """The address of an element, or of the first of a vector of them."""
     index = e.indices[0]
     shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 0)
     if shape is None:
-        raise InternalError(f"a prefetch of '{e.buffer.name}' needs one address, not a vector of them")
+        raise InternalError(f"one address of '{e.buffer.name}' is needed, not a vector of them")
     text, _, rest = pointer(f, e.buffer, shape[0])
-    _prefetch(f, offset(f, text, rest, memory_type(e.buffer.dtype), f.here))
+    return offset(f, text, rest, memory_type(e.buffer.dtype), f.here)
 
 
 def _prefetch(f: FunctionText, address: str) -> None:

@@ -8,14 +8,18 @@ Parameters become flat buffers of the same names. The result is simplified.
 
 from __future__ import annotations
 
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, as_expr, mul
-from tilewright.expr_walk import rewrite
-from tilewright.tir.stmt import Allocate, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
+from math import prod
+
+from tilewright.errors import ScheduleError
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, expect, mul, stride_of, sub
+from tilewright.expr_walk import rewrite, walk
+from tilewright.tir.stmt import Allocate, Evaluate, PrimFunc, Seq, Stmt, Store, map_bodies, map_expressions, walk_stmt
 from tilewright.tir.transform.simplify import simplify
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
     """`func` over flat buffers."""
+    func = func.with_body(_laid_out(func.body))
     owned = [s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)]
     flat = {b: _flat(b) for b in (*func.params, *owned)}
     memo: dict[PrimExpr, PrimExpr] = {}
@@ -33,7 +37,40 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
     return simplify(PrimFunc(func.name, tuple(flat[b] for b in func.params), body, func.attrs, func.origin))
 
 
+def _laid_out(s: Stmt) -> Stmt:
+    """`s` with strides as numbers, and without the promises about them, which are checked."""
+
+    def stride(e: PrimExpr) -> PrimExpr | None:
+        if isinstance(e, Call) and e.op is stride_of and isinstance(load := e.args[0], Load):
+            last = load.buffer.shape[int(e.args[1]) + 1 :]  # type: ignore[call-overload]
+            return as_expr(load.buffer.strides[int(e.args[1])]) if load.buffer.strides else prod(map(as_expr, last), start=IntImm("int64", 1))  # type: ignore[call-overload]
+        return None
+
+    def visit(x: Stmt) -> Stmt | None:
+        if not isinstance(x, Evaluate):
+            return map_bodies(x, visit)
+        value = rewrite(x.value, stride)
+        if isinstance(value, Call) and value.op is expect:
+            _keep_promise(x.value, *value.args)
+            return None
+        return x if value is x.value else Evaluate(value)
+
+    return visit(s) or Seq(())
+
+
+def _keep_promise(e: PrimExpr, found: PrimExpr, wanted: PrimExpr) -> None:
+    if found is not wanted:
+        names = [x.buffer.name for x in walk(e) if isinstance(x, Load)]
+        raise ScheduleError(
+            f"an instruction takes '{names[0]}' with {wanted} elements from one row to the next, and in memory there are {found}; "
+            "declare the buffer of the instruction with strides=[te.var('stride'), …, 1] and pass its strides on"
+        )
+
+
 def _flat(buffer: Buffer) -> Buffer:
+    if buffer.strides:
+        last = [sub(as_expr(d), 1) for d in buffer.shape]
+        return Buffer(buffer.name, (add(_place(buffer, tuple(last)), 1),), buffer.dtype, buffer.scope)
     if len(buffer.shape) == 1:
         return buffer
     size: PrimExpr = IntImm("int64", 1)
@@ -43,8 +80,12 @@ def _flat(buffer: Buffer) -> Buffer:
 
 
 def _place(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
-    """The row-major position of an element; vectors in any dimension."""
+    """The position of an element: row-major, or by the strides of the buffer; vectors in any dimension."""
     place: PrimExpr = IntImm("int64", 0)
+    if buffer.strides:
+        for i, s in zip(indices, buffer.strides, strict=True):
+            place = add(place, mul(i, s))
+        return place
     for i, d in zip(indices, buffer.shape, strict=True):
         place = add(mul(place, d), i)
     return place

@@ -35,6 +35,7 @@ from tilewright.expr import (
 )
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir.stmt import (
+    ALIGNED,
     VECTORIZED,
     Block,
     For,
@@ -50,7 +51,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.place_buffers import place_buffers
+from tilewright.tir.transform.place_buffers import Alignment, place_buffers
 from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
@@ -61,9 +62,19 @@ Points = dict[PrimExpr, PrimExpr]
 def lower_blocks(func: PrimFunc) -> PrimFunc:
     """Take the blocks away. Needs a schedulable program; leaves a lowered one, inner values allocated and cut to size."""
     partials: list[Buffer] = []
+    apart = _aligned(func.body)
     body = _visit(func.body, partials)
     attrs = {k: v for k, v in func.attrs.items() if k != "intermediates"}
-    return place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials])
+    return place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart)
+
+
+def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:
+    """How far apart in memory elements of buffers are to be, as blocks say it of their results."""
+    found: dict[Buffer, list[Alignment]] = {}
+    for x in walk_stmt(s):
+        for result, dimension, factor, offset in x.annotations.get(ALIGNED, ()) if isinstance(x, Block) else ():
+            found.setdefault(stored_buffers(x)[result], []).append((dimension, factor, offset))
+    return found
 
 
 def guarded(condition: PrimExpr, body: Stmt) -> Stmt:

@@ -7,13 +7,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
+from typing import TypeAlias
 
 from tilewright.arith import Ranges, simplify
-from tilewright.errors import InternalError
+from tilewright.errors import InternalError, ScheduleError
 from tilewright.expr import Buffer, Load, PrimExpr, sub
 from tilewright.expr_walk import rewrite, walk
+from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -32,13 +35,22 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 
+Alignment: TypeAlias = tuple[int, int, int]
+"""Elements along a dimension are `factor * k + offset` apart: dimension, factor, offset."""
 
-def place_buffers(func: PrimFunc, buffers: Sequence[Buffer]) -> PrimFunc:
-    """Allocate `buffers`, which `func` uses freely so far, each at the innermost place that holds all of its uses."""
+
+def place_buffers(func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buffer, Sequence[Alignment]] | None = None) -> PrimFunc:
+    """Allocate `buffers`, which `func` uses freely so far, each at the innermost place that holds all of its uses.
+
+    `apart` says of some how far apart in memory their elements are to be; they get unused elements in between.
+    """
     body = func.body
     for buffer in buffers:
         if _uses(body, buffer):
             body = _place(body, buffer, Ranges())
+    if apart:
+        names = {b.name: alignments for b, alignments in apart.items()}
+        body = _spread(body, names)
     return func.with_body(body)
 
 
@@ -71,7 +83,7 @@ def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     box = region_of(s, buffer, ranges, stores=True)
     if box is None:
         raise InternalError(f"buffer '{buffer.name}' is not used where it is allocated")
-    if all(size == extent for (_, size), extent in zip(box, buffer.shape, strict=True)):
+    if all(size is extent or (isinstance(size, int) and size == extent) for (_, size), extent in zip(box, buffer.shape, strict=True)):
         return Allocate(buffer, s)
     small = Buffer(buffer.name, [size for _, size in box], buffer.dtype, buffer.scope)
     memo: dict[PrimExpr, PrimExpr] = {}
@@ -88,3 +100,26 @@ def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
         return map_bodies(x, move_stores) or x
 
     return Allocate(small, move_stores(map_expressions(s, lambda e: rewrite(e, move_loads, memo))))
+
+
+def _spread(s: Stmt, apart: Mapping[str, Sequence[Alignment]]) -> Stmt:
+    """`s` with the buffers of these names allocated with room between their rows."""
+    inner = map_bodies(s, lambda b: _spread(b, apart)) or s
+    if not isinstance(inner, Allocate) or inner.buffer.name not in apart:
+        return inner
+    old = inner.buffer
+    new = Buffer(old.name, _padded(old, apart[old.name]), old.dtype, old.scope)
+    return Allocate(new, redirect(inner.body, old, new))
+
+
+def _padded(buffer: Buffer, alignments: Sequence[Alignment]) -> list[int]:
+    if not all(isinstance(d, int) for d in buffer.shape):
+        raise ScheduleError(f"storage_align of '{buffer.name}' needs sizes that are known, and it has {buffer.shape}")
+    shape = list(buffer.shape)
+    for dimension, factor, offset in alignments:
+        rest = prod(shape[dimension + 2 :])
+        fitting = [n for n in range(shape[dimension + 1], shape[dimension + 1] + factor) if n * rest % factor == offset]
+        if not fitting:
+            raise ScheduleError(f"storage_align of '{buffer.name}': rows of {rest} elements cannot be {offset} more than a multiple of {factor} apart")
+        shape[dimension + 1] = fitting[0]
+    return shape

@@ -20,6 +20,7 @@ from tilewright.expr import (
     Broadcast,
     Buffer,
     Call,
+    Extern,
     Load,
     PrimExpr,
     Ramp,
@@ -51,6 +52,7 @@ from tilewright.tir.stmt import (
     map_bodies,
     map_expressions,
     seq,
+    stored_buffers,
     substitute_stmt,
     walk_stmt,
 )
@@ -266,9 +268,9 @@ def _reads(e: PrimExpr) -> set[Buffer]:
 
 
 def _stores_to(s: Stmt) -> set[Buffer]:
-    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
+    return set(stored_buffers(s))
 
 
 def _has_effect(e: PrimExpr) -> bool:
-    return isinstance(e, Call) and e.op.effect
+    return isinstance(e, Call) and (e.op.effect or isinstance(e.op, Extern))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.errors import InternalError
 from tilewright.expr import Binary, Buffer, Load, PrimExpr, Var
 from tilewright.expr_walk import text_of, walk
-from tilewright.tir.stmt import Allocate, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions
+from tilewright.tir.stmt import NUMBERS, Allocate, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions
 
 
 def verify_flat(func: PrimFunc) -> None:
@@ -14,7 +14,7 @@ def verify_flat(func: PrimFunc) -> None:
     for b in func.params:
         _check_buffer(func, b)
     sizes = {v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
-    _Verifier(func).stmt(func.body, frozenset(buffers), frozenset(sizes))
+    _Verifier(func).stmt(func.body, frozenset(buffers), frozenset({*sizes, *func.attrs.get(NUMBERS, ())}))
 
 
 def _check_buffer(func: PrimFunc, buffer: Buffer) -> None:

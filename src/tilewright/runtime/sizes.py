@@ -1,0 +1,60 @@
+"""Open sizes of the arrays that a function takes: integer arithmetic over names, as text in the manifest.
+
+    int64 n; float32 A[n, (n * 2)]      A of 3 by 6 says that n is 3; A of 3 by 5 does not fit
+
+A name is found where it is a dimension (or stride) by itself; everything else is checked with what was found.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+_BINARY: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}
+_CALLS: Final[dict[str, Callable[..., int]]] = {"min": min, "max": max}
+
+
+def value(text: int | str, known: Mapping[str, int]) -> int | None:
+    """The number that a size is, or None while a name in it is not known."""
+    if isinstance(text, int):
+        return text
+    direct = known.get(text)
+    return direct if direct is not None or text.isidentifier() else _value(_parsed(text), known)
+
+
+def check_size(text: str) -> str:
+    """`text`, when it is a size; raises `ValueError` otherwise."""
+    _value(_parsed(text), {})
+    return text
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is not a size") from error
+
+
+def _value(e: ast.expr, known: Mapping[str, int]) -> int | None:
+    match e:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            operands: list[ast.expr] = [ast.Constant(0), inner]
+            function: Callable[..., int] | None = operator.sub
+        case ast.BinOp(left=a, op=op, right=b):
+            operands, function = [a, b], _BINARY.get(type(op))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            operands, function = list(args), _CALLS.get(name)
+        case _:
+            operands, function = [], None
+    if function is None:
+        raise ValueError(f"{ast.unparse(e)!r} is not a size")
+    values: list[Any] = [_value(o, known) for o in operands]
+    return None if any(v is None for v in values) else function(*values)

@@ -1,0 +1,76 @@
+"""Recurrences: `te.scan`, a computation along an axis whose value at each step uses those of the steps before.
+
+    state = te.placeholder((m, n)); init = te.compute((1, n), lambda _, i: X[0, i])
+    update = te.compute((m, n), lambda t, i: state[t - 1, i] + X[t, i])
+    total = te.scan(init, update, state, inputs=[X])
+
+All of `init`, `update` and the state are the memory of the result. The loop over steps stays outside of everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any
+
+from tilewright.errors import CompileError
+from tilewright.expr import PrimExpr, Var, sub
+from tilewright.node import node
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.tir.stmt import IterVar
+
+
+@node
+class ScanOp(Operation):
+    """`update` computes each step of `scan_axis` after those of `init`, reading earlier ones as `state`; one each for every result."""
+
+    name: str
+    scan_axis: IterVar
+    init: tuple[Tensor, ...]
+    update: tuple[Tensor, ...]
+    state: tuple[Tensor, ...]
+    given: tuple[Tensor, ...]
+    tensors: list[Tensor] = field(default_factory=list)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(self.tensors)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(dict.fromkeys((*self.init, *self.update)))
+
+    @property
+    def first(self) -> PrimExpr:
+        """The number of steps that `init` computes."""
+        return self.init[0].shape[0]
+
+
+def scan(init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "", attrs: Any = None) -> Any:
+    """The tensor whose first steps (along dimension 0) are `init` and whose others are `update`, over `state_placeholder`.
+
+    With lists, several states go on together and a list of tensors is returned. Raises `CompileError`.
+    """
+    several = isinstance(update, (list, tuple))
+    inits, updates, states = (tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (init, update, state_placeholder))
+    if not len(inits) == len(updates) == len(states) or not updates:
+        raise CompileError(f"te.scan '{name}' takes one init, update and state for each result, and was given {len(inits)}, {len(updates)} and {len(states)}")
+    for first, each, state in zip(inits, updates, states, strict=True):
+        _check(name, first, each, state)
+    steps = updates[0].shape[0]
+    axis = IterVar(Var(f"{name}.idx"), sub(steps, inits[0].shape[0]))
+    if any(u.shape[0] is not steps or i.shape[0] is not inits[0].shape[0] for i, u in zip(inits, updates, strict=True)):
+        raise CompileError(f"te.scan '{name}': all results have as many steps, and as many of them from their init")
+    op = ScanOp(name, axis, inits, updates, states, tuple(inputs or ()))
+    op.tensors.extend(Tensor(op, k, u.shape, u.dtype) for k, u in enumerate(updates))
+    return list(op.tensors) if several else op.tensors[0]
+
+
+def _check(name: str, init: Tensor, update: Tensor, state: Tensor) -> None:
+    if not isinstance(state.op, PlaceholderOp):
+        raise CompileError(f"te.scan '{name}': the state '{state.name}' is a te.placeholder, which stands for the result so far")
+    if not isinstance(init.op, ComputeOp) or not isinstance(update.op, ComputeOp):
+        raise CompileError(f"te.scan '{name}': init and update are made by te.compute")
+    same = init.dtype is update.dtype is state.dtype and update.shape == state.shape and init.shape[1:] == update.shape[1:]
+    if not same:
+        raise CompileError(f"te.scan '{name}': state and update have one shape and type, and init but for its steps: {state!r}, {update!r}, {init!r}")

@@ -1,0 +1,48 @@
+"""The loops of scans: one loop over the steps, with everything inside of it that depends on the step before.
+
+    for t in range(m): s[t] = s[t - 1] + X[t]         for t in range(1, m):
+    for t in range(m): u[t] = u[t - 1] * s[t - 1]  ->     s[t] = s[t - 1] + X[t]
+                                                          u[t] = u[t - 1] * s[t - 1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.errors import InternalError
+from tilewright.expr import PrimExpr, Var
+from tilewright.te.scan import ScanOp
+from tilewright.te.tensor import Operation
+from tilewright.tir.schedule import Schedule as Engine
+from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, seq, substitute_stmt
+
+
+def join_steps(op: ScanOp, updates: Sequence[Stmt]) -> Stmt:
+    """The nests of the updates as one loop over the steps that come after the start."""
+    step = Var(op.scan_axis.var.name)
+    bodies = []
+    for nest in updates:
+        if not isinstance(nest, For):
+            raise InternalError(f"update of scan '{op.name}' has no loop over its steps")
+        mapping: dict[PrimExpr, PrimExpr] = {nest.var: step}
+        bodies.append(substitute_stmt(nest.body, mapping))
+    return For(step, op.first, op.scan_axis.extent, SERIAL, seq(*bodies))
+
+
+def compute_in_steps(func: PrimFunc, scan: ScanOp, ops: Sequence[Operation], blocks: Mapping[Operation, str]) -> PrimFunc:
+    """Values in between that read the state are computed in each step, as far as it needs them."""
+    depends = {t.op for t in scan.state}
+    updates = {t.op for t in scan.update}
+    between = []
+    for op in ops:
+        if op in blocks and any(t.op in depends for t in op.inputs):
+            depends.add(op)
+            if op not in updates:
+                between.append(op)
+    if not between:
+        return func
+    engine = Engine(func)
+    step = engine.loops(blocks[scan.update[0].op])[0]
+    for op in reversed(between):
+        engine.compute_at(blocks[op], step, preserve_unit_loops=True)
+    return engine.func

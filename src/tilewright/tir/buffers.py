@@ -1,0 +1,66 @@
+"""Buffers as scripts declare them: `tir.decl_buffer`, with the access methods that bodies of extern computations and of
+hardware instructions use.
+
+    Bb = tir.decl_buffer((16, 64), "float32", name="B", strides=[te.var("s1"), 1])
+    tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), Bb.access_ptr("r"), 16, 64, Bb.strides[0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.errors import CompileError
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, address_of, as_expr, cast, const
+from tilewright.tir.stmt import Store
+from tilewright.types import INT64, DataType
+
+_ACCESS: Final = {"r": 1, "w": 2, "rw": 3, "wr": 3}
+
+
+class DeclaredBuffer(Buffer):
+    """A buffer with the methods of the field's scripts."""
+
+    __slots__ = ()
+
+    def access_ptr(self, access_mask: str | int = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Value = 0) -> PrimExpr:
+        """The address of the buffer, for a function that reads (`r`) or writes (`w`) it from `offset` elements on."""
+        access = _ACCESS.get(access_mask) if isinstance(access_mask, str) else access_mask
+        if access not in (1, 2, 3):
+            raise CompileError(f"access_ptr of '{self.name}' takes 'r', 'w' or 'rw', and was given {access_mask!r}")
+        first: list[PrimExpr] = [const(0, INT64) for _ in self.shape]
+        if first:
+            first[-1] = cast(INT64, as_expr(offset))
+        return Call("handle", address_of, (Load(self, first), const(access, INT64), *(as_expr(d) for d in self.shape)))
+
+    def vload(self, begin: Any, dtype: str | DataType | None = None) -> PrimExpr:
+        """The element at `begin`; of a vector type, that many along the last dimension."""
+        return Load(self, self._lanes(begin, dtype))
+
+    def vstore(self, begin: Any, value: Value) -> Store:
+        """The statement that stores `value`, a scalar or a vector along the last dimension, at `begin`."""
+        stored = as_expr(value, None if isinstance(value, PrimExpr) else self.dtype)
+        return Store(self, stored, self._lanes(begin, stored.dtype))
+
+    def _lanes(self, begin: Any, dtype: str | DataType | None) -> tuple[PrimExpr, ...]:
+        at = [cast(INT64, as_expr(i)) for i in (begin if isinstance(begin, (tuple, list)) else (begin,))]
+        if len(at) != len(self.shape):
+            raise CompileError(f"'{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices")
+        lanes = DataType(dtype).lanes if dtype is not None else 1
+        return (*at[:-1], Ramp(at[-1], 1, lanes)) if lanes > 1 else tuple(at)
+
+
+def decl_buffer(
+    shape: Any, dtype: str | DataType = "float32", name: str = "buffer", data: Any = None, strides: Sequence[Any] | None = None,
+    elem_offset: Any = None, scope: str = "", data_alignment: int = -1, offset_factor: int = 0, buffer_type: str = "",
+) -> DeclaredBuffer:
+    """A buffer of `shape`, dense or with `strides`. Its place in memory is found where it is bound, so `elem_offset` and
+    `offset_factor` say nothing here; `data` and `buffer_type` are refused, since no two dimensions of a buffer may share memory.
+    """
+    if data is not None or buffer_type:
+        raise CompileError(f"decl_buffer '{name}': memory is given by the caller, and every element is stored once; leave data= and buffer_type= out")
+    dims = shape if isinstance(shape, (list, tuple)) else (shape,)
+    if strides is not None and len(strides) not in (0, len(dims)):
+        raise CompileError(f"decl_buffer '{name}' has {len(dims)} dimensions and was given {len(strides)} strides")
+    sizes = [int(d) if isinstance(d, IntImm) else d for d in dims]
+    return DeclaredBuffer(name, sizes, dtype, scope or "global", strides or ())

@@ -1,0 +1,346 @@
+"""Constructs of te beyond compute: open sizes, scans, hybrid script, tuples, extern programs. What they mean is numpy's, natively run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import te
+from tilewright.errors import CompileError, InputError, ParseError, ScheduleError
+from tilewright.script import tir as T
+from tilewright.te.resolve import schedule_func
+from tilewright.tir.interpreter import run
+from tilewright.tir.transform.lower_blocks import lower_blocks
+
+pytestmark = pytest.mark.core
+RNG = np.random.default_rng(0)
+
+
+def call(s: te.Schedule, args: Sequence[Any], *given: Any) -> None:
+    tvm.build(s, args, "llvm")(*given)
+
+
+# --- open sizes -----------------------------------------------------------------------------------------------------------
+
+
+def addition() -> tuple[te.Schedule, list[te.Tensor]]:
+    """The vector addition of the first tutorial."""
+    n = te.var("n")
+    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
+    c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
+    s = te.create_schedule(c.op)
+    outer, inner = s[c].split(c.op.axis[0], factor=64)
+    s[c].parallel(outer)
+    s[c].vectorize(inner)
+    return s, [a, b, c]
+
+
+def test_any_length_can_be_added(tmp_path: Path) -> None:
+    module = tvm.build(*addition(), "llvm", name="add")
+    assert repr(module["add"]) == "add(float32 A[n], float32 B[n], float32 C[n])"
+    loaded = tvm.runtime.load_module(module.export_library(tmp_path / "add.so"))
+    for f in (module, loaded):
+        for n in (0, 1, 63, 64, 1000):
+            a, b, c = RNG.random(n, np.float32), RNG.random(n, np.float32), np.empty(n, np.float32)
+            f(a, b, c)
+            np.testing.assert_array_equal(c, a + b)
+    with pytest.raises(InputError, match=r"argument 1 of add, 'B', has shape \[5\], expected float32 B\[n\] where n = 6"):
+        module(np.zeros(6, np.float32), np.zeros(5, np.float32), np.zeros(6, np.float32))
+
+
+@pytest.mark.parametrize("nparts", [None, 3])
+def test_a_product_of_open_sizes(nparts: int | None) -> None:
+    n, m, depth_of = te.var("n"), te.size_var("m"), te.var("l")
+    alpha = te.var("alpha", "float32")
+    a, b, k = te.placeholder((n, depth_of), name="A"), te.placeholder((depth_of, m), name="B"), te.reduce_axis((0, depth_of), "k")
+    d = te.compute((depth_of, m), lambda i, j: b[i, j] * 2.0, name="D")
+    c = te.compute((n, m), lambda i, j: te.sum(a[i, k] * d[k, j], axis=k), name="C")
+    e = te.compute((n, m), lambda i, j: c[i, j] * alpha, name="E")
+    s = te.create_schedule(e.op)
+    i, j = e.op.axis
+    io, _ = s[e].split(i, nparts=nparts) if nparts else s[e].split(i, factor=8)
+    jo, ji = s[e].split(j, 16)
+    s[e].vectorize(ji)
+    s[c].compute_at(s[e], jo)
+    ko, _ = s[c].split(k, 4)
+    s[d].compute_at(s[c], ko)
+    s[e].parallel(io)
+    args = [alpha, a, b, e]
+    module = tvm.build(s, args, "llvm")
+    assert repr(module.entry_func) == "default_function(float32 alpha, float32 A[n, l], float32 B[l, m], float32 E[n, m])"
+    for rows, columns, depth in ((3, 5, 7), (20, 33, 17), (16, 32, 8)):
+        x, y = RNG.random((rows, depth), np.float32), RNG.random((depth, columns), np.float32)
+        got = np.empty((rows, columns), np.float32)
+        module(2.5, x, y, got)
+        np.testing.assert_allclose(got, 5 * (x @ y), rtol=1e-4)
+        again = np.empty_like(got)
+        func = tvm.lower(s, args)["main"]
+        assert isinstance(func, tvm.tir.PrimFunc)
+        run(func, [x, y, again], {alpha: 2.5})
+        np.testing.assert_allclose(again, got, rtol=1e-5)
+        assert str(tvm.tir.parse(str(func))) == str(func)
+    with pytest.raises(InputError, match="argument 0 of default_function, 'alpha', is a str; pass a number, float32"):
+        module("2", x, y, got)
+
+
+def test_loops_of_open_sizes_fuse() -> None:
+    n, m = te.var("n"), te.var("m")
+    a = te.placeholder((n, m), name="A")
+    b = te.compute((n, m), lambda i, j: te.exp(a[i, j]), name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(s[b].fuse(*b.op.axis), 8)
+    s[b].vectorize(inner)
+    s[b].parallel(outer)
+    x = RNG.random((5, 7), np.float32)
+    got = np.empty_like(x)
+    call(s, [a, b], x, got)
+    np.testing.assert_allclose(got, np.exp(x), rtol=1e-5)
+
+
+def test_rows_that_are_apart_are_read_where_they_are() -> None:
+    n = te.var("n")
+    a = te.placeholder((n, 6), name="A")
+    b = te.compute((n, 6), lambda i, j: a[i, j] + 1.0, name="B")
+    module = tvm.build(te.create_schedule(b.op), [a, b], binds={a: tvm.tir.decl_buffer(a.shape, a.dtype, "A", strides=[te.var("s"), 1])})
+    wide, got = RNG.random((5, 16), np.float32), np.empty((5, 6), np.float32)
+    for x in (wide[:, :6], wide[:, 1:7], np.ascontiguousarray(wide[:, :6])):
+        module(x, got)
+        np.testing.assert_array_equal(got, x + 1)
+
+
+# --- reductions -----------------------------------------------------------------------------------------------------------
+
+
+def test_argmax_of_the_tuple_tutorial() -> None:
+    m, n = te.var("m"), te.var("n")
+    idx, val = te.placeholder((m, n), "int32", "idx"), te.placeholder((m, n), "float32", "val")
+    k = te.reduce_axis((0, n), "k")
+    argmax = te.comm_reducer(
+        lambda x, y: (te.if_then_else(x[1] >= y[1], x[0], y[0]), te.if_then_else(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)), name="argmax",
+    )
+    t0, t1 = te.compute((m,), lambda i: argmax((idx[i, k], val[i, k]), axis=k), name="T")
+    x = RNG.random((4, 9), np.float32)
+    numbers = np.tile(np.arange(9, dtype="int32"), (4, 1))
+    at, best = np.empty(4, np.int32), np.empty(4, np.float32)
+    call(te.create_schedule(t0.op), [idx, val, t0, t1], numbers, x, at, best)
+    np.testing.assert_array_equal(at, x.argmax(1))
+    np.testing.assert_array_equal(best, x.max(1))
+
+
+# --- scans ----------------------------------------------------------------------------------------------------------------
+
+
+def running_sum() -> tuple[te.Tensor, te.Tensor, te.Tensor, te.Tensor]:
+    m, n = te.var("m"), te.var("n")
+    x, state = te.placeholder((m, n), name="X"), te.placeholder((m, n), name="state")
+    init = te.compute((1, n), lambda _, i: x[0, i], name="init")
+    twice = te.compute((m, n), lambda t, i: state[t - 1, i] * 2.0, name="twice")
+    update = te.compute((m, n), lambda t, i: twice[t, i] + x[t, i], name="update")
+    return x, te.scan(init, update, state, inputs=[x], name="scan"), twice, update
+
+
+@pytest.mark.parametrize("where", ["root", "update", "scan", "inline"])
+def test_a_scan_of_two_stages(where: str) -> None:
+    x, result, twice, update = running_sum()
+    s = te.create_schedule(result.op)
+    outer, inner = s[update].split(update.op.axis[1], factor=4)
+    s[update].vectorize(inner)
+    s[update].parallel(outer)
+    if where == "update":
+        s[twice].compute_at(s[update], outer)
+    elif where == "scan":
+        s[twice].compute_at(s[result], result.op.scan_axis)
+    elif where == "inline":
+        s[twice].compute_inline()
+    given = RNG.random((7, 10), np.float32)
+    want = [given[0]]
+    for row in given[1:]:
+        want.append(want[-1] * 2 + row)
+    got = np.empty_like(given)
+    call(s, [x, result], given, got)
+    np.testing.assert_allclose(got, np.array(want), rtol=1e-5)
+    again = np.empty_like(given)
+    run(lower_blocks(schedule_func(s, [x, result])), [given, again])
+    np.testing.assert_allclose(again, got, rtol=1e-6)
+
+
+def test_a_scan_with_a_reduction_and_two_states() -> None:
+    """A recurrent cell: h = tanh(W h + x), and a counter beside it."""
+    steps, width = 5, 8
+    x, w = te.placeholder((steps, width), name="X"), te.placeholder((width, width), name="W")
+    h, c, k = te.placeholder((steps, width), name="h"), te.placeholder((steps, 1), name="c"), te.reduce_axis((0, width), "k")
+    h0, c0 = te.compute((1, width), lambda _, i: x[0, i], name="h0"), te.compute((1, 1), lambda _, i: 1.0, name="c0")
+    mixed = te.compute((steps, width), lambda t, i: te.sum(w[i, k] * h[t - 1, k], axis=k), name="mixed")
+    h1 = te.compute((steps, width), lambda t, i: te.tanh(mixed[t, i] + x[t, i]), name="h1")
+    c1 = te.compute((steps, 1), lambda t, i: c[t - 1, i] + 1.0, name="c1")
+    out, count = te.scan([h0, c0], [h1, c1], [h, c], inputs=[x, w])
+    later = te.compute((steps, width), lambda t, i: out[t, i] + count[t, 0], name="later")
+    given, weights = RNG.random((steps, width), np.float32), RNG.random((width, width), np.float32)
+    want = [given[0]]
+    for row in given[1:]:
+        want.append(np.tanh(weights @ want[-1] + row))
+    got = np.empty_like(given)
+    call(te.create_schedule(later.op), [x, w, later], given, weights, got)
+    np.testing.assert_allclose(got, np.array(want) + np.arange(1, 6)[:, None], rtol=1e-4)
+
+
+def test_scans_that_cannot_be() -> None:
+    x, result, _, update = running_sum()
+    refused: list[tuple[Callable[[te.Schedule], object], str]] = [
+        (lambda s: s[update].parallel(update.op.axis[0]), r"loop 't' of 'update' goes over the steps of scan 'scan': it stays outside and serial"),
+        (lambda s: s[update].reorder(*reversed(update.op.axis)), r"loop 't' of 'update' goes over the steps of scan 'scan'"),
+        (lambda s: s[result].parallel(result.op.scan_axis), r"'scan' is a scan, whose steps run one after another; schedule its update 'update' instead"),
+    ]
+    for step, message in refused:
+        s = te.create_schedule(result.op)
+        step(s)
+        with pytest.raises(ScheduleError, match=message):
+            schedule_func(s, [x, result])
+    with pytest.raises(CompileError, match="'update' is a part of scan 'scan' and cannot be an argument"):
+        schedule_func(te.create_schedule([result.op, update.op]), [x, result, update])
+    state, init = te.placeholder((4, 2)), te.compute((1, 2), lambda t, i: 0.0)
+    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, and was given 1, 2 and 1"):
+        te.scan(init, [init, init], state)
+    with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
+        te.scan(init, init, init)
+    with pytest.raises(CompileError, match=r"te.scan 'scan': init and update are made by te.compute"):
+        te.scan(init, state, state)
+    with pytest.raises(CompileError, match=r"te.scan 'scan': state and update have one shape and type, and init but for its steps"):
+        te.scan(init, init, state)
+
+
+# --- hybrid script --------------------------------------------------------------------------------------------------------
+
+SCALE = 3
+
+
+@te.hybrid.script
+def outer_product(a, b):  # type: ignore[no-untyped-def]
+    """What is above 2, 1 differs."""
+    c = output_tensor((a.shape[0], b.shape[0]), "float32")  # type: ignore[name-defined]  # noqa: F821
+    row = allocate((b.shape[0],), "float32", "local")  # type: ignore[name-defined]  # noqa: F821
+    for i in range(a.shape[0]):
+        total = 0.0
+        for k in const_range(SCALE):  # type: ignore[name-defined]  # noqa: F821
+            total += a[i] * k
+        for j in vectorize(b.shape[0]):  # type: ignore[name-defined]  # noqa: F821
+            row[j] = b[j] * 2.0
+        for j in range(b.shape[0]):
+            if i == j:
+                c[i, j] = -1.0
+            elif j > 2 and i > 1:
+                c[i, j] = max(a[i], row[j]) + total
+            else:
+                c[i, j] = exp(a[i]) * (b[j] if j < 2 else row[j])  # type: ignore[name-defined]  # noqa: F821
+    return c
+
+
+def test_hybrid_script_as_tensors_and_as_arrays() -> None:
+    n = te.var("n")
+    a, b = te.placeholder((n,), name="A"), te.placeholder((9,), name="B")
+    c = outer_product(a, b)
+    d = te.compute(c.shape, lambda i, j: c[i, j] + 1.0, name="D")
+    x, y = RNG.random(5, np.float32), RNG.random(9, np.float32)
+    got = np.empty((5, 9), np.float32)
+    call(te.create_schedule(d.op), [a, b, d], x, y, got)
+    np.testing.assert_allclose(got, outer_product(x, y) + 1, rtol=1e-5)
+
+
+@te.hybrid.script
+def no_result(a):  # type: ignore[no-untyped-def]
+    a[0] = 1.0
+    return a
+
+
+@te.hybrid.script
+def strange(a):  # type: ignore[no-untyped-def]
+    b = output_tensor((4,), "float32")  # type: ignore[name-defined]  # noqa: F821
+    while True:
+        b[0] = a[0]
+    return b
+
+
+@te.hybrid.script
+def unknown(a):  # type: ignore[no-untyped-def]
+    b = output_tensor((4,), "float32")  # type: ignore[name-defined]  # noqa: F821
+    for i in range(4):
+        b[i] = gamma(a[i])  # type: ignore[name-defined]  # noqa: F821
+    return b
+
+
+def test_hybrid_script_that_cannot_be() -> None:
+    a = te.placeholder((4,), name="A")
+    with pytest.raises(ParseError, match=r"(?s)'a' is an input, which is only read"):
+        no_result(a)
+    with pytest.raises(ParseError, match=r"(?s)Python's While is not part of hybrid script"):
+        strange(a)
+    with pytest.raises(ParseError, match=r"(?s)'gamma' cannot be called in hybrid script; what can is min, max"):
+        unknown(a)
+    with pytest.raises(CompileError, match=r"hybrid function 'unknown' takes 1 arguments \(a\) and was given 2"):
+        unknown(a, a)
+    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, and this is a int"):
+        te.hybrid.script(3)  # type: ignore[arg-type]
+
+
+# --- programs from elsewhere ----------------------------------------------------------------------------------------------
+
+
+@T.prim_func
+def halve(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")) -> None:  # type: ignore[valid-type]
+    for i in T.serial(8):  # type: ignore[attr-defined]
+        B[i] = A[i] * 0.5  # type: ignore[index]
+
+
+def test_a_loop_program_as_a_stage() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.extern_primfunc([a], halve)
+    c = te.compute((8,), lambda i: b[i] + 1.0, name="C")
+    x, got = RNG.random(8, np.float32), np.empty(8, np.float32)
+    call(te.create_schedule(c.op), [a, c], x, got)
+    np.testing.assert_allclose(got, x / 2 + 1)
+    func = te.create_prim_func([a, c])
+    again = np.empty_like(x)
+    run(lower_blocks(func), [x, again])
+    np.testing.assert_array_equal(again, got)
+    with pytest.raises(CompileError, match="extern_primfunc of 'halve' takes a program over 2 inputs and at least one result"):
+        te.extern_primfunc([a, a], halve)
+    with pytest.raises(CompileError, match="create_prim_func takes the tensors of a program"):
+        te.create_prim_func([1])
+
+
+C_LIKE = """
+declare ptr @memcpy(ptr, ptr, i64)
+define void @copy_it(ptr %from, ptr %to, i64 %n) {
+  %bytes = mul i64 %n, 4
+  call ptr @memcpy(ptr %to, ptr %from, i64 %bytes)
+  ret void
+}
+define float @twice(float %x) {
+  %y = fadd float %x, %x
+  ret float %y
+}
+"""
+
+
+def test_functions_from_llvm_text() -> None:
+    a = te.placeholder((8, 12), name="A")
+    copied = te.extern((8, 12), [a], lambda i, o: tvm.tir.call_extern("void", "copy_it", i[0].access_ptr("r"), o[0].access_ptr("w"), 96), name="copied")
+    b = te.compute((8, 12), lambda i, j: copied[i, j] * tvm.tir.call_pure_extern("float32", "twice", copied[i, j]), name="B")
+    s = te.create_schedule(b.op)
+    s[b].vectorize(b.op.axis[1])
+    s[b].pragma(b.op.axis[0], "import_llvm", C_LIKE)
+    func = tvm.lower(s, [a, b])["main"]
+    assert str(tvm.tir.parse(str(func))) == str(func)
+    x = RNG.random((8, 12), np.float32)
+    got = np.empty_like(x)
+    call(s, [a, b], x, got)
+    np.testing.assert_allclose(got, 2 * x * x, rtol=1e-6)
+    s[b].pragma(b.op.axis[0], "import_llvm", "this is no LLVM text")
+    with pytest.raises(CompileError, match="the text of pragma import_llvm cannot be compiled for"):
+        tvm.build(s, [a, b])

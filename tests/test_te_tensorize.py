@@ -1,0 +1,194 @@
+"""Tensor intrinsics: the gemv of the tutorial as a function from LLVM text, instructions as loops, and what does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import te
+from tilewright.errors import CompileError, ScheduleError
+from tilewright.te.resolve import schedule_func
+from tilewright.tir.interpreter import run
+from tilewright.tir.transform.lower_blocks import lower_blocks
+
+pytestmark = pytest.mark.core
+N, M, L = 12, 32, 16
+RNG = np.random.default_rng(0)
+A, B = RNG.random((N, L), np.float32), RNG.random((M, L), np.float32)
+
+GEMV = """
+define i32 @gemv_update(ptr %c, ptr %a, ptr %b, i32 %m, i32 %l, i32 %stride) {
+entry:
+  br label %rows
+rows:
+  %i = phi i32 [0, %entry], [%i1, %done]
+  %row = mul i32 %i, %stride
+  %cp = getelementptr float, ptr %c, i32 %i
+  %c0 = load float, ptr %cp
+  br label %columns
+columns:
+  %j = phi i32 [0, %rows], [%j1, %columns]
+  %sum = phi float [%c0, %rows], [%sum1, %columns]
+  %ap = getelementptr float, ptr %a, i32 %j
+  %av = load float, ptr %ap
+  %at = add i32 %row, %j
+  %bp = getelementptr float, ptr %b, i32 %at
+  %bv = load float, ptr %bp
+  %p = fmul float %av, %bv
+  %sum1 = fadd float %sum, %p
+  %j1 = add i32 %j, 1
+  %more = icmp slt i32 %j1, %l
+  br i1 %more, label %columns, label %done
+done:
+  store float %sum1, ptr %cp
+  %i1 = add i32 %i, 1
+  %again = icmp slt i32 %i1, %m
+  br i1 %again, label %rows, label %end
+end:
+  ret i32 0
+}
+define i32 @gemv_reset(ptr %c, i32 %m) {
+  %bytes = mul i32 %m, 4
+  %n = sext i32 %bytes to i64
+  call ptr @memset(ptr %c, i32 0, i64 %n)
+  ret i32 0
+}
+declare ptr @memset(ptr, i32, i64)
+"""
+
+
+def gemv(m: int, depth: int, *, native: bool, parts: bool = True, row: Any = None) -> te.TensorIntrin:
+    """c[i] = sum of a[k] * b[i, k]: a call of a C function, or loops that say the same."""
+    a, b, k = te.placeholder((depth,), name="a"), te.placeholder((m, depth), name="b"), te.reduce_axis((0, depth), name="k")
+    c = te.compute((m,), lambda i: te.sum(a[k] * b[i, k], axis=k), name="c")
+    strides = [te.var("s1") if row is None else row, 1]
+    binds = {
+        a: tvm.tir.decl_buffer(a.shape, a.dtype, name="A", offset_factor=1, strides=[1]),
+        b: tvm.tir.decl_buffer(b.shape, b.dtype, name="B", offset_factor=1, strides=strides),
+        c: tvm.tir.decl_buffer(c.shape, c.dtype, name="C", offset_factor=1, strides=[1]),
+    }
+
+    def statements(ins: Any, outs: Any) -> Any:
+        (aa, bb), (cc,) = ins, outs
+
+        def update() -> Any:
+            ib = tvm.tir.ir_builder.create()
+            if native:
+                ib.emit(tvm.tir.call_extern("int32", "gemv_update", cc.access_ptr("rw"), aa.access_ptr("r"), bb.access_ptr("r"), m, depth, bb.strides[0]))
+                return ib.get()
+            x, y, z = ib.buffer_ptr(aa), ib.buffer_ptr(bb), ib.buffer_ptr(cc)
+            with ib.for_range(0, m, name="i") as i, ib.for_range(0, depth, name="k") as j:
+                z[i] += x[j] * y[i, j]
+            return ib.get()
+
+        def reset() -> Any:
+            ib = tvm.tir.ir_builder.create()
+            if native:
+                ib.emit(tvm.tir.call_extern("int32", "gemv_reset", cc.access_ptr("w"), m))
+                return ib.get()
+            z = ib.buffer_ptr(cc)
+            with ib.for_range(0, m, name="i") as i:
+                z[i] = 0.0
+            return ib.get()
+
+        return (None, reset(), update()) if parts else update()
+
+    return te.decl_tensor_intrin(c.op, statements, name="gemv", binds=binds)
+
+
+def product() -> tuple[te.Schedule, list[te.Tensor], te.Tensor]:
+    a, b, k = te.placeholder((N, L), name="A"), te.placeholder((M, L), name="B"), te.reduce_axis((0, L), name="k")
+    c = te.compute((N, M), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="C")
+    return te.create_schedule(c.op), [a, b, c], c
+
+
+@pytest.mark.parametrize("depth", [16, 8])
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("cached", [False, True])
+def test_gemv_of_the_tutorial(depth: int, native: bool, cached: bool) -> None:
+    s, args, c = product()
+    target = s.cache_write(c, "global") if cached else c
+    copy = s.cache_read(args[1], "global", [target]) if cached else None
+    x, y = s[target].op.axis
+    (k,) = s[target].op.reduce_axis
+    yo, yi = s[target].split(y, factor=16)
+    ko, ki = s[target].split(k, factor=depth)
+    s[target].reorder(x, yo, ko, yi, ki)
+    s[target].tensorize(yi, gemv(16, depth, native=native))
+    if cached:
+        s[target].compute_at(s[c], s[c].op.axis[0])
+        assert copy is not None
+        s[copy].compute_at(s[target], ko)
+    else:
+        s[c].parallel(x)
+    if native:
+        s[target].pragma(x, "import_llvm", GEMV)
+    else:
+        out = np.full((N, M), np.nan, np.float32)
+        run(lower_blocks(schedule_func(s, args)), [A, B, out])
+        np.testing.assert_allclose(out, A @ B.T, rtol=1e-5)
+    out = np.full((N, M), np.nan, np.float32)
+    tvm.build(s, args, "llvm")(A, B, out)
+    np.testing.assert_allclose(out, A @ B.T, rtol=1e-5)
+
+
+def tensorized(intrin: te.TensorIntrin, factor: int = 16, depth: int = L) -> te.Schedule:
+    s, _, c = product()
+    yo, yi = s[c].split(c.op.axis[1], factor=factor)
+    ko, ki = s[c].split(c.op.reduce_axis[0], factor=depth)
+    s[c].reorder(c.op.axis[0], yo, ko, yi, ki)
+    s[c].tensorize(yi, intrin)
+    return s
+
+
+def test_loops_that_are_not_the_instruction() -> None:
+    def refused(s: te.Schedule, message: str) -> None:
+        with pytest.raises(ScheduleError, match=message):
+            schedule_func(s, [*s.outputs[0].inputs, s.outputs[0].output(0)])
+
+    refused(tensorized(gemv(8, L, native=False)), r"'gemv' cannot stand for loop 'j_1': axis 'j' runs over 16, and 'i' of 8 is expected. The instruction computes")
+    refused(tensorized(gemv(12, L, native=False), 12), r"a split leaves a rest there, where .* fails; split by a factor of the extent")
+    refused(tensorized(gemv(16, 8, native=False, parts=False), depth=8), r"its reduction goes on over loops outside, so it must return \(body, reduce_reset, reduce_update\)")
+    s, args, c = product()
+    s[c].vectorize(c.op.axis[1])
+    s[c].tensorize(c.op.axis[0], gemv(M, L, native=False))
+    refused(s, r"loop 'j' is vectorized with 32 trips, and an instruction takes serial loops")
+    a = args[0]
+    other = te.compute((N, M), lambda i, j: te.sum(a[i, c.op.reduce_axis[0]] + args[1][j, c.op.reduce_axis[0]], axis=c.op.reduce_axis[0]), name="other")
+    s = te.create_schedule(other.op)
+    s[other].tensorize(other.op.axis[1], gemv(M, L, native=False))
+    refused(s, r"they compute something else")
+
+
+def test_rows_are_where_the_instruction_was_told() -> None:
+    out = np.empty((N, M), np.float32)
+    s = tensorized(gemv(16, 8, native=False, row=L), depth=8)
+    args = [*s.outputs[0].inputs, s.outputs[0].output(0)]
+    tvm.build(s, args, "llvm")(A, B, out)
+    np.testing.assert_allclose(out, A @ B.T, rtol=1e-5)
+    s = tensorized(gemv(16, 8, native=False, row=8), depth=8)
+    with pytest.raises(ScheduleError, match=r"an instruction takes 'B' with 8 elements from one row to the next, and in memory there are 16; declare"):
+        tvm.build(s, [*s.outputs[0].inputs, s.outputs[0].output(0)], "llvm")
+
+
+def test_declarations_that_cannot_be() -> None:
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
+    c = te.compute((4,), lambda i: b[i] + 1.0, name="c")
+    with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x' takes the operation of one te.compute over te.placeholder inputs"):
+        te.decl_tensor_intrin(c.op, lambda i, o: None, "x")
+    with pytest.raises(CompileError, match=r"the function of tensor intrinsic 'x' returns one statement, or \(body, reduce_reset, reduce_update\)"):
+        te.decl_tensor_intrin(b.op, lambda i, o: None, "x")
+    with pytest.raises(CompileError, match="the function of tensor intrinsic 'x' returns statements, and gave a int"):
+        te.decl_tensor_intrin(b.op, lambda i, o: 3, "x")
+    with pytest.raises(CompileError, match=r"decl_tensor_intrin 'x': scalar_params are not supported"):
+        te.decl_tensor_intrin(b.op, lambda i, o: 3, "x", scalar_params=[1])
+    with pytest.raises(CompileError, match="access_ptr of 'y' takes 'r', 'w' or 'rw', and was given 'x'"):
+        tvm.tir.decl_buffer((4,), name="y").access_ptr("x")
+    with pytest.raises(CompileError, match="decl_buffer 'y' has 1 dimensions and was given 2 strides"):
+        tvm.tir.decl_buffer((4,), name="y", strides=[1, 2])
+    with pytest.raises(CompileError, match="decl_buffer 'y': memory is given by the caller"):
+        tvm.tir.decl_buffer((4,), name="y", buffer_type="auto_broadcast")
