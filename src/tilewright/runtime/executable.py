@@ -199,11 +199,9 @@ class Executable:
         def view(value: HostValue) -> Array:
             kind, offset = value.place.kind, value.place.offset
             if kind in (INPUT, OUTPUT):
-                return (inputs if kind == INPUT else outputs)[offset].reshape(value.shape)
-            dtype = value.dtype.numpy()
-            memory = self._constants if kind == CONSTANT else frame.workspace
-            size = int(np.prod(value.shape, dtype=np.int64)) * dtype.itemsize
-            return memory[offset : offset + size].view(dtype).reshape(value.shape)
+                given = (inputs if kind == INPUT else outputs)[offset]
+                return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
+            return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
 
         results = step.run(*map(view, step.inputs))
         for value, result in zip(step.outputs, results, strict=True):

@@ -29,20 +29,20 @@ _TRUE = IntImm(BOOL, 1)
 
 def create_prim_func(
     args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
-    origins: Mapping[Operation, Origin] | None = None,
+    origins: Mapping[Operation, Origin] | None = None, storage: Mapping[Tensor, Sequence[int]] | None = None,
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
     Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]` until blocks are lowered.
+    `storage` gives the shapes of larger arrays in whose corners tensors lie: the parameter's buffer has that shape.
     There is one block for each of `computations`, in that order.
     Raises `CompileError` when a tensor is needed that is neither given nor computed.
     """
     buffers: dict[Tensor, Buffer] = {}
     names: set[str] = set()
-    for t in args:
-        buffers[t] = _buffer(t, names)
-    for t in outputs:
-        buffers.setdefault(t, _buffer(t, names))
+    for t in (*args, *outputs):
+        if t not in buffers:
+            buffers[t] = _buffer(t, names, (storage or {}).get(t))
     nests: list[Stmt] = []
     inner: list[Buffer] = []
     taken: set[str] = set()
@@ -86,8 +86,8 @@ def _unique(name: str, taken: set[str]) -> str:
     return found
 
 
-def _buffer(t: Tensor, names: set[str]) -> Buffer:
-    return Buffer(_unique(t.name.replace(".", "_"), names), t.shape, t.dtype)
+def _buffer(t: Tensor, names: set[str], shape: Sequence[int] | None = None) -> Buffer:
+    return Buffer(_unique(t.name.replace(".", "_"), names), t.shape if shape is None else shape, t.dtype)
 
 
 def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origin | None) -> Stmt:
