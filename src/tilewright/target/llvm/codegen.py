@@ -23,6 +23,7 @@ from tilewright.target.llvm.text import local_name, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
+from tilewright.tir.transform.verify import verify_flat
 
 _MOST_STACK: Final = 256 << 10
 _ALIGNMENT: Final = 64
@@ -34,9 +35,12 @@ def emit(func: PrimFunc, target: Target) -> str:
 
 
 def emit_module(funcs: Iterable[PrimFunc], target: Target) -> str:
-    """One LLVM module with several flat functions."""
+    """One LLVM module with several flat functions. Raises `InternalError` for a function that is not flat or not well typed."""
     declarations: dict[str, str] = {}
-    bodies = [text for func in funcs for text in _Codegen(func, target, declarations).function()]
+    given = tuple(funcs)
+    for func in given:
+        verify_flat(func)
+    bodies = [text for func in given for text in _Codegen(func, target, declarations).function()]
     bits = target.vector_bits
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
     return "\n".join([*declarations.values(), "", *bodies, attributes, ""])
