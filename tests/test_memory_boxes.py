@@ -17,9 +17,8 @@ from tilewright.relay.analysis.boxes import Box, box, part, whole
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, const
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform import MemoryPlan, optimize, plan_memory
+from tilewright.runtime.program import KernelCall, step_from_json, step_to_json
 from tilewright.runtime.program import Place as RuntimePlace
-from tilewright.runtime.program import step_from_json, step_to_json
-from tilewright.runtime.program import KernelCall
 
 Array = np.ndarray[Any, Any]
 

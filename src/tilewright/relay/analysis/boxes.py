@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType, TupleType
+from tilewright.types import TensorType, TupleType, Type
 
 _SHORTEST_RUN: Final = 64
 """Bytes in one piece under which a copy is better than to read and write the pieces where they are."""
@@ -80,12 +80,11 @@ def joined(call: Call) -> int | None:
     """The axis along which a call joins the tensors of a tuple, where they are large enough to be written in place."""
     if not isinstance(call.op, Op) or len(call.args) != 1:
         return None
-    kind, result = call.args[0].checked_type, call.checked_type
-    if not isinstance(kind, TupleType) or not isinstance(call.args[0], Tuple) or not _is_static(result):
+    kind = call.args[0].checked_type
+    if not isinstance(kind, TupleType) or not isinstance(call.args[0], Tuple):
         return None
     axis = call.op.joined_axis(kind)
-    fields = kind.fields
-    return axis if axis is not None and all(_is_static(t) and _in_long_runs(t, axis) for t in fields) else None
+    return axis if axis is not None and all(_in_long_runs(t, axis) for t in kind.fields) else None
 
 
 def windows(call: Call) -> list[Box] | None:
@@ -93,8 +92,8 @@ def windows(call: Call) -> list[Box] | None:
     if not isinstance(call.op, Op) or not call.args or isinstance(call.args[0], Constant):
         return None
     kind, result = call.args[0].checked_type, call.checked_type
-    parts: Sequence[object] = result.fields if isinstance(result, TupleType) else (result,)
-    if not _is_static(kind) or not all(map(_is_static, parts)):
+    parts: Sequence[Any] = result.fields if isinstance(result, TupleType) else (result,)
+    if not isinstance(kind, TensorType) or not kind.is_static:
         return None
     found = call.op.windows(*(a.checked_type for a in call.args))
     if found is None or not all(_in_long_runs(t, axis) for t, (axis, _) in zip(parts, found, strict=True)):
@@ -110,7 +109,7 @@ def is_place(call: Call) -> bool:
 def _mostly_made(parts: Expr) -> bool:
     """Are the fields of a tuple computed, or most of their bytes, so that whoever computes them can write them in place?"""
     sizes = [(f.tensor_type.nbytes, _is_made(f)) for f in parts.fields]  # type: ignore[attr-defined]
-    return 2 * sum(n for n, made in sizes if made) > sum(n for n, _ in sizes)
+    return bool(2 * sum(n for n, made in sizes if made) > sum(n for n, _ in sizes))
 
 
 def _is_made(e: Expr) -> bool:
@@ -119,10 +118,9 @@ def _is_made(e: Expr) -> bool:
     return isinstance(e, Call)
 
 
-def _is_static(t: object) -> bool:
-    return isinstance(t, TensorType) and t.is_static
-
-
-def _in_long_runs(t: TensorType, axis: int) -> bool:
-    inner = math.prod(t.shape[axis:])
-    return math.prod(t.shape) > 0 and (math.prod(t.shape[:axis]) == 1 or inner * t.dtype.itemsize >= _SHORTEST_RUN)
+def _in_long_runs(t: Type, axis: int) -> bool:
+    """Is a tensor that is cut out along `axis` in pieces that are long enough, or in one?"""
+    if not isinstance(t, TensorType) or not t.is_static or math.prod(t.shape) == 0:
+        return False
+    run: int = math.prod(t.shape[axis:]) * t.dtype.itemsize
+    return run >= _SHORTEST_RUN or bool(math.prod(t.shape[:axis]) == 1)

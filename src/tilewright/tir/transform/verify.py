@@ -101,9 +101,9 @@ class _Verifier:
                 continue
             self.typed.add(x)
             rule = _RULES.get(type(x))
-            why = None if rule is None else rule(x)
-            if why is not None:
-                raise self.fail(f"'{text_of(x)}' {why}", s)
+            wrong = None if rule is None else rule(x)
+            if wrong is not None:
+                raise self.fail(f"'{text_of(x)}' {wrong}", s)
 
 
 # Rules: what is wrong with the types of one node, None when they are right.
