@@ -89,22 +89,23 @@ class Executable:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
-        places = None if kwargs else _places(args, self._takes)
+        given: Sequence[Any] = args
+        places = None if kwargs else _places(given, self._takes)
         if places is None:
-            args = self._in_order(args, kwargs)
-            places = _places(args, self._takes)
+            given = self._in_order(args, kwargs)
+            places = _places(given, self._takes)
         if places is None:
-            args = self._readable(args)
-            places = [*map(_address, args)]
+            given = self._readable(given)
+            places = [*map(_address, given)]
         if out is not None:
-            results = self._run_into(args, out, places)
+            results = self._run_into(given, out, places)
         else:
             results = []
             for dtype, shape in self._gives:
                 new = _new(shape, dtype)
                 results.append(new)
                 places.append(_address(new))
-            self._run(args, results, places)
+            self._run(given, results, places)
         return results[0] if len(results) == 1 else tuple(results)
 
     def benchmark(
