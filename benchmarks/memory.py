@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+
 import workloads
 
 _MEASURE = """
