@@ -87,6 +87,20 @@ class Op:
         """
         return None
 
+    def joined_axis(self, *args: Any) -> int | None:
+        """The axis along which the tensors of a tuple, the one argument, stand one after another in the result.
+
+        Takes the types of the arguments; None for operators that do anything else.
+        """
+        return None
+
+    def windows(self, *args: Any) -> tuple[tuple[int, int], ...] | None:
+        """For each result, the axis along which it is a part of the first argument, and the first index of that part.
+
+        Takes the types of the arguments; None for operators whose results are not such parts.
+        """
+        return None
+
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
         try:
             if self.variadic:
