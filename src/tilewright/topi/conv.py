@@ -1,7 +1,9 @@
 """Convolutions of one to three spatial dimensions, direct, in the layout they are given.
 
 The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
-`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. A tap that falls in
+`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
+are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
+outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
 the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing.
 """
 
@@ -17,10 +19,10 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
-from tilewright.topi.matmul import matmul_rows
+from tilewright.topi.matmul import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
-from tilewright.topi.tiles import register_tile
+from tilewright.topi.tiles import conv_tile
 from tilewright.topi.winograd_choice import cut
 from tilewright.types import DataType
 
@@ -99,23 +101,24 @@ def _direct(
     g: _Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
 ) -> te.Tensor:
     steps = depth * math.prod(g.ksize)
-    tile = register_tile(g.out[-1], channels, steps, machine.current(), stride=g.strides[-1], taps=g.ksize[-1])
+    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
     columns = tile.columns
     panels = -(-channels // columns)
-    packed = _pack(weight, kernel, groups, channels, depth, g.ksize, panels, columns)
+    packed = _pack(weight, kernel, groups, channels, depth, g.ksize, panels, columns, shared)
     taps = g.taps()
     rc = te.reduce_axis((0, depth), "ic")
+    order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
 
     def term(n: Var, *rest: Var) -> PrimExpr:
         point, group, c = rest[:-2], rest[-2], rest[-1]
         x, inside = g.at(n, point, taps, group * depth + rc.var if groups > 1 else rc.var)
-        w = packed(group, floordiv(c, columns), *(t.var for t in taps[:-1]), rc.var, taps[-1].var, floormod(c, columns))
-        return te.sum(if_then_else(inside, cast(out_dtype, x) * cast(out_dtype, w), cast(out_dtype, 0)), axis=[*taps[:-1], rc, taps[-1]])
+        w = packed(group, floordiv(c, columns), *(axis.var for axis in order), floormod(c, columns))
+        return te.sum(if_then_else(inside, cast(out_dtype, x) * cast(out_dtype, w), cast(out_dtype, 0)), axis=order)
 
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={"tile": tile, "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
+        attrs={"tile": tile, "shared": shared, "unroll": unroll(depth), "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
         axis_names=_names(len(g.out), "g", "oc"),
     )
 
@@ -139,7 +142,7 @@ def _names(spatial: int, *last: str) -> list[str]:
 
 
 def _pack(
-    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, ksize: list[int], panels: int, columns: int
+    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, ksize: list[int], panels: int, columns: int, shared: bool
 ) -> te.Tensor:
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         padded = w.transpose(kernel).reshape(groups, channels, depth, *ksize)
@@ -148,17 +151,18 @@ def _pack(
             padded[:, :channels] = exact
         split = padded.reshape(groups, panels, columns, depth, *ksize)
         n = len(ksize)
-        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2)
+        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2) if shared else split.transpose(0, 1, *range(4, 4 + n), 3, 2)
 
     def element(group: Var, panel: Var, *rest: Var) -> PrimExpr:
-        *outer, ic, last, column = rest
+        *steps, column = rest
+        *outer, ic, last = steps if shared else (*steps[:-2], steps[-1], steps[-2])
         c = panel * columns + column
         where: list[Any] = [None] * len(kernel)
         for d, v in zip(kernel, (group * channels + c, ic, *outer, last), strict=True):
             where[d] = v
         return if_then_else(c < channels, weight(*where), cast(weight.dtype, 0))
 
-    shape = (groups, panels, *ksize[:-1], depth, ksize[-1], columns)
+    shape = (groups, panels, *ksize[:-1], *((depth, ksize[-1]) if shared else (ksize[-1], depth)), columns)
     return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
 
 

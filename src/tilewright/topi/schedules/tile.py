@@ -106,13 +106,16 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
         columns = s.split(spatial.pop(), [None, tile.lanes])  # more vectors than the tile has where a panel crosses groups
-    if len(reduce) > 1:
+    shared: bool = k.anchor.attrs.get("shared", False)
+    if shared:
         *taps, depth, step = reduce
     else:
-        taps, (depth, step) = [], s.split(reduce[-1], [None, depth_unroll])
+        *taps, whole = reduce
+        depth, step = s.split(whole, [None, depth_unroll])
     outer = _in_pieces(s, [*taps, depth], s.extent(step))
     s.reorder(*outer, step, *spatial, *columns)
-    for v in (step, *spatial, *columns[:1]):
+    along = [] if shared else taps[-1:]  # each tap along a row leaves out other outputs, whose input is padding
+    for v in (step, *spatial, *columns[:1], *along):
         s.unroll(v)
     for v in columns[1:]:
         s.vectorize(v)
