@@ -1,7 +1,9 @@
 """Convolutions of one to three spatial dimensions, direct, in the layout they are given.
 
 The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
-`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. A tap that falls in
+`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
+are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
+outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
 the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing.
 """
 
@@ -18,10 +20,10 @@ from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floorm
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
 from tilewright.topi.dots import ONE, Dot, dot_of
-from tilewright.topi.matmul import matmul_rows
+from tilewright.topi.matmul import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
-from tilewright.topi.tiles import register_tile
+from tilewright.topi.tiles import conv_tile
 from tilewright.topi.winograd_choice import cut
 from tilewright.types import DataType
 
@@ -102,24 +104,25 @@ def _direct(
     dot = dot_of(g.data.dtype, weight.dtype, depth)
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
-    tile = register_tile(g.out[-1], channels, steps, machine.current(), stride=g.strides[-1], taps=g.ksize[-1])
+    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
     columns = tile.columns
     panels = -(-channels // columns)
-    packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot)
+    packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
     taps = g.taps()
     rc = te.reduce_axis((0, deep), "ic")
+    order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
 
     def term(n: Var, *rest: Var) -> PrimExpr:
         point, group, c = rest[:-2], rest[-2], rest[-1]
-        w = packed(group, floordiv(c, columns), *(t.var for t in taps[:-1]), rc.var, taps[-1].var, floormod(c, columns))
+        w = packed(group, floordiv(c, columns), *(axis.var for axis in order), floormod(c, columns))
         _, inside = g.at(n, point, taps, 0)
         product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
-        return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=[*taps[:-1], rc, taps[-1]])
+        return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=order)
 
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps * dot.width
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={"tile": tile, "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
+        attrs={"tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
         axis_names=_names(len(g.out), "g", "oc"),
     )
 
@@ -142,19 +145,20 @@ def _names(spatial: int, *last: str) -> list[str]:
 
 
 def _pack(
-    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, steps: int, ksize: list[int], panels: int, columns: int, dot: Dot
+    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, deep: int, ksize: list[int], panels: int, columns: int, dot: Dot, shared: bool
 ) -> te.Tensor:
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, steps, *ksize)
+        padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, deep, *ksize)
         if channels != panels * columns:
-            exact, padded = padded, np.zeros((groups, panels * columns, steps, *ksize), padded.dtype)
+            exact, padded = padded, np.zeros((groups, panels * columns, deep, *ksize), padded.dtype)
             padded[:, :channels] = exact
-        split = padded.reshape(groups, panels, columns, steps, *ksize)
+        split = padded.reshape(groups, panels, columns, deep, *ksize)
         n = len(ksize)
-        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2)
+        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2) if shared else split.transpose(0, 1, *range(4, 4 + n), 3, 2)
 
     def element(group: Var, panel: Var, *rest: Var) -> PrimExpr:
-        *outer, ic, last, column = rest
+        *steps, column = rest
+        *outer, ic, last = steps if shared else (*steps[:-2], steps[-1], steps[-2])
         c = panel * columns + column
         where: list[Any] = [None] * len(kernel)
 
@@ -165,7 +169,7 @@ def _pack(
 
         return if_then_else(c < channels, dot.element(at, ic), dot.zero(weight.dtype))
 
-    shape = (groups, panels, *ksize[:-1], steps, ksize[-1], columns)
+    shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
     return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
 
 

@@ -18,6 +18,7 @@ _TILE_OVERHEAD = 12.0
 _LOAD_SHARE = 0.08
 _FROM_L2, _FROM_L3 = 1.5, 3.5
 _REMAINDER = 1.03
+_GAIN_OF_SHARING = 1.06
 _MOST_VECTORS_OF_A_ROW = 8
 
 
@@ -41,6 +42,16 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
     distance of two neighbouring outputs in inputs. Columns that do not fill a vector get a narrower one.
     """
     return _best(rows, columns, depth, machine, most_rows, stride, taps)[1]
+
+
+def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int) -> tuple[Tile, bool]:
+    """The tile of a convolution along a row, and whether its taps are written out to share their inputs in registers.
+
+    They are not where few registers would leave tiles so small that the products wait for loads.
+    """
+    shared, tile = _best(rows, columns, depth, machine, 16, stride, taps)
+    plain, larger = _best(rows, columns, depth, machine, 16, 0, 1)
+    return (larger, False) if taps == 1 or plain * _GAIN_OF_SHARING < shared else (tile, True)
 
 
 def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:

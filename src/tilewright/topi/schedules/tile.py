@@ -16,6 +16,7 @@ from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
 
 _ENOUGH: Final = 8
+_PIECES: Final = 64
 _PIECE: Final = 128
 
 
@@ -30,6 +31,7 @@ def schedule_matmul(k: KernelBlocks) -> None:
     if scattered:
         rows, column = _gather_blocks(s, rows, column, scattered)
     row = s.fuse(*rows)
+    even = s.extent(row) % tile.rows == 0 and s.extent(column) % tile.columns == 0
     row_outer, row_inner = s.split(row, [None, tile.rows])
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
     s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
@@ -44,7 +46,7 @@ def schedule_matmul(k: KernelBlocks) -> None:
             s.parallel(s.fuse(*batch))
         return
     _pack_inside(s, packed, batch, k)
-    _share(k, [*batch, panel], row_outer)
+    _share(k, [*batch, panel], row_outer, even)
 
 
 def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:
@@ -79,6 +81,7 @@ def schedule_conv(k: KernelBlocks) -> None:
     if groups > 1:
         g, oc = s.split(oc, [groups, None])
         group = [g]
+    even = s.extent(oc) % tile.columns == 0
     ow_outer, ow_inner = s.split(ow, [None, tile.rows])
     panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
     s.reorder(*group, panel, *images, ow_outer, ow_inner, vector, lane)
@@ -89,7 +92,7 @@ def schedule_conv(k: KernelBlocks) -> None:
     for name in (name for op, name in k.names.items() if op.prepack is not None):
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
-    _share(k, [*group, panel], s.fuse(*images))
+    _share(k, [*group, panel], s.fuse(*images), even, windows=True)
 
 
 def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
@@ -103,13 +106,16 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
         columns = s.split(spatial.pop(), [None, tile.lanes])  # more vectors than the tile has where a panel crosses groups
-    if len(reduce) > 1:
+    shared: bool = k.anchor.attrs.get("shared", False)
+    if shared:
         *taps, depth, step = reduce
     else:
-        taps, (depth, step) = [], s.split(reduce[-1], [None, depth_unroll])
+        *taps, whole = reduce
+        depth, step = s.split(whole, [None, depth_unroll])
     outer = _in_pieces(s, [*taps, depth], s.extent(step))
     s.reorder(*outer, step, *spatial, *columns)
-    for v in (step, *spatial, *columns[:1]):
+    along = [] if shared else taps[-1:]  # each tap along a row leaves out other outputs, whose input is padding
+    for v in (step, *spatial, *columns[:1], *along):
         s.unroll(v)
     for v in columns[1:]:
         s.vectorize(v)
@@ -130,26 +136,35 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
     return loops
 
 
-def _share(k: KernelBlocks, outer: list[Var], row: Var) -> None:
+def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: bool = False) -> None:
     """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not stay in
-    the second-level cache from one panel to the next, or when there are too few panels to share out."""
+    the second-level cache from one panel to the next, or when there are too few panels to share out.
+
+    Where all tiles are `even`, as large as each other, both loops are shared out as one, in pieces small enough that no
+    thread waits long for another; an edge would have to be looked for in each piece.
+    """
     s, cache = k.schedule, k.machine.l2_bytes // 2
     left: int = k.anchor.attrs["left_bytes"]
     trips = math.prod(s.extent(v) for v in outer)
     worth = k.multiply_time >= WORTH_SHARING
     if not (left > cache and trips > 1) and (not worth or trips >= _ENOUGH or s.extent(row) < 2):
         if worth and trips > 1:
-            s.parallel(s.fuse(*outer))
+            together = even and not windows and s.loops(k.output).index(row) == len(outer)
+            _parallel(s, s.fuse(*outer, *([row] if together else [])))
         return
     blocks = _block_count(s.extent(row), max(_ENOUGH, -(-left // cache)))
     if blocks == 1:
         if worth and s.loops(k.output).index(row) == len(outer):
-            s.parallel(s.fuse(*outer, row))
+            _parallel(s, s.fuse(*outer, row))
         return
     block, _ = s.split(row, [blocks, None])
     s.reorder(block, *outer)
     if worth:
-        s.parallel(block)
+        _parallel(s, s.fuse(block, *outer) if even else block)
+
+
+def _parallel(s: Schedule, loop: Var) -> None:
+    s.parallel(loop, grain=max(1, s.extent(loop) // _PIECES))
 
 
 def _block_count(extent: int, wanted: int) -> int:
