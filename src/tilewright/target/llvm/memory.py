@@ -280,19 +280,19 @@ def _store_slot(f: FunctionText, s: Store) -> None:
     f.set_slot(key, (value, at))
 
 
-def prefetch(f: FunctionText, e: Load) -> None:
-    """Ask for the cache line of an element."""
+def prefetch(f: FunctionText, e: Load, level: int) -> None:
+    """Ask for the cache line of an element, to be brought into the cache of that level."""
     index = e.indices[0]
     shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 0)
     if shape is None:
         raise InternalError(f"a prefetch of '{e.buffer.name}' needs one address, not a vector of them")
     text, _, rest = pointer(f, e.buffer, shape[0])
-    _prefetch(f, offset(f, text, rest, memory_type(e.buffer.dtype), f.here))
+    _prefetch(f, offset(f, text, rest, memory_type(e.buffer.dtype), f.here), level)
 
 
-def _prefetch(f: FunctionText, address: str) -> None:
+def _prefetch(f: FunctionText, address: str, level: int = 1) -> None:
     name = f.declare("llvm.prefetch.p0", "void", "ptr, i32 immarg, i32 immarg, i32 immarg")
-    f.do(f"call void {name}(ptr {address}, i32 0, i32 3, i32 1)")
+    f.do(f"call void {name}(ptr {address}, i32 0, i32 {4 - level}, i32 1)")
 
 
 def _memory_suffix(dtype: DataType) -> str:
