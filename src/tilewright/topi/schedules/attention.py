@@ -19,6 +19,7 @@ from tilewright.topi.schedules.tile import accumulate
 from tilewright.topi.tiles import Tile
 
 _GROUP = 4
+_COPIES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ def schedule_attention(k: KernelBlocks) -> None:
     _powers(k, stages, one)
     _scores(k, stages, one)
     d, t = s.compute_at(k.name(stages.turned), one)[-2:]
-    s.vectorize(s.split(t, [None, _lanes(k, stages)])[1])
+    outer, some = s.split(d, [None, min(_COPIES, s.extent(d))])
+    s.reorder(t, outer, some)  # one element at a time: a vector read down a column costs more than its elements
+    s.unroll(some)
     if k.multiply_time >= WORTH_SHARING and s.extent(one) > 1:
         s.parallel(one)
 
