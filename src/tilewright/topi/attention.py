@@ -78,7 +78,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
     )
     s = te.reduce_axis((0, keys), "s")
     stages = AttentionStages(
-        turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op,  # type: ignore[arg-type]
+        turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op,
         heads.count, blocks, block, first, second, unroll(heads.size), unroll(keys),
     )
     context = te.compute(

@@ -57,7 +57,7 @@ class Attention(Op):
         wide = np.float64 if query.dtype.itemsize == 8 else np.float32
         sizes = (self.size, self.size, self.width)
         q, k, v = (self._split(x.astype(wide), start, size) for x, start, size in zip((query, key, value), self.starts, sizes, strict=True))
-        scores = q @ k.swapaxes(-1, -2) * wide(self.factor())
+        scores: Array = q @ k.swapaxes(-1, -2) * wide(self.factor())
         if mask is not None:
             scores = scores + mask.astype(wide).swapaxes(-1, -2)
         if self.causal:

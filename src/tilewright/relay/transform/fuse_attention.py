@@ -22,6 +22,7 @@ from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.registry import Op
+from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.movement import reshaped, transposed
 from tilewright.relay.transform.simplify_expr import uniform
 from tilewright.relay.transform.strides import merged, strided
@@ -30,6 +31,7 @@ from tilewright.types import TensorType
 
 _NEVER: Final = -1e30
 """Scores that a mask sets to less than this have no weight."""
+_SWAP: Final = Transpose(axes=(0, 2, 1))
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,9 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
     """The operator in place of `e`, the product with the values."""
     q, k, v = scores.product.args[0], scores.product.args[1], e.args[1]
     if not scores.product.attrs.transpose_b:
-        k = Call(_swap(), [k], k.span)
+        k = Call(_SWAP, [k], k.span)
     if e.attrs.transpose_b:
-        v = Call(_swap(), [v], v.span)
+        v = Call(_SWAP, [v], v.span)
     total, queries, size = q.tensor_type.shape
     keys, width = v.tensor_type.shape[1:]
     if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or min(total, queries, size, keys, width) < 1:
@@ -151,24 +153,17 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
     mask = _masks(scores.masks, batch, heads)
     if mask is False:
         return None
-    starts = tuple(o.start for o in found)
-    op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other, starts=starts)
+    op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other, starts=(found[0].start, found[1].start, found[2].start))
     result = op(*(o.data for o in found), *([] if mask is None else [mask]), span=e.span)
     by_head = transposed(reshaped(result, (batch, queries, heads, width)), (0, 2, 1, 3))
     return reshaped(by_head, (total, queries, width))
-
-
-def _swap() -> Op:
-    from tilewright.relay.op.transform import Transpose
-
-    return Transpose(axes=(0, 2, 1))
 
 
 def _scaled(x: Expr) -> tuple[float, Expr]:
     """A factor that all elements are multiplied with, taken out from behind reshapes and transposes, and the rest."""
     above: list[Call] = []
     e = x
-    while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or e.op == _swap()):
+    while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or e.op == _SWAP):
         above.append(e)
         e = e.args[0]
     if not (isinstance(e, Call) and isinstance(e.op, Multiply)):
@@ -210,10 +205,10 @@ def _common(found: list[tuple[int, _Operand] | None]) -> tuple[int, list[_Operan
 
 def _plain(x: Expr) -> Expr:
     """`x`, with a transpose that undoes one beneath it gone."""
-    return transposed(x.args[0], x.attrs.axes) if isinstance(x, Call) and x.op == _swap() else x
+    return transposed(x.args[0], x.attrs.axes) if isinstance(x, Call) and x.op == _SWAP else x
 
 
-def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: int) -> Expr | None | bool:
+def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: int) -> Expr | bool | None:
     """The sum of the masks by key: None for none, False when one does not fit."""
     total: Expr | None = None
     for mask, shape in masks:

@@ -49,7 +49,7 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
     for _, size in part:
         elements *= size
     following: dict[PrimExpr, PrimExpr] = {outer.var: add(outer.var, 1)}
-    *first, last = [substitute(start, following) for start, _ in part]  # type: ignore[arg-type]
+    *first, last = [substitute(start, following) for start, _ in part]
 
     def place(s: Stmt, position: PrimExpr, trips: int) -> Stmt:
         if not isinstance(s, For):

@@ -59,7 +59,7 @@ def schedule_attention(k: KernelBlocks) -> None:
     _sums(k, stages, one)
     _powers(k, stages, one)
     _scores(k, stages, one)
-    d, t = s.compute_at(k.name(stages.turned), one)[-2:]
+    d, t = s.compute_at(k.name(stages.turned), one, preserve_unit_loops=True)[-2:]
     outer, some = s.split(d, [None, min(_COPIES, s.extent(d))])
     s.reorder(t, outer, some)  # one element at a time: a vector read down a column costs more than its elements
     s.unroll(some)
@@ -86,7 +86,7 @@ def _in_registers(k: KernelBlocks, stages: AttentionStages, op: ComputeOp, group
     """A reduction down the keys, for one group of queries."""
     s, name = k.schedule, k.name(op)
     s.set_scope(name, "local")
-    s.compute_at(name, group)
+    s.compute_at(name, group, preserve_unit_loops=True)
     *_, queries, keys = s.loops(name)
     vector, lane = s.split(queries, [None, _lanes(k, stages)])
     s.reorder(keys, vector, lane)
@@ -96,7 +96,7 @@ def _in_registers(k: KernelBlocks, stages: AttentionStages, op: ComputeOp, group
 
 def _sums(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
     s = k.schedule
-    (t,) = s.compute_at(k.name(stages.inverse), at)[-1:]
+    (t,) = s.compute_at(k.name(stages.inverse), at, preserve_unit_loops=True)[-1:]
     group, vector, lane = _group(k, stages, t)
     s.unroll(vector)
     s.vectorize(lane)
@@ -105,7 +105,7 @@ def _sums(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
 
 def _powers(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
     s = k.schedule
-    key, t = s.compute_at(k.name(stages.powers), at)[-2:]
+    key, t = s.compute_at(k.name(stages.powers), at, preserve_unit_loops=True)[-2:]
     group, vector, lane = _group(k, stages, t)
     s.reorder(group, key, vector, lane)
     s.unroll(vector)
@@ -115,7 +115,7 @@ def _powers(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
 
 def _scores(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
     s, tile = k.schedule, stages.first
-    key, t = s.compute_at(k.name(stages.scores), at)[-2:]
+    key, t = s.compute_at(k.name(stages.scores), at, preserve_unit_loops=True)[-2:]
     tiles, row = s.split(key, [None, tile.rows])
     panel, vector, lane = s.split(t, [None, tile.vectors, tile.lanes])
     s.reorder(panel, tiles, row, vector, lane)

@@ -82,7 +82,7 @@ def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -
         block, _ = s.split(row, [blocks, None])
         s.reorder(block, panel)
         panel = s.fuse(block, panel)
-    s.compute_at(acc, panel)
+    s.compute_at(acc, panel, preserve_unit_loops=True)
     *_, rows, columns, depth = s.loops(acc)
     tiles, row = s.split(rows, [None, tile.rows])
     vector, lane = s.split(columns, [None, tile.lanes])
