@@ -475,7 +475,7 @@ horizontal_max: Final = Intrinsic("horizontal_max", np.max)
 horizontal_min: Final = Intrinsic("horizontal_min", np.min)
 """`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
 prefetch: Final = Intrinsic("prefetch", effect=True)
-"""`prefetch(load)`: bring the address of `load` into the first-level cache; has no other effect."""
+"""`prefetch(load, level=1)`: bring the address of `load` into the cache of that level, 1 to 3; has no other effect."""
 
 address_of: Final = Intrinsic("address_of", effect=True)
 """`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1), writes

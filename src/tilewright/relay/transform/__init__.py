@@ -21,6 +21,7 @@ from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import graph_passes, optimize
@@ -49,6 +50,7 @@ __all__ = [
     "FoldExplicitPadding",
     "FoldInputTranspose",
     "FoldScaleAxis",
+    "FuseAttention",
     "FuseOps",
     "InferType",
     "Location",

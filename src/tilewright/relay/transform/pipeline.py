@@ -14,6 +14,7 @@ from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
@@ -34,6 +35,7 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldExplicitPadding(),
         ConvertLayout(),
         SimplifyExpr(),
+        FuseAttention(),
         SinkReshape(),
         SimplifyExpr(),
         FoldScaleAxis(),

@@ -128,7 +128,7 @@ class _Codegen:
 
     def _evaluate(self, e: PrimExpr) -> None:
         if isinstance(e, Call) and e.op is prefetch and isinstance(e.args[0], Load):
-            emit_prefetch(self.f, e.args[0])
+            emit_prefetch(self.f, e.args[0], int(e.args[1]) if len(e.args) > 1 else 1)  # type: ignore[call-overload]
         elif isinstance(e, Call) and isinstance(e.op, Extern):
             call_extern(self.f, e)
             for b in handed_out(e, writes=True):
