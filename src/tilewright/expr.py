@@ -313,8 +313,10 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
-        return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
+        before = max((v.dtype.lanes for v in self.args), default=self.dtype.lanes)
+        lanes = max((v.dtype.lanes for v in operands), default=before)
+        dtype = self.dtype if lanes == before else self.dtype.with_lanes(lanes)
+        return Call(dtype, self.op, [broadcast(v, lanes) for v in operands])
 
 
 class Buffer:
@@ -400,6 +402,11 @@ class Broadcast(PrimExpr):
 
 
 # Intrinsics. Those with an effect are statements in disguise (`tir.Evaluate`).
+def _dot4(total: Any, a: Any, b: Any) -> Any:
+    x, y = np.asarray(a, np.uint32)[..., None].view(np.uint8), np.asarray(b, np.int32)[..., None].view(np.int8)
+    return total + (x.astype(np.int32) * y).sum(-1, dtype=np.int32)
+
+
 def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
 
@@ -445,6 +452,9 @@ horizontal_prod: Final = Intrinsic("horizontal_prod", np.prod)
 horizontal_max: Final = Intrinsic("horizontal_max", np.max)
 horizontal_min: Final = Intrinsic("horizontal_min", np.min)
 """`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
+dot4: Final = Intrinsic("dot4", _dot4)
+"""`dot4(total, a, b)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed bytes of
+int32 `b`, byte by byte; wraps around. The widest integer products that processors have."""
 prefetch: Final = Intrinsic("prefetch", effect=True)
 """`prefetch(load)`: bring the address of `load` into the first-level cache; has no other effect."""
 

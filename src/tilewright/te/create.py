@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.errors import CompileError, Origin
-from tilewright.expr import Buffer, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
+from tilewright.expr import Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, add, const, dot4, fma, number_of
 from tilewright.expr_walk import rewrite
 from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
@@ -131,7 +131,7 @@ def _reducer(combiner: Combiner, neutral: tuple[PrimExpr, ...]) -> Reducer:
 
 
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
-    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product a fused multiply-add."""
+    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product takes the sum along."""
     if len(sources) > 1:
         return reduction_step(reduce.combiner, targets, at, sources)
     source = sources[0]
@@ -145,6 +145,9 @@ def combine_step(combiner: Any, old: PrimExpr, source: PrimExpr) -> PrimExpr:
     """`old` combined with one more term."""
     if isinstance(source, Mul) and source.dtype.is_float and combiner is SUM:
         return fma(source.a, source.b, old)
+    if isinstance(source, Call) and source.op is dot4 and combiner is SUM:
+        total, a, b = source.args
+        return dot4(add(old, total), a, b)
     result: PrimExpr = combiner.combine((old,), (source,))[0]
     return result
 

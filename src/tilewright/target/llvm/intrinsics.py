@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tilewright import expr as E
 from tilewright.errors import InternalError
 from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
+from tilewright.target.llvm.dot import dot4
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
 
@@ -28,6 +29,8 @@ def call(f: FunctionText, e: E.Call) -> Value:
         return _across(f, e.op, texts[0], dtype, level), level
     if e.op is E.reinterpret:
         return _reinterpret(f, texts[0], dtype, e.dtype, level), level
+    if e.op is E.dot4:
+        return dot4(f, e, texts, level), level
     if e.op in E.PREDICATES:
         truth = BOOL.with_lanes(e.dtype.lanes)
         return convert(f, _predicate(f, e, texts[0], level), level, truth, e.dtype), level

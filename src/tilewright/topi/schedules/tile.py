@@ -107,7 +107,7 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
         *taps, depth, step = reduce
     else:
         taps, (depth, step) = [], s.split(reduce[-1], [None, depth_unroll])
-    outer = _in_pieces(s, [*taps, depth], s.extent(step))
+    outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step))
     s.reorder(*outer, step, *spatial, *columns)
     for v in (step, *spatial, *columns[:1]):
         s.unroll(v)
