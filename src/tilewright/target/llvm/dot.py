@@ -14,6 +14,7 @@ What is made of one operand alone is made once for all the products that it goes
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilewright.target.llvm.text import vector
@@ -59,14 +60,14 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
     callee = f.declare(f"llvm.x86.{_PMADDWD[lanes]}", wide, f"{half}, {half}")
     total = texts[0]
     for odd in (False, True):
-        a = _once(f, e.args[1], ("unsigned", odd), lambda t, at, odd=odd: _unsigned_half(f, t, at, lanes, odd))
-        b = _once(f, e.args[2], ("signed", odd), lambda t, at, odd=odd: _signed_half(f, t, at, lanes, odd))
+        a = _once(f, e.args[1], ("unsigned", odd), partial(_unsigned_half, f, lanes, odd))
+        b = _once(f, e.args[2], ("signed", odd), partial(_signed_half, f, lanes, odd))
         products = f.put(f"call {wide} {callee}({half} {a}, {half} {b})", level)
         total = f.put(f"add {wide} {total}, {products}", level)
     return total
 
 
-def _unsigned_half(f: FunctionText, text: str, level: int, lanes: int, odd: bool) -> str:
+def _unsigned_half(f: FunctionText, lanes: int, odd: bool, text: str, level: int) -> str:
     wide, half = vector("i32", lanes), vector("i16", 2 * lanes)
     if odd:
         text = f.put(f"lshr {wide} {text}, splat (i32 8)", level)
@@ -74,7 +75,7 @@ def _unsigned_half(f: FunctionText, text: str, level: int, lanes: int, odd: bool
     return f.put(f"bitcast {wide} {kept} to {half}", level)
 
 
-def _signed_half(f: FunctionText, text: str, level: int, lanes: int, odd: bool) -> str:
+def _signed_half(f: FunctionText, lanes: int, odd: bool, text: str, level: int) -> str:
     half = vector("i16", 2 * lanes)
     moved = f.put(f"bitcast {vector('i32', lanes)} {text} to {half}", level)
     if not odd:
@@ -106,15 +107,15 @@ def _by_shifts(f: FunctionText, e: Call, total: str, level: int) -> str:
     def number(value: int) -> str:
         return str(value) if lanes == 1 else f"splat (i32 {value})"
 
-    def unsigned(text: str, at: int, k: int) -> str:
+    def unsigned(k: int, text: str, at: int) -> str:
         return f.put(f"and {wide} {f.put(f'lshr {wide} {text}, {number(8 * k)}', at)}, {number(255)}", at)
 
-    def signed(text: str, at: int, k: int) -> str:
+    def signed(k: int, text: str, at: int) -> str:
         return f.put(f"ashr {wide} {f.put(f'shl {wide} {text}, {number(24 - 8 * k)}', at)}, {number(24)}", at)
 
     for k in range(4):
-        a = _once(f, e.args[1], ("unsigned", k), lambda t, at, k=k: unsigned(t, at, k))
-        b = _once(f, e.args[2], ("signed", k), lambda t, at, k=k: signed(t, at, k))
+        a = _once(f, e.args[1], ("unsigned", k), partial(unsigned, k))
+        b = _once(f, e.args[2], ("signed", k), partial(signed, k))
         total = f.put(f"add {wide} {total}, {f.put(f'mul {wide} {a}, {b}', level)}", level)
     return total
 
