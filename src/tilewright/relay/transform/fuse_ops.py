@@ -122,7 +122,7 @@ class _Graph:
                 break
             self._join(mine, found)
             ends.append((_itemsize(mine.last), len(mine.members), mine.last))
-        narrowest = min(ends, key=lambda end: end[0])
+        narrowest = min(ends, key=lambda end: (end[0], -end[1]))
         if narrowest[0] < ends[-1][0]:
             self._cut(mine, *narrowest[1:])
 
