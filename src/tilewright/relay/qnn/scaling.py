@@ -20,6 +20,7 @@ class Scaling(Op):
     """Base: elementwise, parameters of one number or one for each element of `axis`."""
 
     axis: int
+    telling = True
 
     def __post_init__(self) -> None:
         out = DataType(self.attributes()["out_dtype"])
