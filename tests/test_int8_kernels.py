@@ -22,8 +22,8 @@ from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import assembly
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
-from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.pipeline import lower_loops
 
 Array = np.ndarray[Any, Any]
 X86 = [Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}") for cpu in ("x86-64", "haswell", "alderlake", "skylake-avx512", "znver5")]

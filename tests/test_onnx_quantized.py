@@ -114,8 +114,8 @@ def network() -> Any:
 
 
 def test_a_network_is_computed_in_integers() -> None:
-    from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
     from tilewright.relay.frontend.onnx import from_onnx
+    from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 
     body = FakeQuantizationToInteger()(from_onnx(network())[0])["main"].body
     names = [c.op.name for c in calls(body) if isinstance(c, Call)]

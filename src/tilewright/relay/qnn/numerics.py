@@ -85,7 +85,7 @@ def fixed_point(multiplier: float) -> tuple[int, int]:
     if multiplier == 0:
         return 0, 0
     fraction, exponent = math.frexp(multiplier)
-    m = int(math.floor(fraction * (1 << 31) + 0.5))
+    m = math.floor(fraction * (1 << 31) + 0.5)
     return (m // 2, exponent + 1) if m == 1 << 31 else (m, exponent)
 
 
