@@ -12,6 +12,7 @@ from tilewright import te
 from tilewright.compiler.kernel import lower
 from tilewright.compiler.program import machine_of
 from tilewright.expr import dot4
+from tilewright.ir.structural import structural_equal
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, var
 from tilewright.relay.interpreter import evaluate
@@ -22,6 +23,7 @@ from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import assembly
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
+from tilewright.tir.parser import parse
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
@@ -97,6 +99,12 @@ def test_loops_mean_the_same(name: str) -> None:
     out = np.zeros(function.ret_type.shape, np.int32)  # type: ignore[attr-defined]
     run(kernel.func, [*args, out])
     np.testing.assert_array_equal(out, evaluate(function, *values))
+
+
+def test_their_text_is_read_back() -> None:
+    kernel = lower(KERNELS["3x3"](), [False, True], machine_of(X86[-1]), "kernel", keep_stages=True)
+    for func in (kernel.func, *kernel.stages.values()):
+        assert structural_equal(parse(str(func)), func)
 
 
 @pytest.mark.parametrize("target", X86, ids=lambda t: t.mcpu)
