@@ -194,7 +194,7 @@ def _reducer(combiner: Combiner, neutral: tuple[PrimExpr, ...]) -> Reducer:
 
 
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
-    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product a fused multiply-add."""
+    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product takes the sum along."""
     if len(sources) > 1:
         return reduction_step(reduce.combiner, targets, at, sources)
     source = sources[0]

@@ -10,7 +10,7 @@ the padding is a guarded step, which the loop passes turn into loop bounds and e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from tilewright.topi.winograd_choice import cut
 from tilewright.types import DataType
 
 Ints = Sequence[int]
+Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
 
 def channels_last(layout: str) -> tuple[int, ...]:
@@ -59,11 +60,11 @@ def conv(
         found = cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
-    geometry = _Geometry(data, place, ksize, strides, padding, dilation)
+    geometry = Geometry(data, place, ksize, strides, padding, dilation)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
 
 
-class _Geometry:
+class Geometry:
     """The sliding window of a convolution or pooling over one tensor."""
 
     def __init__(self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
@@ -78,8 +79,10 @@ class _Geometry:
             for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
         ]
 
-    def at(self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar], channel: Value) -> tuple[PrimExpr, PrimExpr]:
-        """The input element under a tap, and the condition that it is not padding."""
+    def at(
+        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar], channel: Value, element: Element = lambda x, where: x(*where)
+    ) -> tuple[PrimExpr, PrimExpr]:
+        """The input element under a tap (what `element` reads there), and the condition that it is not padding."""
         where: list[Any] = [None] * len(self.place)
         where[self.place[0]], where[self.place[-1]] = n, channel
         inside: PrimExpr = all_of()
@@ -91,7 +94,7 @@ class _Geometry:
             if last >= self.sizes[k]:
                 inside = all_of(inside, i < self.sizes[k])
             where[self.place[1 + k]] = i
-        return self.data(*where), inside
+        return element(self.data, where), inside
 
     def taps(self) -> list[IterVar]:
         names = "kd", "kh", "kw"
@@ -99,7 +102,7 @@ class _Geometry:
 
 
 def _direct(
-    g: _Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
+    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
 ) -> te.Tensor:
     dot = dot_of(g.data.dtype, weight.dtype, depth)
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
@@ -123,24 +126,24 @@ def _direct(
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
         attrs={"tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
-        axis_names=_names(len(g.out), "g", "oc"),
+        axis_names=axis_names(len(g.out), "g", "oc"),
     )
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
 
-    return te.compute(_placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
 
 
-def _placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
+def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
     shape = [0] * len(sizes)
     for d, size in zip(place, sizes, strict=True):
         shape[d] = size
     return shape
 
 
-def _names(spatial: int, *last: str) -> list[str]:
+def axis_names(spatial: int, *last: str) -> list[str]:
     return ["n", *("od", "oh", "ow")[3 - spatial :], *last]
 
 
@@ -199,7 +202,7 @@ def depthwise(
     ksize = [wshape[d] for d in kernel[2:]]
     channels = wshape[kernel[0]]
     multiplier = channels // inputs
-    g = _Geometry(data, place, ksize, strides, padding, dilation)
+    g = Geometry(data, place, ksize, strides, padding, dilation)
     taps = g.taps()
 
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -223,12 +226,12 @@ def depthwise(
     return window(g, channels, term, out_place, name="depthwise")
 
 
-def window(g: _Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
+def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
     """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
     flops = 2 * g.batch * math.prod(g.out) * channels * math.prod(g.ksize)
     acc = te.compute(
         (g.batch, *g.out, channels), term, name=name, schedule=schedule_window,
-        attrs={"flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize)}, axis_names=_names(len(g.out), "c"),
+        attrs={"flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize)}, axis_names=axis_names(len(g.out), "c"),
     )
 
     def result(*i: Var) -> PrimExpr:
@@ -236,4 +239,4 @@ def window(g: _Geometry, channels: int, term: Any, out_place: tuple[int, ...], n
         value: PrimExpr = acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
         return value
 
-    return te.compute(_placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]

@@ -52,6 +52,8 @@ class Op:
     """True when the arguments are one tuple of tensors."""
     view: ClassVar[bool] = False
     """True when the result is the first argument's elements, in the same row-major order, under another shape."""
+    telling: ClassVar[bool] = False
+    """True when passes learn from a call of it on constants (that weights are quantized): not computed while importing."""
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 

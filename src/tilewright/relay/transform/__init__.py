@@ -17,6 +17,7 @@ from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
@@ -46,6 +47,7 @@ __all__ = [
     "ConvertLayout",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",
+    "FakeQuantizationToInteger",
     "FoldConstant",
     "FoldExplicitPadding",
     "FoldInputTranspose",

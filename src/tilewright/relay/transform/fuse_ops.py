@@ -115,13 +115,25 @@ class _Graph:
     def _grow_anchor(self, anchor: Call) -> None:
         """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
         shape, mine = shape_of(anchor), self.group[anchor]
+        ends = [(_itemsize(anchor), 1, anchor)]
         while shape is not None:
             found = self._path(mine.last)
             if found is None or len(mine.members) + len(found) > self.most:
-                return
+                break
             if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c].members) > 1 for c in found):
-                return
+                break
             self._join(mine, found)
+            ends.append((_itemsize(mine.last), len(mine.members), mine.last))
+        narrowest = min(ends, key=lambda end: (end[0], -end[1]))
+        if narrowest[0] < ends[-1][0]:
+            self._cut(mine, *narrowest[1:])
+
+    def _cut(self, mine: _Group, count: int, last: Call) -> None:
+        """Store a result before it widens: the calls after the first `count` are on their own again."""
+        for c in mine.members[count:]:
+            self.group[c] = _Group([c], c, kind_of(c))
+        del mine.members[count:]
+        mine.last = last
 
     def _grow_injective(self, first: Call) -> None:
         """Join a chain of elementwise and injective calls with what reads it, where no element is computed twice."""
@@ -245,6 +257,12 @@ def shape_of(e: Expr) -> tuple[Any, ...] | None:
     """The shape of a tensor value, None for a tuple."""
     found = e.known_type()
     return found.shape if isinstance(found, TensorType) else None
+
+
+def _itemsize(call: Call) -> int:
+    """Bytes of an element of the result."""
+    found = call.known_type()
+    return found.dtype.itemsize if isinstance(found, TensorType) else 0
 
 
 def _size(shape: Sequence[Any]) -> float:

@@ -188,7 +188,7 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     else:
         *taps, whole = reduce
         depth, step = s.split(whole, [None, depth_unroll])
-    outer = _in_pieces(s, [*taps, depth], s.extent(step))
+    outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step))
     s.reorder(*outer, step, *spatial, *columns)
     along = [] if shared else taps[-1:]  # each tap along a row leaves out other outputs, whose input is padding
     for v in (step, *spatial, *columns[:1], *along):
