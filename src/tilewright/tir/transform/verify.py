@@ -60,6 +60,9 @@ class _Verifier:
                 variables |= {s.var}
             case Allocate():
                 _check_buffer(self.func, s.buffer)
+                for size in s.buffer.shape:
+                    if isinstance(size, PrimExpr):
+                        self.expr(size, s, buffers, variables)
                 buffers |= {s.buffer}
             case IfThenElse() if s.condition.dtype != "bool":
                 raise self.fail(f"a condition is {s.condition.dtype}, not bool", s)
@@ -161,7 +164,7 @@ def _call(e: Any) -> str | None:
     if e.op is E.reinterpret:
         (given,) = kinds
         return None if given.bits * given.lanes == e.dtype.bits * e.dtype.lanes else f"makes {e.dtype} of the bits of {given}"
-    if len(kinds) > 1 and e.op not in (E.pair, E.dot2, E.dot4):
+    if len(kinds) > 1 and not (e.op.effect or isinstance(e.op, E.Extern) or e.op in (E.dot2, E.dot4)):
         return f"mixes {', '.join(map(str, sorted(kinds, key=str)))}"
     lanes = 1 if e.op in _ACROSS else max((d.lanes for d in kinds), default=1)
     return None if e.op.effect or e.dtype.lanes == lanes else f"is {e.dtype}, of {lanes} lanes"
