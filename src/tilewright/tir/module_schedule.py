@@ -23,8 +23,9 @@ from tilewright.expr import Buffer, Load, Var
 from tilewright.expr_walk import walk
 from tilewright.ir.module import IRModule
 from tilewright.tir import schedule as engine
+from tilewright.tir.legality import check_kind
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
-from tilewright.tir.stmt import Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
+from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.infer_reducers import infer_reducers
 
@@ -151,11 +152,13 @@ class Schedule(Recorder):
     @recorded
     def parallel(self, loop: LoopRV) -> None:
         """Run the trips on several threads; `annotate(loop, "grain", n)` hands them out n at a time."""
+        self._may_run(loop, PARALLEL)
         self._engine(loop.func).parallel(loop.var)
 
     @recorded
     def vectorize(self, loop: LoopRV) -> None:
         """Run all trips at once, as lanes."""
+        self._may_run(loop, VECTORIZED)
         self._engine(loop.func).vectorize(loop.var)
 
     @recorded
@@ -218,6 +221,11 @@ class Schedule(Recorder):
         """The trips of a reduction loop get results of their own, which are added up after. Returns the block that makes these."""
         at = self.reference(loop)
         return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
+
+    def _may_run(self, loop: LoopRV, kind: str) -> None:
+        e = self._engine(loop.func)
+        node = e.loop(loop.var)
+        check_kind(e.func, node, kind, e.around(node))
 
     # References.
     def reference(self, arg: Any) -> Any:

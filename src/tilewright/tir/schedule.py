@@ -20,6 +20,7 @@ from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Value, Var, add, all
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
+from tilewright.tir.legality import fault
 from tilewright.tir.region import region_of
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import (
@@ -326,6 +327,10 @@ class Schedule(Recorder):
     def _gone(self, loop: Var) -> ScheduleError:
         return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}")
 
+    def around(self, s: Stmt) -> list[Stmt]:
+        """The statements around one of the program, outermost first."""
+        return self._path(s)
+
     def _serial(self, loop: Var, step: str) -> For:
         node = self._loop(loop)
         if node.kind != SERIAL:
@@ -384,7 +389,7 @@ class Schedule(Recorder):
         self.func = replace(self.func, body=body, attrs={**self.func.attrs, "intermediates": inner})
 
     def _error(self, message: str, at: Stmt) -> ScheduleError:
-        return ScheduleError(f"{message}. The loops there:\n{at}")
+        return fault(message, at, self.func)
 
 
 def _uses(e: PrimExpr, v: Var) -> bool:
