@@ -144,6 +144,52 @@ def reorder(sch: tir.Schedule, choose: Choose) -> None:
     sch.reorder(*choose.sample(loops, choose.randint(1, len(loops))))
 
 
+def layout(sch: tir.Schedule, choose: Choose) -> None:
+    block = some_block(sch, choose)
+    c = choose.randint(1, 4)
+    maps = [f"lambda i, j: (j, i // {c}, i % {c})", "lambda i, j: (j, i)", f"lambda i, j: (i, j * {c} + 1)", f"lambda i, j: (i // {c}, j, i % {c})"]
+    sch.transform_layout(block, choose.choice([0, ("read", choose.randrange(2))]), choose.choice(maps))
+
+
+def block_layout(sch: tir.Schedule, choose: Choose) -> None:
+    block = some_block(sch, choose)
+    extents = [int(i.extent) for i in sch.get(block).iters]
+    text = ["lambda i, j: (j, i)", f"lambda i, j: (i * {extents[-1]} + j,)", f"lambda i, j: (i // 2, j, i % 2)"]
+    three = ["lambda i, j, k: (k, j, i)", f"lambda i, j, k: (j * {extents[0]} + i, k)", "lambda i, j, k: (i, j, k // 2, k % 2)"]
+    sch.transform_block_layout(block, choose.choice(three if len(extents) == 3 else text))
+
+
+def reindex(sch: tir.Schedule, choose: Choose) -> None:
+    block, k = some_block(sch, choose), choose.randrange(2)
+    match choose.randrange(3):
+        case 0:
+            sch.reindex(block, (choose.choice(["read", "write"]), k))
+        case 1:
+            sch.reindex_cache_read(block, k, choose.choice(["global", "local"]), "lambda i, j: (j, i)")
+        case _:
+            sch.reindex_cache_write(block, 0, choose.choice(["global", "local"]), "lambda i, j: (j // 2, i, j % 2)")
+
+
+def tile_locations(sch: tir.Schedule, choose: Choose) -> None:
+    sch.seed(choose.randrange(1 << 30))
+    match choose.randrange(4):
+        case 0:
+            loop = some_loop(sch, choose)
+            sch.split(loop, sch.sample_perfect_tile(loop, choose.randint(1, 3), 4))
+        case 1:
+            loop = some_loop(sch, choose)
+            sch.split(loop, sch.sample_partitioned_tile(loop, 2, 1, choose.randint(1, 2)))
+        case 2:
+            sch.split(some_loop(sch, choose), [None, sch.sample_categorical([1, 2, 3], [0.2, 0.3, 0.5])])
+        case _:
+            block = some_block(sch, choose)
+            where = sch.sample_compute_location(block)
+            if not isinstance(where, int):
+                sch.compute_at(block, where)
+            elif where == -2:
+                sch.compute_inline(block)
+
+
 STEPS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "split": split,
     "fuse": fuse,
@@ -154,6 +200,21 @@ STEPS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "cache_write": lambda s, c: s.cache_write(some_block(s, c), 0, c.choice(["global", "local"])),
     "rfactor": lambda s, c: s.rfactor(some_loop(s, c), c.randrange(3)),
     "set_scope": lambda s, c: s.set_scope(some_block(s, c), 0, "local"),
+    "reverse_compute_at": lambda s, c: s.reverse_compute_at(some_block(s, c), some_loop(s, c), c.random() < 0.3),
+    "reverse_compute_inline": lambda s, c: s.reverse_compute_inline(some_block(s, c)),
+    "decompose_reduction": lambda s, c: s.decompose_reduction(b := some_block(s, c), some_loop(s, c, b)),
+    "decompose_padding": lambda s, c: s.decompose_padding(b := some_block(s, c), some_loop(s, c, b)),
+    "pad_einsum": lambda s, c: s.pad_einsum(b := some_block(s, c), [c.randint(1, 4) for _ in s.get(b).iters]),
+    "blockize": lambda s, c: s.blockize(some_loop(s, c)),
+    "add_unit_loop": lambda s, c: s.add_unit_loop(c.choice([some_block, some_loop])(s, c)),
+    "reorder_block_iter_var": lambda s, c: s.reorder_block_iter_var(b := some_block(s, c), c.sample(range(n := len(s.get(b).iters)), n)),
+    "storage_align": lambda s, c: s.storage_align(some_block(s, c), 0, -2, c.randint(1, 16), c.randrange(4)),
+    "transform_layout": layout,
+    "transform_block_layout": block_layout,
+    "reindex": reindex,
+    "cache_index": lambda s, c: s.cache_index(some_block(s, c), c.choice(["global", "local"])),
+    "cache_inplace": lambda s, c: s.cache_inplace(some_block(s, c), 0, "local"),
+    "sample": tile_locations,
 }
 """Steps that change the shape of the program, in any order."""
 
@@ -161,25 +222,26 @@ MARKS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "parallel": lambda s, c: s.parallel(some_loop(s, c)),
     "vectorize": lambda s, c: s.vectorize(some_loop(s, c)),
     "unroll": lambda s, c: s.unroll(some_loop(s, c)),
+    "bind": lambda s, c: s.bind(some_loop(s, c), "threadIdx.x"),
 }
 """Steps that say how loops run; they come last, since they end what else can be done to a loop."""
 
 
 def attempt(sch: tir.Schedule, name: str, choose: Choose, steps: dict[str, Callable[[tir.Schedule, Choose], object]]) -> bool:
     """Try one step; where it is refused, nothing has changed."""
-    before = sch.mod["main"], len(sch.trace)
+    before = sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]
     try:
         steps[name](sch, choose)
     except ScheduleError:
-        assert (sch.mod["main"], len(sch.trace)) == before, f"{name} was refused and changed something"
+        assert (sch.mod["main"], [s for s in sch.trace if not s.name.startswith("sample")]) == before, f"{name} was refused and changed something"
         return False
     return True
 
 
 def scheduled(func: PrimFunc, seed: int) -> tir.Schedule:
-    """`func` after up to twelve random steps."""
+    """`func` after random steps."""
     choose, sch = random.Random(seed), tir.Schedule(func)
-    for _ in range(choose.randrange(10)):
+    for _ in range(choose.randrange(25)):
         attempt(sch, choose.choice(list(STEPS)), choose, STEPS)
     for _ in range(choose.randrange(5)):
         attempt(sch, choose.choice(list(MARKS)), choose, MARKS)

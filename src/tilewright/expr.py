@@ -313,6 +313,8 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # all lanes become one value
+            return Call(self.dtype, self.op, operands)
         lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
         return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tilewright.tir import ir_builder
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
+    from tilewright.tir.index_map import IndexMap
+    from tilewright.tir.tensorize import TensorIntrin
     from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 _MODULES: Final = frozenset({"ir_builder"})
 _NAMES: Final = {
     "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
-    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
+    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
 }
 """Public name -> the module that has it."""
@@ -38,5 +40,5 @@ def __dir__() -> list[str]:
     return __all__
 
 
-__all__ = ["Block", "Buffer", "For", "IterVar", "PrimFunc", "Schedule", "Stmt", "Trace", "Var", "indexdiv", "indexmod", "ir_builder", "lower_blocks",
+__all__ = ["Block", "Buffer", "For", "IterVar", "PrimFunc", "IndexMap", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "indexdiv", "indexmod", "ir_builder", "lower_blocks",
            "lower_loops", "parse", "parse_module", "replay"]

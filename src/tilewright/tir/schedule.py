@@ -281,7 +281,7 @@ class Schedule(Recorder):
         self._only_needed_in(target, node)
         self._remove(node)
         target = self._loop(loop)
-        nest, new = _regenerate(node, region, outer, preserve_unit_loops)
+        nest, new = regenerate(node, region, outer, preserve_unit_loops)
         self._replace(target, replace(target, body=seq(nest, target.body)))
         return new
 
@@ -425,7 +425,7 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     return visit(s)
 
 
-def _regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
+def regenerate(node: Block, region: Sequence[tuple[PrimExpr, int]], outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
     """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
     spatial = [i for i in node.iters if i.kind == "spatial"]
     bindings: list[PrimExpr] = []
