@@ -154,7 +154,7 @@ def layout(sch: tir.Schedule, choose: Choose) -> None:
 def block_layout(sch: tir.Schedule, choose: Choose) -> None:
     block = some_block(sch, choose)
     extents = [int(i.extent) for i in sch.get(block).iters]
-    text = ["lambda i, j: (j, i)", f"lambda i, j: (i * {extents[-1]} + j,)", f"lambda i, j: (i // 2, j, i % 2)"]
+    text = ["lambda i, j: (j, i)", f"lambda i, j: (i * {extents[-1]} + j,)", "lambda i, j: (i // 2, j, i % 2)"]
     three = ["lambda i, j, k: (k, j, i)", f"lambda i, j, k: (j * {extents[0]} + i, k)", "lambda i, j, k: (i, j, k // 2, k % 2)"]
     sch.transform_block_layout(block, choose.choice(three if len(extents) == 3 else text))
 

@@ -11,11 +11,11 @@ from tilewright.expr import floormod as indexmod
 if TYPE_CHECKING:
     from tilewright.expr import Buffer, Var
     from tilewright.tir import ir_builder
+    from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
-    from tilewright.tir.index_map import IndexMap
-    from tilewright.tir.tensorize import TensorIntrin
     from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt
+    from tilewright.tir.tensorize import TensorIntrin
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
 
@@ -40,5 +40,24 @@ def __dir__() -> list[str]:
     return __all__
 
 
-__all__ = ["Block", "Buffer", "For", "IterVar", "PrimFunc", "IndexMap", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "indexdiv", "indexmod", "ir_builder", "lower_blocks",
-           "lower_loops", "parse", "parse_module", "replay"]
+__all__ = [
+    "Block",
+    "Buffer",
+    "For",
+    "IndexMap",
+    "IterVar",
+    "PrimFunc",
+    "Schedule",
+    "Stmt",
+    "TensorIntrin",
+    "Trace",
+    "Var",
+    "indexdiv",
+    "indexmod",
+    "ir_builder",
+    "lower_blocks",
+    "lower_loops",
+    "parse",
+    "parse_module",
+    "replay",
+]

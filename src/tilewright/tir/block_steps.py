@@ -146,13 +146,13 @@ class BlockSteps(LoopSteps):
     def reindex_cache_read(self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, index_map: Layout) -> BlockAt:
         """The block reads a copy laid out by a map of those of its axes that the buffer is read at. Returns the block that copies."""
         which = ("read", read_buffer_index)
-        return self._reindexed(block, which, storage_scope, index_map, storage_scope)  # type: ignore[arg-type]
+        return self._reindexed(block, which, storage_scope, index_map, storage_scope)
 
     @recorded
     def reindex_cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str, index_map: Layout) -> BlockAt:
         """The block writes to a copy laid out by a map of its axes. Returns the block that brings the result home."""
         which = ("write", write_buffer_index)
-        return self._reindexed(block, which, storage_scope, index_map, storage_scope)  # type: ignore[arg-type]
+        return self._reindexed(block, which, storage_scope, index_map, storage_scope)
 
     def _reindexed(self, block: BlockAt | str, buffer: Any, scope: str, index_map: Layout | None, suffix: str) -> BlockAt:
         check_scope(scope)

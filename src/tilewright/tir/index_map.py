@@ -13,11 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.arith import Ranges, bounds, simplify
-from tilewright.arith.evaluate import Evaluator
+from tilewright.arith import Ranges, bounds, linear, simplify
 from tilewright.errors import ScheduleError
-from tilewright.expr import FloorDiv, FloorMod, IntImm, PrimExpr, Var, add, as_expr, const, floordiv, floormod, mul, sub
-from tilewright.expr_walk import substitute, walk
+from tilewright.expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var, add, as_expr, const, floordiv, floormod, mul, sub
+from tilewright.expr_walk import substitute
 from tilewright.types import INT64
 
 _OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
@@ -77,10 +76,10 @@ class IndexMap:
         if total > _MOST_POINTS:
             return self.inverse(shape) is None
         grid = np.indices(shape, dtype=np.int64).reshape(len(shape), -1)
-        evaluator = Evaluator(dict(zip(self.params, grid, strict=True)), _no_load)
+        values: dict[PrimExpr, Any] = dict(zip(self.params, grid, strict=True))
         flat = np.zeros(total, np.int64)
         for r, n in zip(self.results, made, strict=True):
-            flat = flat * n + evaluator.value(r)
+            flat = flat * n + _at_all(r, values)
         return len(np.unique(flat)) != total
 
     def inverse(self, shape: Sequence[int]) -> IndexMap | None:
@@ -116,14 +115,13 @@ class IndexMap:
 
 def _digits(r: PrimExpr, sizes: dict[Var, int]) -> list[tuple[int, Var, int, int]] | None:
     """`r` as a sum of `coefficient * (v // low % count)` that leaves no holes: these, least first."""
-    from tilewright.arith import linear
-
     form = linear(r)
     if form.const:
         return None
     found = []
     for atom, coefficient in form.coefs.items():
-        e, low, count = atom, 1, None
+        e: Any = atom
+        low, count = 1, None
         if isinstance(e, FloorMod) and isinstance(e.b, IntImm):
             e, count = e.a, e.b.value
         if isinstance(e, FloorDiv) and isinstance(e.b, IntImm):
@@ -143,8 +141,15 @@ def _digits(r: PrimExpr, sizes: dict[Var, int]) -> list[tuple[int, Var, int, int
     return found
 
 
-def _no_load(e: Any, indices: Any, mask: Any) -> Any:
-    raise ScheduleError(f"an index map reads no memory, and this one reads '{e}'")
+def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
+    """`e` at all points at once."""
+    if e in values:
+        return values[e]
+    if isinstance(e, IntImm):
+        return e.value
+    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        raise ScheduleError(f"'{e}' cannot stand in an index map; its parameters, whole numbers and + - * // % can")
+    return type(e).fold(_at_all(e.a, values), _at_all(e.b, values))
 
 
 def _called(what: Callable[..., Any], rank: int) -> IndexMap:
@@ -183,8 +188,3 @@ def _read(text: str) -> IndexMap:
 
     results = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
     return IndexMap(tuple(params.values()), tuple(map(value, results)))
-
-
-def variables_of(e: PrimExpr) -> set[Var]:
-    """The variables in an index."""
-    return {x for x in walk(e) if isinstance(x, Var)}

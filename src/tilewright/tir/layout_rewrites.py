@@ -16,7 +16,20 @@ from tilewright.tir.block_rewrites import free_name, nest_of, redirect
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import fault
 from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, Store, expressions, seq, stored_buffers, substitute_stmt, walk_stmt
+from tilewright.tir.stmt import (
+    Block,
+    For,
+    IterVar,
+    PrimFunc,
+    Stmt,
+    Store,
+    expressions,
+    map_expressions,
+    seq,
+    stored_buffers,
+    substitute_stmt,
+    walk_stmt,
+)
 from tilewright.types import BOOL, INT64
 
 
@@ -206,8 +219,6 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
     def use(e: PrimExpr) -> PrimExpr | None:
         return Load(e.buffer, tuple(tables.get(i, i) for i in e.indices)) if isinstance(e, Load) else None
 
-    from tilewright.tir.stmt import map_expressions
-
     new = replace(node, body=map_expressions(body, lambda e: rewrite(e, use)))
     s._replace(node, new)
     top = _outermost(s, new)
@@ -258,11 +269,12 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
     name = free_name(func, f"{block}_pad_const")
     inner = around[around.index(target) :]
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
-    axes = {i.var: Var(i.var.name) for i in node.iters}
+    axes: dict[PrimExpr, PrimExpr] = {i.var: Var(i.var.name) for i in node.iters}
     fill: Stmt = replace(
-        node, name=name, iters=tuple(replace(i, var=axes[i.var]) for i in node.iters), bindings=tuple(substitute(b, own) for b in node.bindings),
-        predicate=substitute(substitute(node.predicate, own), dict(axes)),
-        body=Store(body.buffer, body.value.false_value, tuple(substitute(i, dict(axes)) for i in body.indices)),
+        node, name=name, iters=tuple(replace(i, var=axes[i.var]) for i in node.iters),  # type: ignore[arg-type]
+        bindings=tuple(substitute(b, own) for b in node.bindings),
+        predicate=substitute(substitute(node.predicate, own), axes),
+        body=Store(body.buffer, body.value.false_value, tuple(substitute(i, axes) for i in body.indices)),
     )
     for f in reversed(inner):
         fill = replace(f, var=own[f.var], body=fill)  # type: ignore[arg-type]
