@@ -141,7 +141,7 @@ def fuse(sch: tir.Schedule, choose: Choose) -> None:
 
 def reorder(sch: tir.Schedule, choose: Choose) -> None:
     loops = sch.get_loops(some_block(sch, choose))
-    sch.reorder(*choose.sample(loops, choose.randint(1, len(loops))))
+    sch.reorder(*choose.sample(loops, choose.randint(min(1, len(loops)), len(loops))))
 
 
 def layout(sch: tir.Schedule, choose: Choose) -> None:

@@ -76,6 +76,7 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     axes = {i.var: i for i in node.iters}
     if any(e.indices != at for e in _loads(node, source)) or len({i for i in at if i in axes}) != len(at):
         raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
+    _no_further(func, node, source, at)
     ranges = Ranges()
     for f in [*s.around(target), target]:
         ranges = ranges.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else ranges
@@ -90,6 +91,14 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
     s._replace(target, replace(target, body=seq(target.body, nest)))
     return s.func
+
+
+def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimExpr]) -> None:
+    """Raise where the reader has points that the value has not: what it computes there follows no element."""
+    extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
+    for v, d in zip(at, source.shape, strict=True):
+        if int(extents[v]) > int(d):  # type: ignore[call-overload]
+            raise fault(f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}", node, func)
 
 
 def _loads(node: Block, source: Buffer) -> list[Load]:
@@ -161,6 +170,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     loads = _loads(node, source)
     if any(e.indices != loads[0].indices for e in loads) or set(loads[0].indices) != set(axes) or len(axes) != len(loads[0].indices):
         raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
+    _no_further(func, node, source, loads[0].indices)
     order = list(walk_stmt(func.body))
     late = [b.name for b in loaded_buffers(node) if b is not source and any(order.index(m) > order.index(maker) for m in makers(func, b))]
     if reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters) or source in loaded_buffers(maker):

@@ -209,7 +209,7 @@ class LoopSteps(Recorder):
         return found
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
-        if len({v.func for v in loops}) != 1:
+        if len({v.func for v in loops}) != 1:  # also where there are none
             raise ScheduleError("give one loop or several of one function")
         return self._engine(loops[0].func)
 
