@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.arith import Ranges, simplify
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Load, PrimExpr, sub
 from tilewright.expr_walk import rewrite, walk
+from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -39,7 +40,19 @@ def place_buffers(func: PrimFunc, buffers: Sequence[Buffer]) -> PrimFunc:
     for buffer in buffers:
         if _uses(body, buffer):
             body = _place(body, buffer, Ranges())
-    return func.with_body(body)
+    apart = func.attrs.get("storage_align")
+    return func.with_body(_aligned(body, apart) if apart else body)
+
+
+def _aligned(s: Stmt, apart: Mapping[str, tuple[int, int]]) -> Stmt:
+    """Rows of the buffers that a schedule aligned are made longer: `factor` elements and what is left over them."""
+    s = map_bodies(s, lambda b: _aligned(b, apart)) or s
+    if not isinstance(s, Allocate) or s.buffer.name not in apart or not isinstance(s.buffer.shape[-1], int):
+        return s
+    factor, offset = apart[s.buffer.name]
+    row = s.buffer.shape[-1]
+    new = Buffer(s.buffer.name, (*s.buffer.shape[:-1], row + (offset - row) % factor), s.buffer.dtype, s.buffer.scope)
+    return Allocate(new, redirect(s.body, s.buffer, new))
 
 
 def _uses(s: Stmt, buffer: Buffer) -> bool:
