@@ -10,7 +10,7 @@ from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
     from tilewright.expr import Buffer, Var
-    from tilewright.tir import ir_builder
+    from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
 
-_MODULES: Final = frozenset({"ir_builder"})
+_MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {
     "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
@@ -40,24 +40,5 @@ def __dir__() -> list[str]:
     return __all__
 
 
-__all__ = [
-    "Block",
-    "Buffer",
-    "For",
-    "IndexMap",
-    "IterVar",
-    "PrimFunc",
-    "Schedule",
-    "Stmt",
-    "TensorIntrin",
-    "Trace",
-    "Var",
-    "indexdiv",
-    "indexmod",
-    "ir_builder",
-    "lower_blocks",
-    "lower_loops",
-    "parse",
-    "parse_module",
-    "replay",
-]
+__all__ = ["Block", "Buffer", "For", "IndexMap", "IterVar", "PrimFunc", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "analysis", "indexdiv",
+           "indexmod", "ir_builder", "lower_blocks", "lower_loops", "parse", "parse_module", "replay", "transform"]
