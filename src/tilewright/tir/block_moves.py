@@ -147,7 +147,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
             covered += c * (n - 1)
         base = any(v in outer for a in form.coefs for v in free_vars(a))
         strange = any(not isinstance(a, Var) and any(v not in outer for v in free_vars(a)) for a in form.coefs)
-        whole = size == source.shape[dim] and base and covered < size
+        whole = size == source.shape[dim] and base
         if strange or covered == 0 or whole:
             raise fault(f"what a trip of loop '{target.var.name}' makes of '{source.name}' is not a box without holes", target, func)
 
