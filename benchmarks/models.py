@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import operator
 import os
 import sys
 import tempfile
@@ -66,7 +67,30 @@ def _torchvision(name: str, **options: Any) -> Callable[[], Any]:
         _declare_missing_operators()
         import torchvision
 
-        return getattr(torchvision.models, name)(weights=None, **options)
+        return operator.attrgetter(name)(torchvision.models)(weights=None, **options)
+
+    return build
+
+
+def _segmentation(name: str) -> Callable[[], Any]:
+    """The network's scores as the only result."""
+
+    def build() -> Any:
+        import torch
+
+        network = _torchvision(f"segmentation.{name}", weights_backbone=None)()
+
+        class Scores(torch.nn.Module):
+            """The network as a function of a picture that returns one tensor."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.network = network
+
+            def forward(self, picture: Any) -> Any:
+                return self.network(picture)["out"]
+
+        return Scores()
 
     return build
 
@@ -117,6 +141,15 @@ def _picture(size: int) -> Callable[[], dict[str, Any]]:
     return make
 
 
+def _clip(frames: int, size: int) -> Callable[[], dict[str, Any]]:
+    def make() -> dict[str, Any]:
+        import torch
+
+        return {"input": torch.randn(1, 3, frames, size, size)}
+
+    return make
+
+
 def _tokens(length: int, vocabulary: int, *names: str) -> Callable[[], dict[str, Any]]:
     def make() -> dict[str, Any]:
         import torch
@@ -154,6 +187,15 @@ SOURCES: tuple[Source, ...] = (
         open_axes={0: "batch", 1: "sequence"},
     ),
     Source("gpt2", _transformer("GPT2"), _tokens(64, 50257, *_BERT_INPUTS[:2]), dynamic=True),
+    *(Source(name, _torchvision(name), _picture(224)) for name in (
+        "squeezenet1_1", "shufflenet_v2_x1_0", "regnet_y_400mf", "efficientnet_b0", "mnasnet1_0", "swin_t", "resnext50_32x4d", "alexnet",
+    )),
+    Source("googlenet", _torchvision("googlenet", init_weights=False, aux_logits=False), _picture(224)),
+    Source("lraspp_mobilenet_v3_large", _segmentation("lraspp_mobilenet_v3_large"), _picture(320)),
+    Source("r3d_18", _torchvision("video.r3d_18"), _clip(8, 112)),
+    *(Source(name, _timm(name), _picture(224)) for name in ("mobilenetv4_conv_small", "mixer_s16_224", "poolformer_s12")),
+    Source("distilbert", _transformer("DistilBert"), _tokens(128, 30522, *_BERT_INPUTS[:2])),
+    Source("albert", _transformer("Albert", hidden_size=768, num_attention_heads=12, intermediate_size=3072), _tokens(128, 30000, *_BERT_INPUTS)),
 )
 
 

@@ -17,6 +17,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from sys import getrefcount
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,13 +26,17 @@ from tilewright.errors import CompileError
 from tilewright.types import BOOL, FLOAT32, INT64, DataType
 
 _INTERNED: dict[tuple[Any, ...], Any] = {}
-_MOST_INTERNED: Final = 1_000_000
+_MANY: Final = 1_000_000
+_SWEEP_AT = [_MANY]  # how many of them are looked through again
 E = TypeVar("E", bound="PrimExpr")
 
 
 def release() -> None:
-    """Forget all interned expressions; those still held elsewhere stay valid."""
-    _INTERNED.clear()
+    """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean equal."""
+    for key in reversed(list(_INTERNED)):  # an expression is younger than its operands, which it holds
+        if getrefcount(_INTERNED[key]) <= 2:  # the table and the argument
+            del _INTERNED[key]
+    _SWEEP_AT[0] = max(_MANY, 2 * len(_INTERNED))
 
 
 class PrimExpr:
@@ -92,7 +97,7 @@ def _intern(cls: type[E], dtype: DataType, *fields: Any) -> tuple[E, bool]:
     known = _INTERNED.get(key)
     if known is not None:
         return known, False
-    if len(_INTERNED) > _MOST_INTERNED:
+    if len(_INTERNED) > _SWEEP_AT[0]:
         release()
     new = object.__new__(cls)
     new.dtype = dtype
