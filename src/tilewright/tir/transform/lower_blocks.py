@@ -54,6 +54,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.place_buffers import place_buffers
+from tilewright.tir.transform.scope import runs_once
 from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
@@ -167,7 +168,7 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
     spatial = [f for f in loops if f not in reducing]
     predicate = rewrite(block.predicate, points.get)
     shared = _without(predicate, [f.var for f in reducing])
-    vector = [f for f in reducing if f.kind == VECTORIZED]
+    vector = [f for f in reducing if f.kind == VECTORIZED and not runs_once(f)]
     if vector:
         return _in_lanes(block, loops, spatial, vector[0], predicate, shared, partials)
     assert block.init is not None
