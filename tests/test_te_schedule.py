@@ -172,7 +172,6 @@ def hints(p: Product) -> None:
     x, y = p.C.op.axis
     p.s[p.C].pragma(x, "auto_unroll_max_step", 16)
     p.s[p.C].pragma(y, "unroll")
-    p.s[p.C].storage_align(x, 32, 8)
     p.s[p.C].double_buffer()
     p.s[p.C].prefetch(p.A, p.k, 8)
 
@@ -367,8 +366,8 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "align output": (lambda p: p.s[p.C].storage_align(p.C.op.axis[0], 16, 0), r"storage_align of 'C': an output is the caller's memory"),
     "rolling": (lambda p: p.s[p.C].rolling_buffer(), r"rolling_buffer of 'C': what overlaps with the trip before is computed anew"),
     "layout late": (lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].transform_layout(lambda i, j: (j, i))), r"'C' has steps already; transform_layout before them, and once"),
-    "layout of two": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)), r"the layout is not one to one in"),
-    "layout from 1": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)), r"a dimension of a layout starts at 0, and \(n \+ 1\) does not"),
+    "layout of two": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)), r"'lambda i, j: \(i, i\)' brings several elements of \(18, 20\) to one place"),
+    "layout from 1": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)), r"the layout 'lambda i, j: \(i, \(j \+ 1\)\)' of 'C' cannot be turned around: cut axes by factors of their sizes into digits"),
     "layout of an input": (lambda p: p.s[p.A].transform_layout(lambda i, j: (j, i)), r"transform_layout: 'A' is an input, which is not computed"),
     "group of none": (lambda p: p.s.create_group(p.A, p.B), r"there is no stage between B and A to group"),
     "group twice": (lambda p: (p.s.create_group(p.C, p.A), p.s.create_group(p.C, p.A)), r"'C' is in a group already"),

@@ -18,11 +18,16 @@ import loop_programs
 from loop_programs import same
 from tilewright import expr
 from tilewright.tir import stmt
+from tilewright.tir.transform.common_subexpressions import common_subexpressions
+from tilewright.tir.transform.hoist_conditions import hoist_conditions
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops
+from tilewright.tir.transform.remove_no_op import remove_no_op
+from tilewright.tir.transform.share_storage import share_storage
 
 FILES = sorted((Path(__file__).parent / "text").glob("tir_*.md"))
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
-PASSES = {**{p.__name__: p for p in LOOP_PASSES}, "lower_loops": lower_loops}
+OTHERS = (common_subexpressions, hoist_conditions, remove_no_op, share_storage)
+PASSES = {**{p.__name__: p for p in (*LOOP_PASSES, *OTHERS)}, "lower_loops": lower_loops}
 
 
 def cases() -> list[Any]:

@@ -318,10 +318,10 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        before = max((v.dtype.lanes for v in self.args), default=self.dtype.lanes)
-        lanes = max((v.dtype.lanes for v in operands), default=before)
-        dtype = self.dtype if lanes == before else self.dtype.with_lanes(lanes)
-        return Call(dtype, self.op, [broadcast(v, lanes) for v in operands])
+        if self.dtype.lanes < max((v.dtype.lanes for v in self.args), default=1):  # all lanes become one value
+            return Call(self.dtype, self.op, operands)
+        lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
+        return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
 
 
 class Buffer:
@@ -539,6 +539,22 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
         if kind.code == "int" and number >> (kind.bits - 1):
             number -= 1 << kind.bits
     return IntImm(kind, number)
+
+
+def min_value(dtype: str | DataType) -> PrimExpr:
+    """The least finite value of a type (minus infinity for floats)."""
+    kind = DataType(dtype)
+    if kind.is_float:
+        return const(float("-inf"), kind)
+    return const(0 if kind.code in ("uint", "bool") else -(1 << (kind.bits - 1)), kind)
+
+
+def max_value(dtype: str | DataType) -> PrimExpr:
+    """The greatest value of a type (infinity for floats)."""
+    kind = DataType(dtype)
+    if kind.is_float:
+        return const(float("inf"), kind)
+    return const((1 << (kind.bits - (kind.code == "int"))) - 1, kind)
 
 
 def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:

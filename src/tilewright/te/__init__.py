@@ -73,7 +73,7 @@ from tilewright.te.tensor import (
 )
 from tilewright.te.tensor_intrin import decl_tensor_intrin
 from tilewright.te.thread import ThreadAxis, thread_axis
-from tilewright.tir.layout import AXIS_SEPARATOR
+from tilewright.tir.index_map import AXIS_SEPARATOR
 from tilewright.tir.tensorize import TensorIntrin
 
 __all__ = [

@@ -26,7 +26,8 @@ from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_
 from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
-from tilewright.tir.layout import transform_layout
+from tilewright.tir.index_map import IndexMap
+from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
@@ -50,7 +51,7 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
         resolver.rewrite(rewrite)
     for stage in s.stages:
         if stage.layout is not None:
-            resolver.engine.func = transform_layout(resolver.engine.func, resolver.engine.block(resolver.block(stage)), stage.layout)
+            resolver.lay_out(stage, stage.layout)
     for stage in s.stages:
         if stage.inlined:
             resolver.engine.compute_inline(resolver.block(stage))
@@ -115,6 +116,14 @@ class _Resolver:
             self.engine.reorder(*spatial[: r.factor_axis], own, *spatial[r.factor_axis :], *rest)
             assert len(self.engine.loops(name)) == len(root_axes(r.made.op))
 
+    def lay_out(self, stage: Stage, layout: IndexMap) -> None:
+        """The value of a stage in another layout, computed in the order of that."""
+        block = self.engine.block(self.block(stage))
+        (buffer,) = stored_buffers(block)
+        rest = tuple(Var(i.var.name) for i in block.iters if i.kind == "reduce")
+        whole = IndexMap((*layout.params, *rest), (*layout.results, *rest))
+        self.engine.func = transform_block_layout(transform_layout(self.engine.func, buffer, layout), block.name, whole)
+
     # Where each stage stands.
     def arrange(self, stage: Stage) -> None:
         block = self.block(stage)
@@ -158,8 +167,10 @@ class _Resolver:
         known.update({m.value.var: self.loops[m.axis] for m in stage.marks if m.kind == "thread"})
         known.update({a.var: v for a, v in zip(stage.roots, iters, strict=True)})
         if stage.layout is not None:
-            now: dict[PrimExpr, PrimExpr] = dict(zip(stage.layout.axes, iters, strict=False))
-            known.update({a.var: substitute(e, now) for a, e in zip(root_axes(stage.op), stage.layout.inverse, strict=False)})
+            axes = [a for a in root_axes(stage.op) if a.kind == "spatial"]
+            back = stage.layout.inverse([int(a.extent) for a in axes])  # type: ignore[call-overload]
+            assert back is not None
+            known.update(zip((a.var for a in axes), back(iters[: len(stage.layout.results)]), strict=True))
         unknown = [v.name for v in free_vars(predicate) if v not in known]
         if unknown:
             raise ScheduleError(f"set_store_predicate of '{stage.op.name}' uses '{unknown[0]}', which is none of its axes or loops")

@@ -17,7 +17,7 @@ from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
 from tilewright.tir.block_rewrites import check_scope
-from tilewright.tir.layout import Layout, layout_of
+from tilewright.tir.index_map import IndexMap
 from tilewright.tir.stmt import ALIGNED, IterVar
 from tilewright.tir.tensorize import TensorIntrin
 
@@ -82,7 +82,7 @@ class Stage:
         self.inlined = False
         self.attached: tuple[Stage, IterVar] | None = None
         self.group: Group | None = None
-        self.layout: Layout | None = None
+        self.layout: IndexMap | None = None
         self.notes: dict[str, Any] = {}
         self.predicates: list[PrimExpr] = []
         self.imports: list[str] = []
@@ -247,8 +247,12 @@ class Stage:
             raise ScheduleError(f"transform_layout: '{self.op.name}' is not a te.compute with one result")
         if self.relations or self.marks or self.layout is not None:
             raise ScheduleError(f"'{self.op.name}' has steps already; transform_layout before them, and once")
-        self.layout = layout_of(mapping_function, [a.var.name for a in self.op.axis], [a.extent for a in self.op.axis])
-        made = [IterVar(Var(v.name), _extent(n)) for v, n in zip(self.layout.axes, self.layout.sizes, strict=True)]
+        self.layout = IndexMap.of(mapping_function, len(self.op.axis))
+        extents = [_known(a) for a in self.op.axis]
+        sizes = self.layout.shape(extents)
+        if self.layout.inverse(extents) is None:
+            raise ScheduleError(f"the layout '{self.layout}' of '{self.op.name}' cannot be turned around: cut axes by factors of their sizes into digits, each used once")
+        made = [IterVar(Var(n), _extent(size)) for n, size in zip(self.layout.names, sizes, strict=True)]
         self.roots = (*made, *self.op.reduce_axis)
         self.leaf_iter_vars = list(self.roots)
         self.all_iter_vars += made
@@ -374,6 +378,12 @@ def _name(axis: IterVar) -> str:
 
 def _extent(n: int) -> PrimExpr:
     return IntImm("int64", n)
+
+
+def _known(axis: IterVar) -> int:
+    if isinstance(axis.extent, IntImm):
+        return axis.extent.value
+    raise ScheduleError(f"a layout is for known sizes, and axis '{_name(axis)}' has {axis.extent}")
 
 
 def _positive(axis: IterVar, n: Any) -> int:

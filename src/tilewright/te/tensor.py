@@ -15,7 +15,23 @@ from typing import Any, Final, Self
 import numpy as np
 
 from tilewright.errors import CompileError
-from tilewright.expr import IntImm, PrimExpr, Value, Var, add, as_expr, broadcast, cast, const, if_then_else, maximum, minimum, mul
+from tilewright.expr import (
+    IntImm,
+    PrimExpr,
+    Value,
+    Var,
+    add,
+    as_expr,
+    broadcast,
+    cast,
+    const,
+    if_then_else,
+    max_value,
+    maximum,
+    min_value,
+    minimum,
+    mul,
+)
 from tilewright.expr import _intern as intern
 from tilewright.expr_walk import walk
 from tilewright.node import node
@@ -261,22 +277,6 @@ def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
     reduce.__name__ = combiner.name
     reduce.__doc__ = f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several."
     return reduce
-
-
-def min_value(dtype: str | DataType) -> PrimExpr:
-    """The least finite value of a type (minus infinity for floats)."""
-    kind = DataType(dtype)
-    if kind.is_float:
-        return const(float("-inf"), kind)
-    return const(0 if kind.code in ("uint", "bool") else -(1 << (kind.bits - 1)), kind)
-
-
-def max_value(dtype: str | DataType) -> PrimExpr:
-    """The greatest value of a type (infinity for floats)."""
-    kind = DataType(dtype)
-    if kind.is_float:
-        return const(float("inf"), kind)
-    return const((1 << (kind.bits - (kind.code == "int"))) - 1, kind)
 
 
 SUM: Final = _elementwise("sum", add, lambda t: const(0, t))

@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from tilewright.expr import Buffer, Var, call_extern, call_pure_extern, const, if_then_else
     from tilewright.expr import all_of as all
     from tilewright.expr import any_of as any
-    from tilewright.tir import ir_builder
+    from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.buffers import decl_buffer
+    from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
     from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt
+    from tilewright.tir.tensorize import TensorIntrin
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
 
-_MODULES: Final = frozenset({"ir_builder"})
+_MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {
     "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
-    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
+    "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
     "decl_buffer": "tir.buffers", "call_extern": "expr", "call_pure_extern": "expr", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
 }
@@ -43,6 +45,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Block", "Buffer", "For", "IterVar", "PrimFunc", "Schedule", "Stmt", "Trace", "Var", "all", "any", "call_extern", "call_pure_extern", "const", "decl_buffer",
-    "if_then_else", "indexdiv", "indexmod", "ir_builder", "lower_blocks", "lower_loops", "parse", "parse_module", "replay",
+    "Block", "Buffer", "For", "IndexMap", "IterVar", "PrimFunc", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "call_extern",
+    "call_pure_extern", "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "lower_blocks", "lower_loops", "parse", "parse_module",
+    "replay", "transform",
 ]

@@ -114,7 +114,7 @@ def cache_read(func: PrimFunc, buffer: str, scope: str, readers: Sequence[str]) 
     first = min(places)
     if any(source in stored_buffers(s) for s in statements[first:]):
         raise ScheduleError(f"'{buffer}' is not complete before block '{readers[places.index(first)]}' reads it; cache_read before compute_at")
-    copy = Buffer(_free(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
+    copy = Buffer(free_name(func, f"{buffer}_{scope}"), source.shape, source.dtype, scope)
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Block):
@@ -134,12 +134,12 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
     homes = stored_buffers(node)
     if any(isinstance(s, Block) and s is not node and any(reads(s, home) for home in homes) for s in walk_stmt(statements[k])):
         raise ScheduleError(f"'{homes[0].name}' is read in the loops that compute it already; cache_write before compute_at")
-    copies = [Buffer(_free(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
+    copies = [Buffer(free_name(func, f"{home.name}_{scope}"), home.shape, home.dtype, scope) for home in homes]
     names = [i.var.name for i in node.iters if i.kind == "spatial"]
     computed = statements[k]
     for home, copy in zip(homes, copies, strict=True):
         computed = redirect(computed, home, copy)
-    name = copies[0].name if len(copies) == 1 else _free(func, f"{node.name}_{scope}")
+    name = copies[0].name if len(copies) == 1 else free_name(func, f"{node.name}_{scope}")
     body = seq(*statements[:k], computed, _copy(copies, homes, name, names), *statements[k + 1 :])
     return _with(func, body, *copies), name
 
@@ -151,10 +151,10 @@ def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_
     axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(shown, shape, strict=True))
     at = tuple(a.var for a in axes)
     stores = seq(*(Store(target, Load(source, at), at) for source, target in zip(sources, targets, strict=True)))
-    return _nest(Block(name, axes, (), IntImm(BOOL, 1), None, stores))
+    return nest_of(Block(name, axes, (), IntImm(BOOL, 1), None, stores))
 
 
-def _nest(block: Block) -> Stmt:
+def nest_of(block: Block) -> Stmt:
     """One loop for each axis of a block around it."""
     loops = tuple(Var(i.var.name) for i in block.iters)
     s: Stmt = replace(block, bindings=loops)
@@ -192,8 +192,8 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     def inserted(items: Sequence[Any], item: Any) -> tuple[Any, ...]:
         return (*items[:place], item, *items[place:])
 
-    name = _free(func, f"{node.name}_rf")
-    parts = [Buffer(_free(func, f"{b.name}_rf"), inserted(b.shape, extent), b.dtype) for b in totals]
+    name = free_name(func, f"{node.name}_rf")
+    parts = [Buffer(free_name(func, f"{b.name}_rf"), inserted(b.shape, extent), b.dtype) for b in totals]
     own = IterVar(Var(loop.name), extent)
     first: Stmt = _first_stage(split, own, place, name)
     for total, part in zip(totals, parts, strict=True):
@@ -207,7 +207,7 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     step = reduction_step(split.combiner, totals, at, tuple(Load(b, inserted(at, last.var)) for b in parts))
     assert node.init is not None
     init = substitute_stmt(node.init, points)
-    second = _nest(replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step))
+    second = nest_of(replace(node, iters=(*axes, last), bindings=(), predicate=IntImm(BOOL, 1), init=init, body=step))
     body = seq(*statements[:k], statement, second, *statements[k + 1 :])
     return _with(func, body, *parts), name
 
@@ -274,7 +274,7 @@ def _swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
     return new if s is old else map_bodies(s, lambda b: _swap(b, old, new)) or s
 
 
-def _free(func: PrimFunc, name: str) -> str:
+def free_name(func: PrimFunc, name: str) -> str:
     """`name`, or with a number behind it where a block or buffer has it already."""
     taken = {b.name for b in (*func.params, *func.attrs["intermediates"])} | {s.name for s in walk_stmt(func.body) if isinstance(s, Block)}
     found, k = name, 1

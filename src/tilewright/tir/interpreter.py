@@ -34,6 +34,8 @@ def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping
         memory = np.ascontiguousarray(array, buffer.dtype.numpy()).reshape(machine.shape(buffer)).copy()
         machine.memory[buffer] = memory
         copies.append(memory)
+    for buffer in func.attrs.get("intermediates", ()):
+        machine.allocate(buffer)
     machine.run(func.body)
     for array, memory in zip(arrays, copies, strict=True):
         array[...] = memory.reshape(array.shape)
@@ -47,6 +49,10 @@ class _Machine:
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
         return tuple(d if isinstance(d, int) else self.evaluator.value(d) for d in buffer.shape)
+
+    def allocate(self, buffer: Buffer) -> None:
+        fill = np.nan if buffer.dtype.is_float else 0 if buffer.dtype.code == "bool" else 77
+        self.memory[buffer] = np.full(self.shape(buffer), fill, buffer.dtype.numpy())
 
     def place(self, buffer: Buffer, indices: tuple[Any, ...], lanes: Any) -> tuple[Any, ...]:
         """Numpy indices of an access, checked in the lanes where it is performed."""
@@ -94,8 +100,7 @@ class _Machine:
     def run_rare(self, s: Stmt) -> None:
         match s:
             case Allocate():
-                fill = np.nan if s.buffer.dtype.is_float else 0 if s.buffer.dtype.code == "bool" else 77
-                self.memory[s.buffer] = np.full(self.shape(s.buffer), fill, s.buffer.dtype.numpy())
+                self.allocate(s.buffer)
                 self.run(s.body)
                 del self.memory[s.buffer]
             case Let():

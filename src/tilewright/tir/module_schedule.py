@@ -14,96 +14,71 @@ Blocks are handled by name, loops by their variable: a loop stays what it is thr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import random
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, Load, Var
-from tilewright.expr_walk import walk
 from tilewright.ir.module import IRModule
-from tilewright.tir import schedule as engine
-from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
-from tilewright.tir.stmt import Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
-from tilewright.tir.transform.convert_ssa import convert_ssa
-from tilewright.tir.transform.infer_reducers import infer_reducers
+from tilewright.tir.block_moves import loaded_buffers
+from tilewright.tir.loop_steps import MAIN, LoopRV
+from tilewright.tir.sampling import SampleSteps
+from tilewright.tir.schedule import Schedule as Engine
+from tilewright.tir.steps import BlockAt, Step
+from tilewright.tir.stmt import Block, PrimFunc, stored_buffers, walk_stmt
+from tilewright.tir.trace import Trace
 
-MAIN = "main"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopRV:
-    """A loop of a schedule."""
-
-    var: Var
-    func: str
-
-    def __repr__(self) -> str:
-        return f"loop '{self.var.name}' of {self.func}"
+__all__ = ["LoopRV", "Schedule", "Trace", "replay"]
 
 
-class Trace:
-    """Steps in order. Its text is the calls that made it; `as_json` is what `json.dumps` takes."""
-
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
-        self.steps = tuple(steps)
-
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self.steps)
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.steps))
-
-    def show(self) -> None:
-        """Print the calls."""
-        print(self)
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return [s.as_json() for s in self.steps]
-
-    @staticmethod
-    def from_json(data: Any) -> Trace:
-        """The trace that `as_json` wrote. Raises `ScheduleError`."""
-        if not isinstance(data, list):
-            raise ScheduleError(f"a trace is a list of steps, and this is a {type(data).__name__}")
-        return Trace(map(Step.from_json, data))
-
-    def apply_to_schedule(self, sch: Schedule) -> None:
-        """Do the steps on `sch`."""
-        sch.apply(self.steps)
-
-
-class Schedule(Recorder):
+class Schedule(SampleSteps):
     """Steps over the functions of a module, each from loops and blocks to loops and blocks that compute the same.
 
-    `mod` is an `IRModule`, or a function, which becomes `main`. Every step raises `ScheduleError` where it cannot be done.
+    `mod` is an `IRModule`, or a function, which becomes `main`. `seed` is for the samples. Every step raises `ScheduleError`
+    where it cannot be done, and nothing has changed then.
     """
 
-    def __init__(self, mod: PrimFunc | IRModule) -> None:
-        module = IRModule({MAIN: mod}) if isinstance(mod, PrimFunc) else mod
-        if not isinstance(module, IRModule):
-            raise ScheduleError(f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}")
-        self._module = module
-        self._engines = {name: engine.Schedule(convert_ssa(infer_reducers(f))) for name, f in module.items() if isinstance(f, PrimFunc)}
-        self.steps = []
-        for name, e in self._engines.items():
-            _check_blocks(name, e.func)
+    def __init__(self, mod: PrimFunc | IRModule, seed: int | None = None) -> None:
+        super().__init__(mod)
+        self.random = random.Random(seed)
+        self._worked_on = ""
 
-    @property
-    def mod(self) -> IRModule:
-        """The module as it is now."""
-        new = self._module.copy()
-        for name, e in self._engines.items():
-            new[name] = e.func
-        return new
-
+    # As a whole.
     @property
     def trace(self) -> Trace:
         """The steps so far."""
         return Trace(self.steps)
+
+    @property
+    def state(self) -> dict[str, PrimFunc]:
+        """The functions as they are now, by name."""
+        return {name: e.func for name, e in self._engines.items()}
+
+    @property
+    def func_working_on(self) -> str | None:
+        """The function that names of blocks are looked for in, where `work_on` chose one."""
+        return self._worked_on or None
+
+    def work_on(self, func_name: str) -> None:
+        """Look for blocks in this function where none is named. Raises `ScheduleError`."""
+        self._engine(func_name)
+        self._worked_on = func_name
+
+    def seed(self, seed: int | None) -> None:
+        """Start the samples over."""
+        self.random.seed(seed)
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule, drawn from this one's."""
+        return self.random.randrange(1, 1 << 31)
+
+    def copy(self) -> Schedule:
+        """Another schedule that is where this one is, with the same loops and a seed of its own."""
+        new = Schedule(self._module, self.fork_seed())
+        for name, e in self._engines.items():
+            new._engines[name] = Engine(e.func)
+        new.steps, new._worked_on = list(self.steps), self._worked_on
+        return new
 
     def show(self) -> None:
         """Print the functions as they are now, and the steps that led there."""
@@ -112,156 +87,39 @@ class Schedule(Recorder):
             print(f"\n{self.trace}")
 
     # What is there.
-    def get_block(self, name: str, func_name: str | None = None) -> BlockAt:
-        """The block of that name; `func_name` is needed where a module has several functions and none is `main`."""
-        at = BlockAt(name, self._named(func_name))
-        self._engine(at.func).block(name)
-        return at
+    def get_producers(self, block: BlockAt | str) -> list[BlockAt]:
+        """The blocks that make what a block reads, in order."""
+        at, e = self._in(block)
+        node = e.block(at.block)
+        read = loaded_buffers(node)
+        return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in read for x in stored_buffers(b))]
 
-    def get_loops(self, block: BlockAt | str) -> list[LoopRV]:
-        """The loops around a block, outermost first."""
-        at = self._block(block)
-        func = self._named(at.func)
-        return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
+    def get_consumers(self, block: BlockAt | str) -> list[BlockAt]:
+        at, e = self._in(block)
+        node = e.block(at.block)
+        made = stored_buffers(node)
+        return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in made for x in loaded_buffers(b))]
 
-    def get(self, what: BlockAt | LoopRV | str) -> Block | For:
-        """The statement behind a block or a loop, as it is now."""
-        if isinstance(what, LoopRV):
-            return self._engine(what.func).loop(what.var)
-        at = self._block(what)
-        return self._engine(at.func).block(at.block)
+    def get_child_blocks(self, block_or_loop: BlockAt | LoopRV | str) -> list[BlockAt]:
+        """The blocks inside of a loop, in order; inside of a block there are none."""
+        if not isinstance(block_or_loop, LoopRV):
+            self.get(block_or_loop)
+            return []
+        inside = walk_stmt(self.get(block_or_loop))
+        return [BlockAt(s.name, block_or_loop.func) for s in inside if isinstance(s, Block)]
 
-    # Steps.
-    @recorded
-    def split(self, loop: LoopRV, factors: Sequence[int | None]) -> list[LoopRV]:
-        """One loop becomes several, outermost first; one of the factors may be None."""
-        sizes = [None if f is None else int(f) for f in factors]
-        return [LoopRV(v, loop.func) for v in self._engine(loop.func).split(loop.var, sizes)]
-
-    @recorded
-    def fuse(self, *loops: LoopRV) -> LoopRV:
-        """Directly nested loops become one."""
-        return LoopRV(self._together(loops).fuse(*(v.var for v in loops)), loops[0].func)
-
-    @recorded
-    def reorder(self, *loops: LoopRV) -> None:
-        """Loops of one nest change places."""
-        self._together(loops).reorder(*(v.var for v in loops))
-
-    @recorded
-    def parallel(self, loop: LoopRV) -> None:
-        """Run the trips on several threads; `annotate(loop, "grain", n)` hands them out n at a time."""
-        self._engine(loop.func).parallel(loop.var)
-
-    @recorded
-    def vectorize(self, loop: LoopRV) -> None:
-        """Run all trips at once, as lanes."""
-        self._engine(loop.func).vectorize(loop.var)
-
-    @recorded
-    def unroll(self, loop: LoopRV) -> None:
-        """Write the body out once for each trip."""
-        self._engine(loop.func).unroll(loop.var)
-
-    @recorded
-    def compute_at(self, block: BlockAt | str, loop: LoopRV, preserve_unit_loops: bool = False) -> None:
-        """Compute a value inside a loop of its user, only the part that this trip needs."""
-        at = self._block(block)
-        self._engine(at.func).compute_at(at.block, loop.var, preserve_unit_loops=preserve_unit_loops)
-
-    @recorded
-    def compute_inline(self, block: BlockAt | str) -> None:
-        """Compute an elementwise value where it is used, instead of storing it."""
-        at = self._block(block)
-        self._engine(at.func).compute_inline(at.block)
-
-    @recorded
-    def set_scope(self, block: BlockAt | str, buffer_index: int | str, storage_scope: str) -> None:
-        """Where the value that a block computes lives: `global` or `local`. All results of a block live in one place."""
-        at = self._block(block)
-        self._pick(stored_buffers(self._engine(at.func).block(at.block)), buffer_index, f"block '{at.block}' writes")
-        self._engine(at.func).set_scope(at.block, storage_scope)
-
-    @recorded
-    def annotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str, ann_val: Any) -> None:
-        """Note something on a block or a loop, for the passes that come later."""
-        if isinstance(block_or_loop, LoopRV):
-            self._engine(block_or_loop.func).annotate(block_or_loop.var, ann_key, ann_val)
-        else:
-            at = self._block(block_or_loop)
-            self._engine(at.func).annotate(at.block, ann_key, ann_val)
-
-    @recorded
-    def cache_read(
-        self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: Sequence[BlockAt | str] = ()
-    ) -> BlockAt:
-        """The block, or `consumer_blocks` instead, read a copy of a value in other memory. Returns the block that makes the copy."""
-        at = self._block(block)
-        node = self._engine(at.func).block(at.block)
-        read: dict[Buffer, None] = {}
-        for s in walk_stmt(node.body):
-            for top in expressions(s):
-                read.update({e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)})
-        buffer = self._pick(list(read), read_buffer_index, f"block '{at.block}' reads")
-        readers = [self._block(b).block for b in consumer_blocks] or [at.block]
-        return replace(at, block=self._engine(at.func).cache_read(buffer.name, storage_scope, readers))
-
-    @recorded
-    def cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str) -> BlockAt:
-        """The block computes into other memory. Returns the block that brings the result home."""
-        at = self._block(block)
-        self._pick(stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes")
-        return replace(at, block=self._engine(at.func).cache_write(at.block, storage_scope))
-
-    @recorded
-    def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
-        """The trips of a reduction loop get results of their own, which are added up after. Returns the block that makes these."""
-        at = self.reference(loop)
-        return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
-
-    # References.
-    def reference(self, arg: Any) -> Any:
-        several = len(self._engines) > 1
-        if isinstance(arg, LoopRV):
-            at = self._engine(arg.func).reference(arg.var)
-            return replace(at, func=arg.func) if several else at
-        if isinstance(arg, BlockAt):
-            return replace(arg, func=self._named(arg.func) if several else "")
-        return arg
-
-    def referred(self, data: Any) -> Any:
-        if isinstance(data, LoopAt):
-            func = self._named(data.func)
-            return LoopRV(self._engine(func).referred(data), func)
-        return self.get_block(data.block, data.func) if isinstance(data, BlockAt) else data
-
-    def _block(self, block: BlockAt | str) -> BlockAt:
-        return BlockAt(block, self._named(None)) if isinstance(block, str) else block
+    def get_output_blocks(self, func_name: str | None = None) -> list[BlockAt]:
+        """The blocks that store to parameters, in order."""
+        func = self._named(func_name)
+        e = self._engine(func)
+        return [BlockAt(b.name, func) for b in _blocks(e) if any(x in e.func.params for x in stored_buffers(b))]
 
     def _named(self, func: str | None) -> str:
-        """The function that is meant: the one named, else the only one, else `main`."""
-        if func:
-            return func
-        return next(iter(self._engines)) if len(self._engines) == 1 else MAIN
+        return super()._named(func or getattr(self, "_worked_on", "") or None)
 
-    def _engine(self, func: str) -> engine.Schedule:
-        found = self._engines.get(self._named(func))
-        if found is None:
-            raise ScheduleError(f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}")
-        return found
 
-    def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
-        if len({v.func for v in loops}) != 1:
-            raise ScheduleError("give one loop or several of one function")
-        return self._engine(loops[0].func)
-
-    @staticmethod
-    def _pick(buffers: Sequence[Buffer], index: int | str, which: str) -> Buffer:
-        """One of the buffers, by place or name."""
-        found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
-        if not found:
-            raise ScheduleError(f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; there is no {index!r} among them")
-        return found[0]
+def _blocks(e: Engine) -> list[Block]:
+    return [s for s in walk_stmt(e.func.body) if isinstance(s, Block)]
 
 
 def replay(program: Any, steps: Trace | Iterable[Step]) -> Any:
@@ -269,13 +127,3 @@ def replay(program: Any, steps: Trace | Iterable[Step]) -> Any:
     sch = Schedule(program)
     sch.apply(steps)
     return sch.mod[MAIN] if isinstance(program, PrimFunc) else sch.mod
-
-
-def _check_blocks(name: str, func: PrimFunc) -> None:
-    """Blocks are known by their names."""
-    names = block_names(func)
-    if not names:
-        raise ScheduleError(f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):")
-    doubled = [n for k, n in enumerate(names) if n in names[:k]]
-    if doubled:
-        raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a name of its own")

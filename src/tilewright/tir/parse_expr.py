@@ -16,9 +16,8 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright.errors import CompileError, ParseError
-from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var
+from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var, max_value, min_value
 from tilewright.settings import nearest
-from tilewright.te.tensor import max_value, min_value
 from tilewright.types import DataType
 
 INTRINSICS: Final = {f.name: f for f in vars(E).values() if isinstance(f, Intrinsic)}

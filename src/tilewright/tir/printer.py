@@ -89,6 +89,14 @@ def text_of_func(func: PrimFunc) -> str:
     return "\n".join(printer.lines)
 
 
+def text_marking(s: Stmt, at: Stmt) -> str:
+    """The text of a statement, the first line of `at` inside of it marked."""
+    printer = _Printer()
+    printer.marked = at
+    printer.body(s, 0)
+    return "\n".join(printer.lines)
+
+
 def extent_between(low: PrimExpr, end: PrimExpr) -> PrimExpr:
     """The number of trips of a loop that is written with both its ends."""
     return expression(linear(sub(end, low)), end.dtype)
@@ -130,6 +138,7 @@ def _is_number(e: PrimExpr) -> bool:
 class _Printer:
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.marked: Stmt | None = None
         self.names: dict[Any, str] = {}
         self.taken: set[str] = set()
 
@@ -220,6 +229,12 @@ class _Printer:
         return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}")', self.name(s.buffer)
 
     def stmt(self, s: Stmt, depth: int) -> None:
+        line = len(self.lines)
+        self._stmt(s, depth)
+        if s is self.marked:
+            self.lines[line] += "    # <-- here"
+
+    def _stmt(self, s: Stmt, depth: int) -> None:
         match s:
             case For():
                 self.put(depth, f"for {self.name(s.var)} in T.{s.kind}({self.trips(s)}):")

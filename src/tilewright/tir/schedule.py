@@ -38,6 +38,7 @@ from tilewright.expr import (
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
+from tilewright.tir.legality import fault
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import (
@@ -329,7 +330,7 @@ class Schedule(Recorder):
         self._only_needed_in(target, node)
         self._remove(node)
         target = self._loop(loop)
-        nest, new = _regenerate(node, region, outer, preserve_unit_loops)
+        nest, new = regenerate(node, region, outer, preserve_unit_loops)
         self._replace(target, replace(target, body=seq(nest, target.body)))
         return new
 
@@ -343,13 +344,17 @@ class Schedule(Recorder):
         self._replace(node, replace(node, predicate=all_of(node.predicate, condition)))
 
     @recorded
-    def tensorize(self, loop: Var, intrin: TensorIntrin) -> None:
-        """An instruction does what a loop and all loops inside of it do (`tir/tensorize.py`)."""
-        target = self._loop(loop)
+    def tensorize(self, at: Var | str, intrin: TensorIntrin | str) -> None:
+        """An intrinsic (or the one registered under that name) does what a loop and all in it do, or a block with loops in it.
+
+        for j: for k: C[j] += A[k] * B[j, k]  ->  gemv(C, A, B)
+        """
+        target = self._loop(at) if isinstance(at, Var) else self.block(at)
         outer = Ranges()
         for f in self._path(target):
             outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
-        self._replace(target, tensorize(target, outer, intrin))
+        found = TensorIntrin.get(intrin) if isinstance(intrin, str) else intrin
+        self._replace(target, tensorize(self.func, target, outer, found))
 
     def _only_needed_in(self, target: For, node: Block) -> None:
         """A value that is moved into a loop exists only there."""
@@ -361,7 +366,9 @@ class Schedule(Recorder):
 
     # Steps as data.
     def reference(self, arg: Any) -> Any:
-        """A loop as its place around the first block inside of it."""
+        """A loop as its place around the first block inside of it, an intrinsic that is registered as its name."""
+        if isinstance(arg, TensorIntrin) and TensorIntrin.known.get(arg.name) is arg:
+            return arg.name
         if not isinstance(arg, Var):
             return arg
         stack: list[tuple[Stmt, int]] = [(self.func.body, 0)]
@@ -392,6 +399,10 @@ class Schedule(Recorder):
 
     def _gone(self, loop: Var) -> ScheduleError:
         return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}")
+
+    def around(self, s: Stmt) -> list[Stmt]:
+        """The statements around one of the program, outermost first."""
+        return self._path(s)
 
     def _serial(self, loop: Var, step: str) -> For:
         node = self._loop(loop)
@@ -451,7 +462,7 @@ class Schedule(Recorder):
         self.func = replace(self.func, body=body, attrs={**self.func.attrs, "intermediates": inner})
 
     def _error(self, message: str, at: Stmt) -> ScheduleError:
-        return ScheduleError(f"{message}. The loops there:\n{at}")
+        return fault(message, at, self.func)
 
 
 def _uses(e: PrimExpr, v: Var) -> bool:
@@ -496,7 +507,7 @@ def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
     return visit(s)
 
 
-def _regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
+def regenerate(node: Block, region: Box, outer: Ranges, unit_loops: bool) -> tuple[Stmt, list[Var]]:
     """Loops over a part of a block's domain: `region` gives the first point and the size along each spatial axis."""
     spatial = [i for i in node.iters if i.kind == "spatial"]
     bindings: list[PrimExpr] = []

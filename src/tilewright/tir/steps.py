@@ -130,6 +130,15 @@ def recorded(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, 
     return run
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def notes_itself(method: F) -> F:
+    """Mark a method as a step that adds to `steps` what was drawn in it."""
+    method.is_step = True  # type: ignore[attr-defined]
+    return method
+
+
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_text, value))}{',' if len(value) == 1 else ''})"

@@ -1,18 +1,20 @@
-"""Hardware instructions and functions in place of loops.
+"""Hardware instructions and routines in place of loops.
 
     for i in range(16):                                for i_0 in range(16):
         for j in range(32):                                for j_0 in range(2):
             for k in range(64): C[i, j] += …       ->          gemv(C[i_0, j_0 * 16:…], A[i_0, :], B[j_0 * 16:…, :])
 
-An instruction is a block, which says what it computes, and statements that do it. The loops to be replaced must do just
-that: the block inside them is compared with the instruction's, expression by expression, and each buffer of the
-instruction becomes a box of one of the program, found from how the loops index it.
+An intrinsic is a block, which says what it computes, and statements that do it: written with `te.decl_tensor_intrin`, or as two
+loop functions. The loops to be replaced, around a block or inside of one that `blockize` made, must do just that: what stands
+inside of them is compared with the intrinsic's block, expression by expression, and each buffer of the intrinsic becomes a box
+of one of the program, found from how the loops index it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tilewright.arith import Ranges, bounds, prove, simplify
 from tilewright.arith.solve import conjuncts
@@ -40,15 +42,37 @@ from tilewright.expr import (
     stride_of,
     sub,
 )
-from tilewright.expr_walk import free_vars, rewrite, substitute
+from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.node import node
-from tilewright.tir.stmt import SERIAL, Block, Evaluate, For, IfThenElse, Let, Seq, Stmt, Store, map_bodies, map_expressions, seq
-from tilewright.types import INT64
+from tilewright.settings import nearest
+from tilewright.tir.block_rewrites import redirect
+from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.stmt import (
+    SERIAL,
+    Block,
+    Evaluate,
+    For,
+    IfThenElse,
+    IterVar,
+    Let,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    map_bodies,
+    map_expressions,
+    seq,
+    substitute_stmt,
+    walk_stmt,
+)
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.types import BOOL, INT64
 
 
 @node
 class TensorIntrin:
-    """`pattern` says what the instruction computes. `body` does it; with `reset` and `update`, a reduction can go on."""
+    """`pattern` says what is computed. `body` does it; of a reduction that goes on over loops outside, `reset` and `update`."""
 
     name: str
     pattern: Block
@@ -56,17 +80,59 @@ class TensorIntrin:
     reset: Stmt | None = None
     update: Stmt | None = None
 
+    known: ClassVar[dict[str, TensorIntrin]] = {}
+
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
 
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> TensorIntrin:
+        """Make the intrinsic of two loop functions known as `name`: `impl` is run where `desc` was computed.
+
+        Both have the same parameters; `desc` is one nest of loops. Where `desc` has a first value (`T.init`) and the reduction
+        goes on over loops outside of the intrinsic, `impl` is run without its own first values. Raises `ScheduleError`.
+        """
+        shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
+        if shapes[0] != shapes[1]:
+            raise ScheduleError(f"intrinsic '{name}': its two functions have other parameters; both take the same buffers in the same order")
+        found = _one_nest(name, desc.body)
+        if found is None:
+            raise ScheduleError(f"intrinsic '{name}' is described by one nest of loops around what each trip stores, and '{desc.name}' is not one:\n{desc}")
+        _, pattern = found
+        body = impl.body
+        for own, described in zip(impl.params, desc.params, strict=True):
+            body = redirect(body, own, described)
+        known = replace(impl, params=desc.params, body=body)
+        reset = update = None
+        if pattern.init is not None and any(isinstance(s, Block) and s.init is not None for s in walk_stmt(body)):
+            reset = _nest([i for i in pattern.iters if i.kind == "spatial"], pattern.init)
+            update = lower_blocks(known.with_body(_going_on(body))).body
+        return TensorIntrin.remember(TensorIntrin(name, pattern, lower_blocks(known).body, reset, update), override)
+
+    @staticmethod
+    def remember(intrin: TensorIntrin, override: bool = False) -> TensorIntrin:
+        """Make an intrinsic known by its name, which is how steps that are stored refer to it. Raises `ScheduleError`."""
+        if TensorIntrin.known.get(intrin.name, intrin) is not intrin and not override:
+            raise ScheduleError(f"there is an intrinsic '{intrin.name}' already; register it with override=True, or under another name")
+        TensorIntrin.known[intrin.name] = intrin
+        return intrin
+
+    @staticmethod
+    def get(name: str) -> TensorIntrin:
+        """The intrinsic of that name. Raises `ScheduleError`."""
+        found = TensorIntrin.known.get(name)
+        if found is None:
+            raise ScheduleError(f"there is no intrinsic '{name}'{nearest(name, TensorIntrin.known)}; make it known with TensorIntrin.register")
+        return found
+
 
 Pair = tuple[Buffer, tuple[PrimExpr, ...], Buffer, tuple[PrimExpr, ...]]
-"""A buffer of the instruction with an index, and what stands at the same place in the program."""
+"""A buffer of the intrinsic with an index, and what stands at the same place in the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Where a buffer of the instruction is: `dims[k]` of `buffer` is its dimension k, and `first` its first element."""
+    """Where a buffer of the intrinsic is: `dims[k]` of `buffer` is its dimension k, and `first` its first element."""
 
     buffer: Buffer
     dims: tuple[int, ...]
@@ -79,50 +145,59 @@ class _Box:
         return tuple(place)
 
 
-def tensorize(loop: For, outer: Ranges, intrin: TensorIntrin) -> Block:
-    """The block that stands for `loop` and all in it; `outer` are the ranges of the loops around. Raises `ScheduleError`."""
-    return _Match(loop, outer, intrin).block()
+def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> Block:
+    """The block that stands for a loop and all in it, or for a block with loops in it; `outer` are the ranges of the loops around.
+
+    Raises `ScheduleError`.
+    """
+    return _Match(func, at, outer, intrin).block()
 
 
 class _Match:
-    def __init__(self, loop: For, outer: Ranges, intrin: TensorIntrin) -> None:
-        self.loop, self.intrin, self.pattern = loop, intrin, intrin.pattern
-        self.ranges, self.inner = outer, list[For]()
-        s: Stmt = loop
-        while isinstance(s, For):
-            self.inner.append(s)
-            self.ranges = self.ranges.bind_loop(s.var, s.min, s.extent)
-            s = s.body
-        if not isinstance(s, Block):
+    """`target` is the block that stays, `leaf` what each trip of the loops `inner` computes: `target` itself where they are around it."""
+
+    def __init__(self, func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> None:
+        self.func, self.at, self.intrin, self.pattern = func, at, intrin, intrin.pattern
+        self.ranges = outer
+        if isinstance(at, Block):
+            for it in at.iters:
+                self.ranges = self.ranges.bind_loop(it.var, const(0, INT64), it.extent)
+        found = _one_nest(at.name, at.body, at.init) if isinstance(at, Block) else _loops_around(at)
+        if found is None:
             raise self.error("there is more than one computation in the loop")
-        self.target = s
+        self.inner, self.leaf = found
+        self.target = at if isinstance(at, Block) else self.leaf
         for f in self.inner:
+            self.ranges = self.ranges.bind_loop(f.var, f.min, f.extent)
             if f.kind != SERIAL or not isinstance(f.extent, IntImm):
                 raise self.error(f"loop '{f.var.name}' is {f.kind} with {f.extent} trips, and an instruction takes serial loops of constant extents")
 
     def error(self, why: str) -> ScheduleError:
-        return ScheduleError(
-            f"'{self.intrin.name}' cannot stand for loop '{self.loop.var.name}': {why}. The instruction computes\n{self.pattern}\nThe loops there:\n{self.loop}"
-        )
+        what = f"block '{self.at.name}'" if isinstance(self.at, Block) else f"loop '{self.at.var.name}'"
+        return fault(f"'{self.intrin.name}' cannot stand for {what}: {why}. The instruction computes\n{self.pattern}\nand not what is marked", self.at, self.func)
 
     def block(self) -> Block:
         zero: dict[PrimExpr, PrimExpr] = {f.var: f.min for f in self.inner}
-        first = [simplify(substitute(b, zero), self.ranges) for b in self.target.bindings]
+        first = [simplify(substitute(b, zero), self.ranges) for b in self.leaf.bindings]
         points = self.axes(first)
         predicate = self.predicate()
         pairs: list[Pair] = []
-        if not self.same_stmt(self.pattern.body, _with_points(self.target.body, points), pairs):
+        if not self.same_stmt(self.pattern.body, _with_points(self.leaf.body, points), pairs):
             raise self.error("they compute something else")
-        boxes = self.boxes(pairs)
-        going_on = any(it.kind == "reduce" and not isinstance(b, IntImm) for it, b in zip(self.target.iters, first, strict=True))
-        init, body = self.statements(going_on, boxes)
-        kept = [(it, b) for it, b in zip(self.target.iters, first, strict=True) if init is not None or it.kind == "spatial"]
-        if init is None:
-            fixed: dict[PrimExpr, PrimExpr] = {it.var: b for it, b in zip(self.target.iters, first, strict=True) if it.kind == "reduce"}
+        start = None if self.leaf.init is None else _with_points(self.leaf.init, points)
+        if start is not None and self.pattern.init is not None and not self.same_stmt(self.pattern.init, start, pairs):
+            raise self.error("they start from something else")
+        whole = first if self.target is self.leaf else list(self.target.bindings)
+        axes = list(zip(self.target.iters, whole, strict=True))
+        going_on = any(it.kind == "reduce" and not isinstance(b, IntImm) for it, b in axes)
+        init, body = self.statements(going_on, self.boxes(pairs), start)
+        if init is None and not going_on:
+            fixed: dict[PrimExpr, PrimExpr] = {it.var: b for it, b in axes if it.kind == "reduce"}
             body = map_expressions(body, lambda e: substitute(e, fixed))
+            axes = [(it, b) for it, b in axes if it.kind == "spatial"]
         notes = {k: v for k, v in self.target.annotations.items() if k != "combiner"}
         return replace(
-            self.target, iters=tuple(it for it, _ in kept), bindings=tuple(b for _, b in kept), predicate=predicate, init=init, body=body, annotations=notes,
+            self.target, iters=tuple(it for it, _ in axes), bindings=tuple(b for _, b in axes), predicate=predicate, init=init, body=body, annotations=notes,
         )
 
     def axes(self, first: Sequence[PrimExpr]) -> dict[PrimExpr, PrimExpr]:
@@ -130,7 +205,7 @@ class _Match:
         points: dict[PrimExpr, PrimExpr] = {}
         wanted = list(self.pattern.iters)
         covered = 1
-        for it, binding, start in reversed(list(zip(self.target.iters, self.target.bindings, first, strict=True))):
+        for it, binding, start in reversed(list(zip(self.leaf.iters, self.leaf.bindings, first, strict=True))):
             local = simplify(sub(binding, start), self.ranges)
             low, high = bounds(local, self.ranges)
             if low != 0 or high is None or any(v not in [f.var for f in self.inner] for v in free_vars(local)):
@@ -149,7 +224,9 @@ class _Match:
             trips *= int(f.extent)  # type: ignore[call-overload]
         if trips != covered:
             raise self.error(f"they make {trips} trips for {covered} points")
-        return points
+        if self.target is self.leaf:
+            return points
+        return {it.var: substitute(points.get(it.var, it.var), {it.var: const(0, INT64)}) for it in self.leaf.iters}
 
     def predicate(self) -> PrimExpr:
         """What guards the whole instruction; raises where it guards a part of it."""
@@ -237,16 +314,82 @@ class _Match:
         return _Box(b, tuple(dims), first)
 
     # Building.
-    def statements(self, going_on: bool, boxes: dict[Buffer, _Box]) -> tuple[Stmt | None, Stmt]:
-        """What starts a reduction (for one that goes on over loops outside) and what the instruction does."""
+    def statements(self, going_on: bool, boxes: dict[Buffer, _Box], start: Stmt | None) -> tuple[Stmt | None, Stmt]:
+        """What starts a reduction (for one that goes on over loops outside) and what the intrinsic does."""
         given = self.intrin
-        promises = [p for a, box in boxes.items() for p in _promises(a, box)]
-        if not going_on or self.pattern.init is None:
-            whole = given.body if given.body is not None else seq(given.reset, given.update)
-            return None, seq(*promises, _bound(whole, boxes))
-        if given.reset is None or given.update is None:
-            raise self.error("its reduction goes on over loops outside, so it must return (body, reduce_reset, reduce_update)")
-        return _bound(given.reset, boxes), seq(*promises, _bound(given.update, boxes))
+        whole = given.body if given.body is not None else seq(given.reset, given.update)
+        if self.pattern.init is None:
+            if start is not None:
+                start = self.target.init if self.target is not self.leaf else _nest([i for i in self.pattern.iters if i.kind == "spatial"], start)
+            return start, _bound(whole, boxes)
+        if start is not None and not going_on:
+            return None, _bound(whole, boxes)
+        if given.update is None or (given.reset is None and start is not None):
+            raise self.error(
+                "its reduction goes on over loops outside, so it must return (body, reduce_reset, reduce_update)" if start is not None
+                else "they add to what is there, and it starts anew"
+            )
+        return None if start is None or given.reset is None else _bound(given.reset, boxes), _bound(given.update, boxes)
+
+
+def _loops_around(s: Stmt) -> tuple[list[For], Block] | None:
+    """The loops from `s` in, around one block."""
+    loops: list[For] = []
+    while isinstance(s, For):
+        loops.append(s)
+        s = s.body
+    return (loops, s) if isinstance(s, Block) else None
+
+
+def _one_nest(name: str, s: Stmt, init: Stmt | None = None) -> tuple[list[For], Block] | None:
+    """A nest of loops, and what each of its trips does as a block with an axis for each loop; None for other statements.
+
+    `init` is a nest over those of the loops that do not reduce.
+    """
+    loops: list[For] = []
+    while isinstance(s, For):
+        loops.append(s)
+        s = s.body
+    if isinstance(s, Block):
+        reducing = {f.var for f in loops if reduces_over(s, f.var)}
+        points: dict[PrimExpr, PrimExpr] = {i.var: b for i, b in zip(s.iters, s.bindings, strict=True)}
+        init, s = None if s.init is None else substitute_stmt(s.init, points), substitute_stmt(s.body, points)
+        firsts: list[For] = []
+    else:
+        stored = {v for x in walk_stmt(s) if isinstance(x, Store) for i in x.indices for v in free_vars(i)}
+        reducing = {f.var for f in loops if f.var not in stored}
+        firsts = []
+        while isinstance(init, For):
+            firsts.append(init)
+            init = init.body
+    if not all(isinstance(x, (Store, IfThenElse, Let, Seq)) for x in walk_stmt(s)):
+        return None
+    axes = {f.var: IterVar(Var(f.var.name), f.extent, "reduce" if f.var in reducing else "spatial") for f in loops}
+    own: dict[PrimExpr, PrimExpr] = {f.var: add(axes[f.var].var, f.min) for f in loops}
+    if init is not None and firsts:
+        spatial = [i.var for i in axes.values() if i.kind == "spatial"]
+        if len(spatial) != len(firsts):
+            return None
+        init = substitute_stmt(init, dict(zip((f.var for f in firsts), spatial, strict=True)))
+    init = None if init is None else substitute_stmt(init, own)
+    bindings = tuple(sub(f.var, f.min) for f in loops)
+    return loops, Block(name, tuple(axes.values()), bindings, IntImm(BOOL, 1), init, substitute_stmt(s, own))
+
+
+def _nest(axes: Sequence[IterVar], body: Stmt) -> Stmt:
+    """Loops of their own over some axes of a block around one of its statements."""
+    fresh: dict[PrimExpr, PrimExpr] = {}
+    loops = [Var(i.var.name) for i in axes]
+    fresh.update(zip((i.var for i in axes), loops, strict=True))
+    body = substitute_stmt(body, fresh)
+    for v, i in zip(reversed(loops), reversed(axes), strict=True):
+        body = For(v, const(0, INT64), i.extent, SERIAL, body)
+    return body
+
+
+def _going_on(s: Stmt) -> Stmt:
+    """`s` with the first values of its reductions left out."""
+    return replace(s, init=None) if isinstance(s, Block) else map_bodies(s, _going_on) or s
 
 
 def _with_points(s: Stmt, points: dict[PrimExpr, PrimExpr]) -> Stmt:
@@ -274,7 +417,11 @@ def _stride(box: _Box, k: int) -> PrimExpr:
 
 
 def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
-    """The statements of an instruction over the boxes of the program."""
+    """The statements of an intrinsic over the boxes of the program, with loop variables of their own, and what it is promised."""
+    addressed = {e.args[0].buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top) if isinstance(e, Call) and e.op is address_of
+                 if isinstance(e.args[0], Load)}
+    promises = [p for a, box in boxes.items() if a.strides or a in addressed for p in _promises(a, box)]
+    s = _renewed(s)
     strides: dict[PrimExpr, PrimExpr] = {
         v: _stride(box, k) for a, box in boxes.items() for k, v in enumerate(a.strides) if isinstance(v, Var)
     }
@@ -300,7 +447,15 @@ def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
             return replace(x, buffer=box.buffer, indices=box.at(x.indices))
         return map_bodies(x, stores) or x
 
-    return stores(map_expressions(s, lambda e: rewrite(rewrite(e, addresses), loads)))
+    return seq(*promises, stores(map_expressions(s, lambda e: rewrite(rewrite(e, addresses), loads))))
 
 
+def _renewed(s: Stmt) -> Stmt:
+    """`s` with variables of its own, for one more use of it."""
+    fresh: dict[PrimExpr, PrimExpr] = {x.var: Var(x.var.name, x.var.dtype) for x in walk_stmt(s) if isinstance(x, (For, Let))}
 
+    def visit(x: Stmt) -> Stmt:
+        x = map_bodies(x, visit) or x
+        return replace(x, var=fresh[x.var]) if isinstance(x, (For, Let)) else x  # type: ignore[arg-type]
+
+    return visit(substitute_stmt(s, fresh))

@@ -1,1 +1,14 @@
+"""Passes over loops, one a file; under the field's names over modules: `tir.transform.Simplify()(mod)`."""
 
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name[:1].isupper():
+        from tilewright.tir.transform.module_passes import PASSES
+
+        if name in PASSES:
+            return PASSES[name]
+    raise AttributeError(f"module 'tilewright.tir.transform' has no attribute '{name}'")

@@ -5,7 +5,8 @@
     for i: if i < 10: C[i] = 0
            for r: if i < 10: C[i] = C[i] + A[i, r]
 
-The first value of a reduction is stored before the outermost of its reduction loops. A vectorized reduction loop keeps
+The first value of a reduction is stored before the outermost of its reduction loops; where a loop is over a spatial and a
+reduction axis at once, by the first step of each sum. A vectorized reduction loop keeps
 one partial result in each lane and combines the lanes once, after the reduction loops. Each trip of a reduction loop
 annotated `apart` sums up from nothing and is then added to the total: a long sum loses less to rounding in pieces.
 """
@@ -18,6 +19,7 @@ from typing import Final
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import (
+    EQ,
     And,
     Buffer,
     IntImm,
@@ -27,13 +29,14 @@ from tilewright.expr import (
     Ramp,
     Var,
     all_of,
+    compare,
     const,
     horizontal_max,
     horizontal_min,
     horizontal_prod,
     horizontal_sum,
 )
-from tilewright.expr_walk import rewrite, walk
+from tilewright.expr_walk import free_vars, rewrite, walk
 from tilewright.tir.stmt import (
     ALIGNED,
     VECTORIZED,
@@ -53,6 +56,7 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.place_buffers import Alignment, place_buffers
 from tilewright.tir.transform.place_prefetches import place_prefetches
+from tilewright.tir.transform.scope import runs_once
 from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
@@ -87,6 +91,8 @@ def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
 def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
     if isinstance(s, For):
         block = _reduction_below(s)
+        if block is not None and mixed_loops(block):
+            block = None
         if block is None:
             first, s = _first_values(s)
             if first:
@@ -95,9 +101,24 @@ def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
             return _reduction(s, block, partials)
     if isinstance(s, Block):
         points = _points(s)
-        init = None if s.init is None else substitute_stmt(s.init, points)
+        init = None if s.init is None else _in_place(s, points)
         return guarded(rewrite(s.predicate, points.get), seq(init, substitute_stmt(s.body, points)))
     return map_bodies(s, lambda b: _visit(b, partials)) or s
+
+
+def mixed_loops(block: Block) -> frozenset[Var]:
+    """The loops around a block over both a spatial and a reduction axis: what `fuse` makes of one of each."""
+    over: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
+    for it, binding in zip(block.iters, block.bindings, strict=True):
+        over[it.kind].update(free_vars(binding))
+    return frozenset(over["spatial"] & over["reduce"])
+
+
+def _in_place(block: Block, points: Points) -> Stmt:
+    """What a reduction starts from, stored by the first of its steps."""
+    assert block.init is not None
+    first = all_of(*(compare(EQ, b, 0) for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce"))
+    return guarded(first, substitute_stmt(block.init, points))
 
 
 def _points(block: Block) -> Points:
@@ -136,7 +157,7 @@ def _first_values(outermost: For) -> tuple[list[Stmt], For]:
 def _reductions_over(s: Stmt, var: Var, loops: list[For]) -> Iterator[tuple[Block, list[For]]]:
     """The reductions inside `s` along `var`, with the loops around each."""
     if isinstance(s, Block):
-        if s.init is not None and _over_reduction(s, var):
+        if s.init is not None and _over_reduction(s, var) and not mixed_loops(s):
             yield s, loops
         return
     inner = [*loops, s] if isinstance(s, For) else loops
@@ -160,7 +181,7 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
     spatial = [f for f in loops if f not in reducing]
     predicate = rewrite(block.predicate, points.get)
     shared = _without(predicate, [f.var for f in reducing])
-    vector = [f for f in reducing if f.kind == VECTORIZED]
+    vector = [f for f in reducing if f.kind == VECTORIZED and not runs_once(f)]
     if vector:
         return _in_lanes(block, loops, spatial, vector[0], predicate, shared, partials)
     assert block.init is not None

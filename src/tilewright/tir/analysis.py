@@ -1,0 +1,55 @@
+"""What can be asked about a loop function: whether it is well formed, whether every variable is bound once."""
+
+from __future__ import annotations
+
+from tilewright.errors import CompileError
+from tilewright.expr import Buffer, Load, PrimExpr, Var
+from tilewright.expr_walk import walk
+from tilewright.tir.stmt import Allocate, Block, For, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
+
+
+def verify_ssa(func: PrimFunc) -> bool:
+    """Whether no variable is bound twice."""
+    bound: set[Var] = set()
+    for s in walk_stmt(func.body):
+        own = [i.var for i in s.iters] if isinstance(s, Block) else [s.var] if isinstance(s, (For, Let)) else []
+        if any(v in bound for v in own) or len(set(own)) != len(own):
+            return False
+        bound.update(own)
+    return True
+
+
+def verify_memory(func: PrimFunc) -> bool:
+    """Whether all memory is there where it is used: parameters, and inner values inside of their allocation."""
+    return _fault(func, variables=False) is None
+
+
+def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
+    """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is not."""
+    found = _fault(func, variables=True)
+    if found is not None and assert_mode:
+        raise CompileError(f"function '{func.name}' is not well formed: {found}", func.origin)
+    return found is None
+
+
+def _fault(func: PrimFunc, *, variables: bool) -> str | None:
+    sizes = {v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
+    stack: list[tuple[Stmt, frozenset[Var], frozenset[Buffer]]]
+    stack = [(func.body, frozenset(sizes), frozenset((*func.params, *func.attrs.get("intermediates", ()))))]
+    while stack:
+        s, known, memory = stack.pop()
+        inner = known | {i.var for i in s.iters} if isinstance(s, Block) else known
+        for top in (*expressions(s),):
+            for e in walk(top):
+                if variables and isinstance(e, Var) and e not in inner:
+                    return f"variable '{e.name}' is used where it has no value, in\n{s}"
+                if isinstance(e, Load) and e.buffer not in memory:
+                    return f"buffer '{e.buffer.name}' is read where it does not exist, in\n{s}"
+        if isinstance(s, Store) and s.buffer not in memory:
+            return f"buffer '{s.buffer.name}' is written where it does not exist, in\n{s}"
+        if isinstance(s, (For, Let)):
+            inner = known | {s.var}
+        if isinstance(s, Allocate):
+            memory |= {s.buffer}
+        stack.extend((b, inner, memory) for b in bodies(s))
+    return None

@@ -1,0 +1,256 @@
+"""Rewrites that move whole computations: a reader into the loops of what it reads, a first value out of a reduction.
+
+Each takes a program and gives the new one; `tir.Schedule` has them as steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.arith import Ranges, linear, simplify
+from tilewright.arith.solve import conjuncts
+from tilewright.errors import ScheduleError
+from tilewright.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
+from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.tir.block_rewrites import free_name, reads
+from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.region import region_of
+from tilewright.tir.schedule import Schedule, regenerate
+from tilewright.tir.stmt import SERIAL, Block, For, PrimFunc, Stmt, Store, expressions, seq, stored_buffers, substitute_stmt, walk_stmt
+from tilewright.tir.transform.lower_blocks import mixed_loops
+from tilewright.types import INT64
+
+
+def loaded_buffers(s: Stmt) -> list[Buffer]:
+    """The buffers that `s` loads from, each once, in order."""
+    found: dict[Buffer, None] = {}
+    for x in walk_stmt(s):
+        for top in expressions(x):
+            found.update({e.buffer: None for e in walk(top) if isinstance(e, Load)})
+    return list(found)
+
+
+def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:
+    """The blocks that store to a buffer."""
+    return [s for s in walk_stmt(func.body) if isinstance(s, Block) and buffer in stored_buffers(s)]
+
+
+def only_maker(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` where another block stores to the results of `block` too, as after `decompose_reduction`."""
+    for buffer in stored_buffers(block):
+        other = next((m for m in makers(func, buffer) if m is not block), None)
+        if other is not None:
+            raise fault(f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block, func)
+
+
+def stored_at_its_axes(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` unless each spatial axis of `block` is the index of one dimension of its results, in order."""
+    axes = [i.var for i in block.iters if i.kind == "spatial"]
+    for s in walk_stmt(block.body):
+        if not isinstance(s, Store):
+            continue
+        if any(s.indices[k : k + 1] != (v,) for k, v in enumerate(axes)) or any(free_vars(i) for i in s.indices[len(axes) :]):
+            indices = ", ".join(map(str, s.indices))
+            raise fault(f"block '{block.name}' stores {s.buffer.name}[{indices}], and only a part at its axes in order can be moved", block, func)
+
+
+def whole_domain(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` unless `block` stores at its own axes: then what it stores at an index is known."""
+    stored_at_its_axes(func, block)
+    for s in walk_stmt(block.body):
+        if isinstance(s, Store) and len(s.indices) != len(block.iters):
+            raise fault(f"block '{block.name}' has {len(block.iters)} axes and stores at {len(s.indices)} indices", block, func)
+
+
+def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False) -> PrimFunc:
+    """The reader of a value is computed inside of the loop that makes it, for the part that this trip made.
+
+    for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j] + 1
+      ->  for i: { for j: B[i, j] = …;  for j: C[i, j] = B[i, j] + 1 }
+    """
+    s = Schedule(func)
+    node, target = s.block(block), s.loop(loop)
+    source = _made_inside(s, node, target)
+    at = next(e.indices for e in _loads(node, source))
+    axes = {i.var: i for i in node.iters}
+    if any(e.indices != at for e in _loads(node, source)) or len({i for i in at if i in axes}) != len(at):
+        raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
+    _no_further(func, node, source, at)
+    ranges = Ranges()
+    for f in [*s.around(target), target]:
+        ranges = ranges.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else ranges
+    box = region_of(target.body, source, ranges, stores=True)
+    assert box is not None
+    part = dict(zip(at, box, strict=True))
+    for k, (_, size) in enumerate(box):
+        if not isinstance(size, int):
+            raise fault(f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target, func)
+        _dense(func, target, source, k, size, ranges)
+    region = [part.get(i.var, (const(0, INT64), int(i.extent))) for i in node.iters]  # type: ignore[call-overload]
+    s._remove(node)
+    target = s.loop(loop)
+    nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
+    s._replace(target, replace(target, body=seq(target.body, nest)))
+    return s.func
+
+
+def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimExpr]) -> None:
+    """Raise where the reader has points that the value has not: what it computes there follows no element."""
+    extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
+    for v, d in zip(at, source.shape, strict=True):
+        if int(extents[v]) > int(d):  # type: ignore[call-overload]
+            raise fault(f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}", node, func)
+
+
+def _loads(node: Block, source: Buffer) -> list[Load]:
+    return [e for s in walk_stmt(node.body) for top in expressions(s) for e in walk(top) if isinstance(e, Load) and e.buffer is source]
+
+
+def _made_inside(s: Schedule, node: Block, target: For) -> Buffer:
+    """The one value that `node` reads and that is made, whole, in each trip of `target`."""
+    order = list(walk_stmt(s.func.body))
+    inside = list(walk_stmt(target))
+    if node in inside or order.index(node) < order.index(target):
+        raise fault(f"block '{node.name}' does not come after loop '{target.var.name}'", target, s.func)
+    if node.init is not None or any(i.kind != "spatial" for i in node.iters) or set(loaded_buffers(node)) & set(stored_buffers(node)):
+        raise fault(f"block '{node.name}' is a reduction; only one without can follow what it reads", node, s.func)
+    found = []
+    for buffer in loaded_buffers(node):
+        made = makers(s.func, buffer)
+        if made and all(m in inside for m in made):
+            found.append(buffer)
+        elif any(m in inside or order.index(m) > order.index(target) for m in made):
+            raise fault(f"'{buffer.name}', which block '{node.name}' reads, is not complete in loop '{target.var.name}'", target, s.func)
+    if len(found) != 1:
+        names = ", ".join(b.name for b in found) or "none"
+        raise fault(f"block '{node.name}' must read one value that loop '{target.var.name}' makes, and reads {names}", target, s.func)
+    around = [f.var for f in [*s.around(target), target] if isinstance(f, For)]
+    for m in makers(s.func, found[0]):
+        for v in around:
+            if reduces_over(m, v):
+                raise fault(f"'{found[0].name}' is complete only after the reduction loop '{v.name}'", target, s.func)
+    return found[0]
+
+
+def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, outer: Ranges) -> None:
+    """Raise unless what a trip of `target` stores along a dimension has no holes, and is whole only where no trip changes it."""
+    for m in (x for x in walk_stmt(target.body) if isinstance(x, Block) and source in stored_buffers(x)):
+        points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in m.iters), m.bindings, strict=True))
+        index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
+        form = linear(simplify(substitute(index, points), outer))
+        extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
+        inner = sorted((c, int(extents[a])) for a, c in form.coefs.items() if a in extents and a not in outer)  # type: ignore[call-overload,index]
+        covered = 1
+        for c, n in inner:
+            if not 0 < c <= covered:
+                covered = 0
+                break
+            covered += c * (n - 1)
+        base = any(v in outer for a in form.coefs for v in free_vars(a))
+        strange = any(not isinstance(a, Var) and any(v not in outer for v in free_vars(a)) for a in form.coefs)
+        whole = size == source.shape[dim] and base
+        if strange or covered == 0 or whole:
+            raise fault(f"what a trip of loop '{target.var.name}' makes of '{source.name}' is not a box without holes", target, func)
+
+
+def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
+    """A value is stored as its only reader would have it.
+
+    B[i] = A[i] * 2;  C[i] = B[i] + 1  ->  C[i] = A[i] * 2 + 1
+    """
+    s = Schedule(func)
+    node = s.block(block)
+    if not isinstance(node.body, Store) or node.init is not None or any(i.kind != "spatial" for i in node.iters):
+        raise fault(f"block '{block}' is a reduction or has several results; only an elementwise reader can be inlined", node, func)
+    inner = [b for b in loaded_buffers(node) if b not in func.params and len(makers(func, b)) == 1]
+    chosen = [b for b in inner if isinstance(makers(func, b)[0].body, Store) and makers(func, b)[0].init is None]
+    if len(chosen) != 1:
+        raise fault(f"block '{block}' must read one value that an elementwise block makes, and reads {len(chosen)} of that kind", node, func)
+    (source,), (maker,) = chosen, makers(func, chosen[0])
+    axes = [i.var for i in node.iters]
+    loads = _loads(node, source)
+    if any(e.indices != loads[0].indices for e in loads) or set(loads[0].indices) != set(axes) or len(axes) != len(loads[0].indices):
+        raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
+    _no_further(func, node, source, loads[0].indices)
+    order = list(walk_stmt(func.body))
+    late = [b.name for b in loaded_buffers(node) if b is not source and any(order.index(m) > order.index(maker) for m in makers(func, b))]
+    if reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters) or source in loaded_buffers(maker):
+        why = f"reads '{late[0]}', which is made later" if late else f"is not the only reader of '{source.name}', or that is a sum"
+        raise fault(f"block '{block}' {why}", node, func)
+    made = maker.body
+    assert isinstance(made, Store)
+    points = dict(zip(loads[0].indices, made.indices, strict=True))
+    value = rewrite(node.body.value, lambda e: made.value if isinstance(e, Load) and e.buffer is source else points.get(e))
+    guards = [compare(LT, points[i.var], i.extent) for i, d in zip(node.iters, axes, strict=True)]
+    limits = Ranges()
+    for it in maker.iters:
+        limits = limits.bind_loop(it.var, const(0, INT64), it.extent)
+    binding: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in maker.iters), maker.bindings, strict=True))
+    needed = [substitute(g, binding) for g in guards if not _holds(g, limits)]
+    store = Store(node.body.buffer, value, tuple(substitute(i, points) for i in node.body.indices))
+    s._remove(node)
+    s._replace(maker, replace(maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed)))
+    s._set(s.func.body, drop=source)
+    return s.func
+
+
+def _holds(condition: PrimExpr, ranges: Ranges) -> bool:
+    return bool(getattr(simplify(condition, ranges), "value", 0))
+
+
+def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
+    """What a reduction starts from is stored by a block of its own, before `loop`.
+
+    for i: for k: { init: C[i] = 0; C[i] += A[i, k] }  ->  for i: { C[i] = 0;  for k: C[i] += A[i, k] }
+    """
+    s = Schedule(func)
+    node, target = s.block(block), s.loop(loop)
+    if node.init is None:
+        raise fault(f"block '{block}' has no first value to take out", node, func)
+    around = [f for f in s.around(node) if isinstance(f, For)]
+    if target not in around:
+        raise fault(f"loop '{loop.name}' is not around block '{block}'", target, func)
+    outer, inner = around[: around.index(target)], around[around.index(target) :]
+    wrong = next((f for f in outer if reduces_over(node, f.var)), None)
+    if wrong is not None or mixed_loops(node):
+        name = wrong.var.name if wrong else next(iter(mixed_loops(node))).name
+        raise fault(f"the reduction runs over loop '{name}', outside of '{loop.name}' or fused; take the first value out before it", wrong or target, func)
+    if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
+        raise fault(f"a reduction loop of block '{block}' is not serial any more", target, func)
+    name = free_name(func, f"{block}_init")
+    own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
+    axes = [(replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True) if i.kind == "spatial"]
+    points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
+    reducing = {f.var for f in inner if reduces_over(node, f.var)}
+    axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
+    kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]
+    first: Stmt = Block(
+        name, tuple(new for new, _, _ in axes), tuple(substitute(b, own) for _, _, b in axes), substitute(all_of(*kept), own),
+        None, substitute_stmt(node.init, points), origin=node.origin,
+    )
+    for f in reversed([f for f in inner if f.var not in reducing]):
+        v = own[f.var]
+        assert isinstance(v, Var)
+        first = replace(f, var=v, body=first)
+    s._replace(node, replace(node, init=None))
+    target = s.loop(loop)
+    s._replace(target, seq(first, target))
+    return s.func, name
+
+
+def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:
+    """A loop of one trip around a block or a loop:  C[i] = …  ->  for u in range(1): C[i] = …"""
+    s, v = Schedule(func), Var("u")
+    s._replace(at, For(v, const(0, INT64), const(1, INT64), SERIAL, at))
+    return s.func, v
+
+
+def reorder_block_iter_var(func: PrimFunc, block: str, order: Sequence[int]) -> PrimFunc:
+    """The axes of a block in another order: `v0, v1 -> v1, v0`, bindings with them."""
+    s = Schedule(func)
+    node = s.block(block)
+    if sorted(order) != list(range(len(node.iters))):
+        raise ScheduleError(f"{list(order)} is not an order of the {len(node.iters)} axes of block '{block}'; name each of 0 to {len(node.iters) - 1} once")
+    s._replace(node, replace(node, iters=tuple(node.iters[k] for k in order), bindings=tuple(node.bindings[k] for k in order)))
+    return s.func

@@ -1,0 +1,82 @@
+"""Inner loops become one block over tiles, for `tensorize` or for whoever wants to move a tile as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilewright.arith import Ranges, linear, simplify
+from tilewright.arith.linear import LinearForm, expression
+from tilewright.expr import IntImm, PrimExpr, Var, add, const, floordiv, mul
+from tilewright.expr_walk import free_vars
+from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, substitute_stmt
+from tilewright.types import BOOL, INT64
+
+
+def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
+    """A loop with all inside becomes one block over tiles.
+
+    for io: for ii in range(4): C[io * 4 + ii] = …  ->  for io: with block("C_o", vo = io): for ii: C[vo * 4 + ii] = …
+    """
+    s = Schedule(func)
+    target = s.loop(loop)
+    inner: list[For] = []
+    body: Stmt = target
+    while isinstance(body, For):
+        inner.append(body)
+        body = body.body
+    if not isinstance(body, Block):
+        raise fault(f"loop '{loop.name}' holds several statements; only the loops around one block become a block", target, func)
+    if any(f.kind != "serial" for f in inner) or not (isinstance(body.predicate, IntImm) and body.predicate.value):
+        raise fault(f"the loops of block '{body.name}' inside of '{loop.name}' are marked, or cover its domain only in part", target, func)
+    axes, points = [], dict[PrimExpr, PrimExpr]()
+    for it, binding in zip(body.iters, body.bindings, strict=True):
+        axes.append(_tile(func, target, it, binding, inner))
+        own, _, size, rest = axes[-1]
+        points[it.var] = add(mul(own.var, size), rest)
+    name = body.name + "_o"
+    fresh: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
+    init = None
+    if body.init is not None:
+        spatial = [f for f in inner if not reduces_over(body, f.var)]
+        init = _nest(spatial, substitute_stmt(substitute_stmt(body.init, points), fresh), fresh)
+    block = Block(
+        name, tuple(a for a, _, _, _ in axes), tuple(b for _, b, _, _ in axes), IntImm(BOOL, 1), init,
+        _nest(inner, substitute_stmt(body.body, points)), {k: v for k, v in body.annotations.items() if k != "combiner"}, body.origin,
+    )
+    s._replace(target, block)
+    return s.func, name
+
+
+def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequence[For]) -> tuple[IterVar, PrimExpr, int, PrimExpr]:
+    """The axis over tiles, its binding, the size of a tile, and where in the tile a trip of the inner loops is."""
+    extents = {f.var: int(f.extent) for f in inner}  # type: ignore[call-overload]
+    ranges = Ranges()
+    for v, n in extents.items():
+        ranges = ranges.bind(v, 0, n - 1)
+    form = linear(simplify(binding, ranges))
+    rest, outer, size = LinearForm({}), LinearForm({}, form.const), 1
+    for atom, c in sorted(form.coefs.items(), key=lambda item: abs(item[1])):
+        if atom in extents:
+            if c != size:
+                raise fault(f"axis '{it.var.name}' is '{binding}', which is not a whole tile of the loops from '{at.var.name}' in", at, func)
+            rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]  # type: ignore[index]
+        elif any(v in extents for v in free_vars(atom)):
+            raise fault(f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func)
+        else:
+            outer = outer.plus(LinearForm({atom: c}))
+    whole = int(it.extent)  # type: ignore[call-overload]
+    if whole % size or outer.const % size or any(c % size for c in outer.coefs.values()):
+        raise fault(f"axis '{it.var.name}' of {whole} is not made of whole tiles of {size}", at, func)
+    own = IterVar(Var(it.var.name), const(whole // size, INT64), it.kind)
+    return own, simplify(floordiv(expression(outer), size), Ranges()), size, expression(rest)
+
+
+def _nest(loops: Sequence[For], body: Stmt, fresh: dict[PrimExpr, PrimExpr] | None = None) -> Stmt:
+    for f in reversed(loops):
+        var: Any = (fresh or {}).get(f.var, f.var)
+        body = replace(f, var=var, body=body)
+    return body

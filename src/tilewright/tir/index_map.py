@@ -1,0 +1,216 @@
+"""Maps from indices to indices, `lambda i, j: (i // 4, j, i % 4)`: of a buffer's layout, or of the loops around a block.
+
+A map is data: its text is what a trace stores, and only names, whole numbers and `+ - * // %` are read from it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.arith import Ranges, bounds, linear, simplify
+from tilewright.errors import ScheduleError
+from tilewright.expr import (
+    Add,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    add,
+    as_expr,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    mul,
+    sub,
+)
+from tilewright.expr_walk import free_vars, substitute
+from tilewright.types import INT64
+
+_OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
+    ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: floormod,
+}
+_MOST_POINTS: Final = 1 << 22
+AXIS_SEPARATOR: Final = "axis_separator"
+"""Between the results of a map: where memory of several dimensions would be cut. Memory of a CPU has one; it says nothing here."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """`results` over `params`."""
+
+    params: tuple[Var, ...]
+    results: tuple[PrimExpr, ...]
+
+    @staticmethod
+    def of(what: IndexMap | str | Callable[..., Any], rank: int) -> IndexMap:
+        """The map of a Python function, or of its text. Raises `ScheduleError`."""
+        if isinstance(what, IndexMap):
+            found = what
+        elif isinstance(what, str):
+            found = _read(what)
+        else:
+            found = _called(what, rank)
+        if len(found.params) != rank:
+            raise ScheduleError(f"the index map '{found}' takes {len(found.params)} indices, and {rank} are needed")
+        return found
+
+    def __str__(self) -> str:
+        body = ", ".join(map(str, self.results))
+        return f"lambda {', '.join(v.name for v in self.params)}: ({body}{',' if len(self.results) == 1 else ''})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each result: that of a parameter which it is, else those of the parameters in it with its number."""
+        return tuple(r.name if isinstance(r, Var) else ".".join([*(v.name for v in self.params if v in free_vars(r)), str(k)]) for k, r in enumerate(self.results))
+
+    def __call__(self, indices: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+        points: dict[PrimExpr, PrimExpr] = dict(zip(self.params, indices, strict=True))
+        return tuple(substitute(r, points) for r in self.results)
+
+    def ranges(self, shape: Sequence[int]) -> Ranges:
+        known = Ranges()
+        for v, n in zip(self.params, shape, strict=True):
+            known = known.bind(v, 0, n - 1)
+        return known
+
+    def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The sizes that hold all results. Raises `ScheduleError` where a result is negative, or two points meet."""
+        made = []
+        for r in self.results:
+            low, high = bounds(simplify(r, self.ranges(shape)), self.ranges(shape))
+            if low is None or high is None or low < 0:
+                raise ScheduleError(f"the index '{r}' of '{self}' is not within known bounds from 0 for sizes {tuple(shape)}")
+            made.append(high + 1)
+        if self._meets(shape, made):
+            raise ScheduleError(f"'{self}' brings several elements of {tuple(shape)} to one place; a layout gives each a place of its own")
+        return tuple(made)
+
+    def _meets(self, shape: Sequence[int], made: Sequence[int]) -> bool:
+        if self.inverse(shape) is not None:
+            return False
+        total = int(np.prod(shape, dtype=np.int64))
+        if total > _MOST_POINTS:
+            return True
+        grid = np.indices(shape, dtype=np.int64).reshape(len(shape), -1)
+        values: dict[PrimExpr, Any] = dict(zip(self.params, grid, strict=True))
+        flat = np.zeros(total, np.int64)
+        for r, n in zip(self.results, made, strict=True):
+            flat = flat * n + _at_all(r, values)
+        return len(np.unique(flat)) != total
+
+    def inverse(self, shape: Sequence[int]) -> IndexMap | None:
+        """The map back, where the results are mixed numbers of digits `i // a % b` of the indices; None for others.
+
+        Every point of the sizes `self.shape(shape)` must be reached: `int(product)` is the same on both sides.
+        """
+        ranges = self.ranges(shape)
+        own = tuple(Var(f"x{k}") for k in range(len(self.results)))
+        back: dict[Var, PrimExpr] = {v: const(0, INT64) for v in self.params}
+        digits: dict[Var, list[tuple[int, int]]] = {v: [] for v in self.params}
+        for x, r in zip(own, self.results, strict=True):
+            parts = _digits(simplify(r, ranges), dict(zip(self.params, shape, strict=True)))
+            if parts is None:
+                return None
+            for coefficient, v, low, count in parts:
+                value = floormod(floordiv(x, coefficient), count)
+                back[v] = add(back[v], mul(value, low))
+                digits[v].append((low, count))
+        for v, n in zip(self.params, shape, strict=True):
+            covered = 1
+            for low, count in sorted(digits[v]):
+                if low != covered:
+                    return None
+                covered *= count
+            if covered != n:
+                return None
+        limits = Ranges()
+        for x, r in zip(own, self.results, strict=True):
+            limits = limits.bind(x, 0, bounds(simplify(r, ranges), ranges)[1])
+        return IndexMap(own, tuple(simplify(back[v], limits) for v in self.params))
+
+
+def _digits(r: PrimExpr, sizes: dict[Var, int]) -> list[tuple[int, Var, int, int]] | None:
+    """`r` as a sum of `coefficient * (v // low % count)` that leaves no holes: these, least first."""
+    form = linear(r)
+    if form.const:
+        return None
+    found = []
+    for atom, coefficient in form.coefs.items():
+        e: Any = atom
+        low, count = 1, None
+        if isinstance(e, FloorMod) and isinstance(e.b, IntImm):
+            e, count = e.a, e.b.value
+        if isinstance(e, FloorDiv) and isinstance(e.b, IntImm):
+            e, low = e.a, e.b.value
+        if not isinstance(e, Var) or coefficient < 1 or e not in sizes:
+            return None
+        rest, left = divmod(sizes[e], low)
+        if left or (count is not None and rest % count):
+            return None
+        found.append((coefficient, e, low, rest if count is None else count))
+    found.sort(key=lambda d: d[0])
+    covered = 1
+    for coefficient, _, _, count in found:
+        if coefficient != covered:
+            return None
+        covered *= count
+    return found
+
+
+def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
+    """`e` at all points at once."""
+    if e in values:
+        return values[e]
+    if isinstance(e, IntImm):
+        return e.value
+    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        raise ScheduleError(f"'{e}' cannot stand in an index map; its parameters, whole numbers and + - * // % can")
+    return type(e).fold(_at_all(e.a, values), _at_all(e.b, values))
+
+
+def _called(what: Callable[..., Any], rank: int) -> IndexMap:
+    kinds = [p.kind for p in inspect.signature(what).parameters.values()]
+    names = list(inspect.signature(what).parameters)
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        names = [f"i{k}" for k in range(rank)]
+    if len(names) != rank:
+        raise ScheduleError(f"an index map of {len(names)} indices was given where {rank} are needed")
+    params = tuple(Var(n) for n in names)
+    made = what(*params)
+    results = made if isinstance(made, (tuple, list)) else (made,)
+    return IndexMap(params, tuple(cast(INT64, as_expr(r)) for r in results if r is not AXIS_SEPARATOR))
+
+
+def _read(text: str) -> IndexMap:
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ScheduleError(f"'{text}' is not an index map: {error.msg}") from None
+    if not isinstance(tree, ast.Lambda):
+        raise ScheduleError(f"'{text}' is not an index map; one is 'lambda i, j: (j, i)'")
+    params = {a.arg: Var(a.arg) for a in tree.args.args}
+
+    def value(e: ast.expr) -> PrimExpr:
+        match e:
+            case ast.Constant(value=int(n)):
+                return const(n, INT64)
+            case ast.Name(id=name) if name in params:
+                return params[name]
+            case ast.BinOp() if type(e.op) in _OPERATORS:
+                return _OPERATORS[type(e.op)](value(e.left), value(e.right))  # type: ignore[no-any-return]
+            case ast.UnaryOp(op=ast.USub()):
+                return sub(const(0, INT64), value(e.operand))
+        raise ScheduleError(f"'{ast.unparse(e)}' cannot stand in an index map; its parameters, whole numbers and + - * // % can")
+
+    results = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
+    return IndexMap(tuple(params.values()), tuple(map(value, results)))

@@ -1,0 +1,232 @@
+"""The steps of `tir.Schedule` over loops and copies, and how loops and blocks are named in them (`module_schedule.py` has the whole)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilewright.errors import ScheduleError
+from tilewright.expr import Buffer, Load, Var
+from tilewright.expr_walk import walk
+from tilewright.ir.module import IRModule
+from tilewright.tir import schedule as engine
+from tilewright.tir.block_moves import only_maker, stored_at_its_axes, whole_domain
+from tilewright.tir.legality import check_kind
+from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
+from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
+from tilewright.tir.transform.convert_ssa import convert_ssa
+from tilewright.tir.transform.infer_reducers import infer_reducers
+
+MAIN = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRV:
+    """A loop of a schedule."""
+
+    var: Var
+    func: str
+
+    def __repr__(self) -> str:
+        return f"loop '{self.var.name}' of {self.func}"
+
+
+class LoopSteps(Recorder):
+    """Steps over the functions of a module, each from loops and blocks to loops and blocks that compute the same.
+
+    `mod` is an `IRModule`, or a function, which becomes `main`. Every step raises `ScheduleError` where it cannot be done.
+    """
+
+    def __init__(self, mod: PrimFunc | IRModule) -> None:
+        module = IRModule({MAIN: mod}) if isinstance(mod, PrimFunc) else mod
+        if not isinstance(module, IRModule):
+            raise ScheduleError(f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}")
+        self._module = module
+        self._engines = {name: engine.Schedule(convert_ssa(infer_reducers(f))) for name, f in module.items() if isinstance(f, PrimFunc)}
+        self.steps = []
+        for name, e in self._engines.items():
+            _check_blocks(name, e.func)
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now."""
+        new = self._module.copy()
+        for name, e in self._engines.items():
+            new[name] = e.func
+        return new
+
+    # What is there.
+    def get_block(self, name: str, func_name: str | None = None) -> BlockAt:
+        """The block of that name; `func_name` is needed where a module has several functions and none is `main`."""
+        at = BlockAt(name, self._named(func_name))
+        self._engine(at.func).block(name)
+        return at
+
+    def get_loops(self, block: BlockAt | str) -> list[LoopRV]:
+        """The loops around a block, outermost first."""
+        at = self._block(block)
+        func = self._named(at.func)
+        return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
+
+    def get(self, what: BlockAt | LoopRV | str) -> Block | For:
+        """The statement behind a block or a loop, as it is now."""
+        if isinstance(what, LoopRV):
+            return self._engine(what.func).loop(what.var)
+        at = self._block(what)
+        return self._engine(at.func).block(at.block)
+
+    # Steps.
+    @recorded
+    def split(self, loop: LoopRV, factors: Sequence[int | None]) -> list[LoopRV]:
+        """One loop becomes several, outermost first; one of the factors may be None."""
+        sizes = [None if f is None else int(f) for f in factors]
+        return [LoopRV(v, loop.func) for v in self._engine(loop.func).split(loop.var, sizes)]
+
+    @recorded
+    def fuse(self, *loops: LoopRV) -> LoopRV:
+        """Directly nested loops become one."""
+        return LoopRV(self._together(loops).fuse(*(v.var for v in loops)), loops[0].func)
+
+    @recorded
+    def reorder(self, *loops: LoopRV) -> None:
+        """Loops of one nest change places."""
+        self._together(loops).reorder(*(v.var for v in loops))
+
+    @recorded
+    def parallel(self, loop: LoopRV) -> None:
+        """Run the trips on several threads; `annotate(loop, "grain", n)` hands them out n at a time."""
+        self._may_run(loop, PARALLEL)
+        self._engine(loop.func).parallel(loop.var)
+
+    @recorded
+    def vectorize(self, loop: LoopRV) -> None:
+        """Run all trips at once, as lanes."""
+        self._may_run(loop, VECTORIZED)
+        self._engine(loop.func).vectorize(loop.var)
+
+    @recorded
+    def unroll(self, loop: LoopRV) -> None:
+        """Write the body out once for each trip."""
+        self._engine(loop.func).unroll(loop.var)
+
+    @recorded
+    def compute_at(self, block: BlockAt | str, loop: LoopRV, preserve_unit_loops: bool = False) -> None:
+        """Compute a value inside a loop of its user, only the part that this trip needs."""
+        at = self._block(block)
+        node, func = self._engine(at.func).block(at.block), self._engine(at.func).func
+        only_maker(func, node)
+        stored_at_its_axes(func, node)
+        self._engine(at.func).compute_at(at.block, loop.var, preserve_unit_loops=preserve_unit_loops)
+
+    @recorded
+    def compute_inline(self, block: BlockAt | str) -> None:
+        """Compute an elementwise value where it is used, instead of storing it."""
+        at = self._block(block)
+        only_maker(self._engine(at.func).func, self._engine(at.func).block(at.block))
+        whole_domain(self._engine(at.func).func, self._engine(at.func).block(at.block))
+        self._engine(at.func).compute_inline(at.block)
+
+    @recorded
+    def set_scope(self, block: BlockAt | str, buffer_index: int | str, storage_scope: str) -> None:
+        """Where the value that a block computes lives: `global` or `local`. All results of a block live in one place."""
+        at = self._block(block)
+        self._pick(stored_buffers(self._engine(at.func).block(at.block)), buffer_index, f"block '{at.block}' writes")
+        self._engine(at.func).set_scope(at.block, storage_scope)
+
+    @recorded
+    def annotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str, ann_val: Any) -> None:
+        """Note something on a block or a loop, for the passes that come later."""
+        if isinstance(block_or_loop, LoopRV):
+            self._engine(block_or_loop.func).annotate(block_or_loop.var, ann_key, ann_val)
+        else:
+            at = self._block(block_or_loop)
+            self._engine(at.func).annotate(at.block, ann_key, ann_val)
+
+    @recorded
+    def cache_read(
+        self, block: BlockAt | str, read_buffer_index: int | str, storage_scope: str, consumer_blocks: Sequence[BlockAt | str] = ()
+    ) -> BlockAt:
+        """The block, or `consumer_blocks` instead, read a copy of a value in other memory. Returns the block that makes the copy."""
+        at = self._block(block)
+        node = self._engine(at.func).block(at.block)
+        read: dict[Buffer, None] = {}
+        for s in walk_stmt(node.body):
+            for top in expressions(s):
+                read.update({e.buffer: None for e in walk(top) if isinstance(e, Load) and e.buffer not in stored_buffers(node)})
+        buffer = self._pick(list(read), read_buffer_index, f"block '{at.block}' reads")
+        readers = [self._block(b).block for b in consumer_blocks] or [at.block]
+        return replace(at, block=self._engine(at.func).cache_read(buffer.name, storage_scope, readers))
+
+    @recorded
+    def cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str) -> BlockAt:
+        """The block computes into other memory. Returns the block that brings the result home."""
+        at = self._block(block)
+        only_maker(self._engine(at.func).func, self._engine(at.func).block(at.block))
+        self._pick(stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes")
+        return replace(at, block=self._engine(at.func).cache_write(at.block, storage_scope))
+
+    @recorded
+    def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
+        """The trips of a reduction loop get results of their own, which are added up after. Returns the block that makes these."""
+        at = self.reference(loop)
+        return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
+
+    def _may_run(self, loop: LoopRV, kind: str) -> None:
+        e = self._engine(loop.func)
+        node = e.loop(loop.var)
+        check_kind(e.func, node, kind, e.around(node))
+
+    # References.
+    def reference(self, arg: Any) -> Any:
+        several = len(self._engines) > 1
+        if isinstance(arg, LoopRV):
+            at = self._engine(arg.func).reference(arg.var)
+            return replace(at, func=arg.func) if several else at
+        if isinstance(arg, BlockAt):
+            return replace(arg, func=self._named(arg.func) if several else "")
+        return arg
+
+    def referred(self, data: Any) -> Any:
+        if isinstance(data, LoopAt):
+            func = self._named(data.func)
+            return LoopRV(self._engine(func).referred(data), func)
+        return self.get_block(data.block, data.func) if isinstance(data, BlockAt) else data
+
+    def _block(self, block: BlockAt | str) -> BlockAt:
+        return BlockAt(block, self._named(None)) if isinstance(block, str) else block
+
+    def _named(self, func: str | None) -> str:
+        """The function that is meant: the one named, else the only one, else `main`."""
+        if func:
+            return func
+        return next(iter(self._engines)) if len(self._engines) == 1 else MAIN
+
+    def _engine(self, func: str) -> engine.Schedule:
+        found = self._engines.get(self._named(func))
+        if found is None:
+            raise ScheduleError(f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}")
+        return found
+
+    def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
+        if len({v.func for v in loops}) != 1:  # also where there are none
+            raise ScheduleError("give one loop or several of one function")
+        return self._engine(loops[0].func)
+
+    @staticmethod
+    def _pick(buffers: Sequence[Buffer], index: int | str, which: str) -> Buffer:
+        """One of the buffers, by place or name."""
+        found = [b for k, b in enumerate(buffers) if index in (k, b.name)]
+        if not found:
+            raise ScheduleError(f"{which} {', '.join(f'{k}: {b.name}' for k, b in enumerate(buffers))}; there is no {index!r} among them")
+        return found[0]
+
+
+def _check_blocks(name: str, func: PrimFunc) -> None:
+    """Blocks are known by their names."""
+    names = block_names(func)
+    if not names:
+        raise ScheduleError(f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):")
+    doubled = [n for k, n in enumerate(names) if n in names[:k]]
+    if doubled:
+        raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a name of its own")

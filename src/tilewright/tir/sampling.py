@@ -1,0 +1,113 @@
+"""Steps that draw: factors of loops, numbers, places. What was drawn is a decision, kept in the trace, so that it can be done again.
+
+Draws come from a generator seeded by `seed`; samples return plain numbers and loops, which the steps after them hold.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.errors import ScheduleError
+from tilewright.tir.block_steps import BlockSteps
+from tilewright.tir.loop_steps import LoopRV
+from tilewright.tir.steps import BlockAt, Step, notes_itself, recorded
+from tilewright.tir.stmt import Block, For, stored_buffers, walk_stmt
+
+ROOT, INLINE = -1, -2
+"""Decisions of `sample_compute_location`: where the block is, and inside of its readers."""
+
+
+class SampleSteps(BlockSteps):
+    """Steps that draw, beside the others."""
+
+    random: random.Random
+
+    def _decided(self, name: str, args: tuple[Any, ...], options: dict[str, Any], decision: Any) -> None:
+        self.steps.append(Step(name, self.noted(args), {**{k: self.noted(v) for k, v in options.items()}, "decision": self.noted(decision)}))
+
+    @notes_itself
+    def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None) -> int:
+        """One of the candidates, as likely as `probs` says; `decision` is its place. A step."""
+        if len(candidates) != len(probs) or not candidates or min(probs) < 0 or abs(sum(probs) - 1) > 1e-6:
+            raise ScheduleError(f"probabilities of {len(candidates)} candidates are {list(probs)}; give one for each, of sum 1")
+        chosen = self.random.choices(range(len(candidates)), probs)[0] if decision is None else int(decision)
+        if not 0 <= chosen < len(candidates):
+            raise ScheduleError(f"decision {chosen} is no place among {len(candidates)} candidates")
+        self._decided("sample_categorical", (tuple(candidates), tuple(probs)), {}, chosen)
+        return candidates[chosen]
+
+    @notes_itself
+    def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[int]:
+        """`n` factors whose product is the trips of `loop`, the last no greater than `max_innermost_factor`. A step."""
+        extent = self._engine(loop.func).extent(loop.var)
+        drawn = self._factors(extent, n, max_innermost_factor) if decision is None else [int(d) for d in decision]
+        total = 1
+        for f in drawn:
+            total *= f
+        if len(drawn) != n or total != extent:
+            raise ScheduleError(f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}'")
+        self._decided("sample_perfect_tile", (loop, n, max_innermost_factor), {}, tuple(drawn))
+        return drawn
+
+    @notes_itself
+    def sample_partitioned_tile(
+        self, loop: LoopRV, n: int, partition_pos: int = 0, innerpart_factor: int = 1, decision: Sequence[int] | None = None
+    ) -> list[int]:
+        """The same with the product of the factors from `partition_pos` on a multiple of `innerpart_factor`. A step."""
+        extent = self._engine(loop.func).extent(loop.var)
+        if not 0 < partition_pos < n or extent % innerpart_factor:
+            raise ScheduleError(f"the {extent} trips of loop '{loop.var.name}' have no {n} factors whose part from {partition_pos} is a multiple of {innerpart_factor}")
+        if decision is None:
+            rest = self._factors(extent // innerpart_factor, n, extent)
+            decision = [f * innerpart_factor if k == partition_pos else f for k, f in enumerate(rest)]
+        drawn, total, inner = [int(d) for d in decision], 1, 1
+        for k, f in enumerate(drawn):
+            total, inner = total * f, inner * f if k >= partition_pos else inner
+        if len(drawn) != n or total != extent or inner % innerpart_factor:
+            raise ScheduleError(f"decision {drawn} is not {n} factors of the {extent} trips of loop '{loop.var.name}', the inner ones of {innerpart_factor}")
+        self._decided("sample_partitioned_tile", (loop, n, partition_pos, innerpart_factor), {}, tuple(drawn))
+        return drawn
+
+    def _factors(self, extent: int, n: int, most: int) -> list[int]:
+        if n < 1:
+            raise ScheduleError(f"{n} factors cannot be drawn; ask for 1 or more")
+        drawn: list[int] = []
+        for k in range(n - 1):
+            limit = most if k == 0 else extent
+            fits = [d for d in range(1, extent + 1) if extent % d == 0 and d <= limit]
+            drawn.append(self.random.choice(fits))
+            extent //= drawn[-1]
+        return [extent, *reversed(drawn)]
+
+    @notes_itself
+    def sample_compute_location(self, block: BlockAt | str, decision: int | None = None) -> LoopRV | int:
+        """A loop of the first reader of the block to compute it at, or `ROOT`, or `INLINE`. A step; the decision is a loop's place."""
+        at, e = self._in(block)
+        node = e.block(at.block)
+        loops = self._places(at, node)
+        if decision is None:
+            choices = [ROOT, *range(len(loops))]
+            if node.init is None and not any(b in e.func.params for b in stored_buffers(node)):
+                choices.append(INLINE)
+            decision = self.random.choice(choices)
+        if not INLINE <= decision < len(loops):
+            raise ScheduleError(f"decision {decision} is no place to compute block '{at.block}' at; there are {len(loops)} loops")
+        self._decided("sample_compute_location", (at,), {}, decision)
+        return decision if decision < 0 else loops[decision]
+
+    def _places(self, at: BlockAt, node: Block) -> list[LoopRV]:
+        readers = self.get_consumers(at)
+        if not readers:
+            return []
+        inside = {s.var for s in walk_stmt(self.get(readers[0])) if isinstance(s, For)}
+        return [v for v in self.get_loops(readers[0]) if v.var not in inside]
+
+    def get_consumers(self, block: BlockAt | str) -> list[BlockAt]:
+        """The blocks that read what a block makes, in order."""
+        raise NotImplementedError
+
+    @recorded
+    def enter_postproc(self) -> None:
+        """What follows is done after the schedule was chosen; `Trace.simplified(remove_postproc=True)` leaves it out."""

@@ -1,0 +1,72 @@
+"""The trace of a schedule: its steps as data, to print, store and do again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from tilewright.errors import ScheduleError
+from tilewright.tir.steps import Recorder, Step
+
+POSTPROC: Final = "enter_postproc"
+Decide = Callable[[Step, Any], Any]
+
+
+class Trace:
+    """Steps in order. Its text is the calls that made it; `as_json` is what `json.dumps` takes."""
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self.steps = tuple(steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+    def show(self) -> None:
+        """Print the calls."""
+        print(self)
+
+    def as_python(self) -> list[str]:
+        """The calls, one a line, over a schedule `sch`."""
+        return [str(s) for s in self.steps]
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [s.as_json() for s in self.steps]
+
+    @staticmethod
+    def from_json(data: Any) -> Trace:
+        """The trace that `as_json` wrote. Raises `ScheduleError`."""
+        if not isinstance(data, list):
+            raise ScheduleError(f"a trace is a list of steps, and this is a {type(data).__name__}")
+        return Trace(map(Step.from_json, data))
+
+    @property
+    def decisions(self) -> list[tuple[Step, Any]]:
+        """The samples with what was drawn."""
+        return [(s, s.options["decision"]) for s in self.steps if "decision" in s.options]
+
+    def with_decision(self, sample: Step, decision: Any) -> Trace:
+        """The same with another decision at one sample; the steps after it are as they were recorded."""
+        if not any(s is sample for s in self.steps):
+            raise ScheduleError(f"{sample} is not in this trace")
+        return Trace(Step(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps)
+
+    def simplified(self, remove_postproc: bool) -> Trace:
+        """Without samples, whose values the steps after them hold as numbers; `remove_postproc` also drops what `enter_postproc` begins."""
+        kept: list[Step] = []
+        for s in self.steps:
+            if s.name == POSTPROC and remove_postproc:
+                break
+            if "decision" not in s.options:
+                kept.append(s)
+        return Trace(kept)
+
+    def apply_to_schedule(self, sch: Recorder, remove_postproc: bool = False) -> None:
+        """Do the steps on `sch`; `remove_postproc` stops at `enter_postproc`."""
+        names = [s.name for s in self.steps]
+        sch.apply(self.steps[: names.index(POSTPROC)] if remove_postproc and POSTPROC in names else self.steps)

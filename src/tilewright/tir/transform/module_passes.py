@@ -1,0 +1,53 @@
+"""The loop passes under the field's names, over modules: `tir.transform.Simplify()(mod)`. Each acts on the loop functions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.common_subexpressions import common_subexpressions
+from tilewright.tir.transform.convert_ssa import convert_ssa
+from tilewright.tir.transform.flatten_buffers import flatten_buffers
+from tilewright.tir.transform.hoist_conditions import hoist_conditions
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.lower_math import lower_math
+from tilewright.tir.transform.partition_loops import partition_loops
+from tilewright.tir.transform.remove_no_op import remove_no_op
+from tilewright.tir.transform.share_storage import share_storage
+from tilewright.tir.transform.simplify import simplify
+from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
+from tilewright.tir.transform.unroll_loops import unroll_loops
+from tilewright.tir.transform.vectorize_loops import vectorize_loops
+
+LoopPass = Callable[[PrimFunc], PrimFunc]
+
+
+class _LoopPass(FunctionPass):
+    """A pass that is one function of a loop function."""
+
+    kind: ClassVar[type] = PrimFunc
+    run: ClassVar[LoopPass]
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return type(self).run(function)
+
+
+def _named(name: str, run: LoopPass) -> type[_LoopPass]:
+    spec = {"run": staticmethod(run), "__doc__": run.__doc__, "__module__": __name__}
+    return dataclass(frozen=True)(type(name, (_LoopPass,), spec))
+
+
+PASSES: Final[dict[str, type[_LoopPass]]] = {
+    name: _named(name, run)
+    for name, run in {
+        "CommonSubexprElimTIR": common_subexpressions, "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
+        "HoistIfThenElse": hoist_conditions, "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
+        "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage, "TightenLoopBounds": tighten_loop_bounds,
+        "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
+    }.items()
+}
+"""The name of the field -> the pass. `LowerInitBlock` takes blocks away whole: it also places inner values."""

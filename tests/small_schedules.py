@@ -1,0 +1,75 @@
+"""Small programs with blocks for the cases of the schedule steps."""
+
+from __future__ import annotations
+
+from tilewright import tir
+from tilewright.script import tir as T
+from tilewright.tir.stmt import PrimFunc
+
+TEXTS = {
+    "pair": """
+        def pair(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
+            B = T.alloc_buffer((6, 8), "float32")
+            for i, j in T.grid(6, 8):
+                with T.block("B"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    B[v, w] = A[v, w] * 2.0
+            for i, j in T.grid(6, 8):
+                with T.block("C"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    C[v, w] = B[v, w] + 1.0
+    """,
+    "rows": """
+        def rows(A: T.Buffer((6, 8), "float32"), W: T.Buffer((8,), "float32"), B: T.Buffer((6,), "float32")):
+            for i, k in T.grid(6, 8):
+                with T.block("B"):
+                    v, r = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[v] = 0.0
+                    B[v] = B[v] + A[v, r] * W[r]
+    """,
+    "padded": """
+        def padded(A: T.Buffer((8,), "float32"), C: T.Buffer((5,), "float32")):
+            B = T.alloc_buffer((10,), "float32")
+            for i in T.serial(10):
+                with T.block("B"):
+                    v = T.axis.spatial(10, i)
+                    B[v] = T.if_then_else(v >= 1 and v < 9, A[v - 1], 0.0)
+            for i in T.serial(5):
+                with T.block("C"):
+                    v = T.axis.spatial(5, i)
+                    C[v] = B[v * 2]
+    """,
+    "folded": """
+        def folded(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in T.serial(8):
+                with T.block("B"):
+                    v = T.axis.spatial(8, i)
+                    B[v] = A[v % 2 * 4 + v // 2]
+    """,
+    "changed": """
+        def changed(A: T.Buffer((8,), "float32")):
+            for i in T.serial(8):
+                with T.block("A"):
+                    v = T.axis.spatial(8, i)
+                    A[v] = A[v] + 1.0
+    """,
+}
+PROGRAMS: dict[str, PrimFunc] = {name: tir.parse(text) for name, text in TEXTS.items()}
+
+
+@T.prim_func
+def add_one(b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")) -> None:
+    for i in T.serial(4):
+        with T.block("c"):
+            v = T.axis.spatial(4, i)
+            c[v] = b[v] + 1.0
+
+
+@T.prim_func
+def add_one_at_once(b: T.Buffer((4,), "float32"), c: T.Buffer((4,), "float32")) -> None:
+    for i in T.vectorized(4):
+        c[i] = 1.0 + b[i]
+
+
+tir.TensorIntrin.register("test.add_one_4", add_one, add_one_at_once, override=True)

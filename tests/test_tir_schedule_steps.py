@@ -1,0 +1,168 @@
+"""Steps of `tir.Schedule` on small programs: before -> after in `tests/text/schedule_steps.md`, and what is refused.
+
+A case is a heading, the name of a program in back quotes, a Python block that does steps on `sch`, and the text that must come
+out. Every case is also run. With TILEWRIGHT_UPDATE_TEXT=1 the expected texts are written instead of compared.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from random_schedules import arrays
+from small_schedules import PROGRAMS, add_one, add_one_at_once
+from tilewright import tir
+from tilewright.errors import ScheduleError
+from tilewright.ir.structural import assert_structural_equal
+from tilewright.tir.interpreter import run
+from tilewright.tir.stmt import PrimFunc
+
+pytestmark = pytest.mark.core
+FILE = Path(__file__).parent / "text" / "schedule_steps.md"
+CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<program>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
+
+
+def same(before: PrimFunc, after: PrimFunc) -> None:
+    """Assert that both compute the same: as they are, lowered, and flat."""
+    given = arrays(before, 0)
+    want = [a.copy() for a in given]
+    run(before, want)
+    low = tir.lower_blocks(after)
+    for program in (low, tir.lower_loops(low)):
+        got = [a.copy() if program is low else a.reshape(-1).copy() for a in given]
+        run(program, got)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_array_equal(a.reshape(b.shape), b)
+
+
+@pytest.mark.parametrize("case", [pytest.param(m, id=m["name"]) for m in CASE.finditer(FILE.read_text())])
+def test_before_and_after(case: re.Match[str]) -> None:
+    before = PROGRAMS[case["program"]]
+    sch = tir.Schedule(before)
+    exec(case["code"], {"sch": sch})
+    after = sch.mod["main"]
+    same(before, after)
+    assert_structural_equal(tir.replay(before, tir.Trace.from_json(sch.trace.as_json())), after)
+    assert_structural_equal(tir.replay(before, sch.trace.simplified(remove_postproc=False)), after)
+    if os.environ.get("TILEWRIGHT_UPDATE_TEXT"):
+        updated = case[0].replace(f"```text\n{case['text']}```", f"```text\n{after}\n```")
+        FILE.write_text(FILE.read_text().replace(case[0], updated))
+        return
+    assert str(after) == case["text"].rstrip("\n")
+
+
+def test_the_file_holds_cases_only() -> None:
+    assert FILE.read_text().count("\n## ") == len(CASE.findall(FILE.read_text())) > 20
+
+
+
+REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
+    "a reader before its value": ("pair", lambda s: s.reverse_compute_at("B", s.get_loops("C")[0]), "block 'B' does not come after loop 'i"),
+    "a reader after a reduction": ("rows", lambda s: s.reverse_compute_at("B", s.get_loops("B")[0]), "block 'B' does not come after loop 'i'"),
+    "a reader at other places": ("padded", lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]), "reads 'B' at other places than its own axes"),
+    "a reader of a parameter": ("pair", lambda s: s.reverse_compute_inline("B"), "must read one value that an elementwise block makes, and reads 0"),
+    "no first value": ("pair", lambda s: s.decompose_reduction("B", s.get_loops("B")[0]), "block 'B' has no first value to take out"),
+    "a reduction loop outside": (
+        "rows", lambda s: s.decompose_reduction("B", s.split(s.get_loops("B")[1], [2, 4])[1]), "the reduction runs over loop 'k_0', outside of 'k_1'"),
+    "no padding": ("pair", lambda s: s.decompose_padding("B", s.get_loops("B")[0]), "is not a choice between a value and a number"),
+    "no sum": ("pair", lambda s: s.pad_einsum("B", [2, 2]), "is not a sum of products at its own axes"),
+    "other axes": ("rows", lambda s: s.pad_einsum("B", [2]), r"has 2 axes, and the padding is \[2\]"),
+    "no tile": ("pair", lambda s: s.blockize(s.get_loops("B")[0]) and s.blockize(s.split(s.get_loops("C")[0], [None, 4])[1]), "cover its domain only in part"),
+    "no intrinsic": ("pair", lambda s: s.tensorize("B", "test.add_on_4"), "there is no intrinsic 'test.add_on_4'; did you mean 'test.add_one_4'"),
+    "another intrinsic": ("pair", lambda s: s.tensorize(s.split(s.get_loops("B")[1], [2, 4])[1], "test.add_one_4"), "'test.add_one_4' cannot stand for block 'B_o': they compute something else"),
+    "no order": ("pair", lambda s: s.reorder_block_iter_var("B", [0, 0]), r"\[0, 0\] is not an order of the 2 axes of block 'B'"),
+    "no note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has no note 'note'; its notes are none"),
+    "rows of a parameter": ("pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"),
+    "the layout of a parameter": ("pair", lambda s: s.transform_layout("C", 0, "lambda i, j: (j, i)"), "'C' is a parameter, whose layout is the caller's"),
+    "a layout in which elements meet": ("pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i + j,)"), "brings several elements of .* to one place"),
+    "a layout before 0": ("pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (i - 1, j)"), "is not within known bounds from 0"),
+    "a map of other rank": ("pair", lambda s: s.transform_layout("B", 0, "lambda i: (i,)"), "takes 1 indices, and 2 are needed"),
+    "no map": ("pair", lambda s: s.transform_layout("B", 0, "lambda i, j: (max(i, j),)"), "cannot stand in an index map"),
+    "a map with no way back": ("pair", lambda s: s.transform_block_layout("B", "lambda i, j: (i * 9 + j,)"), "since it cannot be turned around"),
+    "a separator": ("pair", lambda s: s.set_axis_separator("B", 0, [1]), "memory of one dimension, which has no axis separators"),
+    "a copy of what is read under a condition": ("padded", lambda s: s.reindex("B", ("read", 0)), "reads under a condition"),
+    "no table": ("pair", lambda s: s.cache_index("B"), "block 'B' has no index that is more than a sum"),
+    "nothing in place": ("pair", lambda s: s.cache_inplace("B", 0, "local"), "does not both read and write 'A'"),
+    "a sum on several threads": ("rows", lambda s: s.parallel(s.get_loops("B")[1]), "its trips add to the same elements of block 'B'; rfactor"),
+    "lanes around lanes": ("pair", lambda s: (s.vectorize(s.get_loops("B")[1]), s.vectorize(s.get_loops("B")[0])), "cannot be vectorized around the vectorized loop 'j'"),
+    "threads inside of lanes": ("pair", lambda s: (s.vectorize(s.get_loops("B")[0]), s.parallel(s.get_loops("B")[1])), "cannot be parallel inside of the vectorized loop 'i'"),
+    "lanes of two axes at once": ("rows", lambda s: s.vectorize(s.fuse(*s.get_loops("B"))), "is over a spatial and a reduction axis at once"),
+    "a part of a sum": (
+        "rows", lambda s: (s.decompose_reduction("B", s.get_loops("B")[0]), s.cache_write("B", 0, "local")), "'B' is made by block 'B_init' too"),
+    "probabilities": ("rows", lambda s: s.sample_categorical([1, 2], [0.5]), "give one for each, of sum 1"),
+    "a decision that does not fit": ("rows", lambda s: s.sample_perfect_tile(s.get_loops("B")[1], 2, decision=[3, 3]), "is not 2 factors of the 8 trips"),
+    "another function": ("rows", lambda s: s.work_on("other"), "there is no loop function 'other' in the module"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    program, what, message = REFUSED[name]
+    sch = tir.Schedule(PROGRAMS[program])
+    with pytest.raises(ScheduleError, match=message):
+        what(sch)
+
+
+def test_an_error_marks_the_loop_at_fault() -> None:
+    sch = tir.Schedule(PROGRAMS["rows"])
+    with pytest.raises(ScheduleError) as caught:
+        sch.parallel(sch.get_loops("B")[1])
+    assert "for i in T.serial(6):\n    for k in T.serial(8):    # <-- here\n" in str(caught.value)
+
+
+def test_intrinsics_are_registered_once() -> None:
+    with pytest.raises(ScheduleError, match=r"there is an intrinsic 'test\.add_one_4' already"):
+        tir.TensorIntrin.register("test.add_one_4", add_one, add_one_at_once)
+    with pytest.raises(ScheduleError, match="its two functions have other parameters"):
+        tir.TensorIntrin.register("test.other", add_one, PROGRAMS["pair"])
+
+
+def test_what_is_there() -> None:
+    sch = tir.Schedule(PROGRAMS["pair"], seed=1)
+    b, c = sch.get_block("B"), sch.get_block("C")
+    assert (sch.get_producers(c), sch.get_consumers(b), sch.get_output_blocks()) == ([b], [c], [c])
+    assert sch.get_child_blocks(sch.get_loops(b)[0]) == [b]
+    assert sch.get_child_blocks(b) == []
+    assert sch.state["main"] is sch.mod["main"]
+    assert sch.func_working_on is None
+    sch.work_on("main")
+    assert sch.func_working_on == "main"
+    assert 0 < sch.fork_seed() < 1 << 31
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    sch = tir.Schedule(PROGRAMS["pair"])
+    i, _ = sch.get_loops("B")
+    sch.split(i, [2, 3])
+    other = sch.copy()
+    other.unroll(other.get_loops("B")[0])
+    assert len(sch.trace) == 1
+    assert len(other.trace) == 2
+    assert_structural_equal(tir.replay(PROGRAMS["pair"], other.trace), other.mod["main"])
+
+
+def test_draws_follow_the_seed_and_the_decisions() -> None:
+    def drawn(seed: int) -> tir.Schedule:
+        sch = tir.Schedule(PROGRAMS["rows"], seed)
+        k = sch.get_loops("B")[1]
+        sch.split(k, sch.sample_perfect_tile(k, 3))
+        sch.sample_compute_location("B")
+        sch.enter_postproc()
+        sch.unroll(sch.get_loops("B")[3])
+        return sch
+
+    assert str(drawn(3).trace) == str(drawn(3).trace)
+    assert len({str(drawn(seed).trace) for seed in range(20)}) > 3
+    trace = drawn(0).trace
+    assert [s.name for s, _ in trace.decisions] == ["sample_perfect_tile", "sample_compute_location"]
+    assert [s.name for s in trace.simplified(remove_postproc=True)] == ["split"]
+    again = tir.Schedule(PROGRAMS["rows"])
+    trace.apply_to_schedule(again, remove_postproc=True)
+    assert len(again.trace) == 3
+    assert trace.with_decision(trace.decisions[0][0], (1, 2, 4)).decisions[0][1] == (1, 2, 4)
+    assert trace.as_python() == str(trace).splitlines()
