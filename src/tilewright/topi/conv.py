@@ -22,7 +22,8 @@ from tilewright.topi.matmul import matmul_rows
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
 from tilewright.topi.tiles import register_tile
-from tilewright.topi.winograd_choice import cut
+from tilewright.topi.winograd_choice import cut, volume_cut
+from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import DataType
 
 Ints = Sequence[int]
@@ -57,6 +58,10 @@ def conv(
         found = cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
+    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":
+        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+        if volume is not None:
+            return volume_convolution(data, weight, kernel, volume)
     geometry = _Geometry(data, place, ksize, strides, padding, dilation)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
 

@@ -54,7 +54,7 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
     def downwards(n: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
         at = add(mul(add(mul(n, z.rows), t), z.tiles), u)
         column = [product(add(j, i * z.points), at, o) for i in range(z.points)]
-        return chosen(p, [_by_pairs(r, column) for r in rows])
+        return chosen(p, [by_pairs(r, column) for r in rows])
 
     stages = WinogradStages(
         columns.op, spectrum.op, acc.op, product.op, z.m, z.block, z.rows // z.block, tile, unroll(z.depth),  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
 
     def result(n: Var, y: Var, x: Var, o: Var) -> PrimExpr:
         row = [partial(n, floordiv(y, z.m), floordiv(x, z.m), floormod(y, z.m), j, o) for j in range(z.points)]
-        return chosen(floormod(x, z.m), [_by_pairs(r, row) for r in rows])
+        return chosen(floormod(x, z.m), [by_pairs(r, row) for r in rows])
 
     return te.compute((z.batch, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
 
@@ -84,7 +84,7 @@ def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
             inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
             taps.append(if_then_else(inside, data(n, y, x - left, c), const(0, data.dtype)))
         inside = all_of(*([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
-        return if_then_else(inside, chosen(i, [_by_parity(r, taps) for r in transform]), const(0, data.dtype))
+        return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
 
     return te.compute(  # type: ignore[no-any-return]
         (z.batch, z.rows, z.points, width, z.depth), element, name="columns", attrs={"keep": True}, axis_names=("n", "t", "i", "x", "c")
@@ -96,7 +96,7 @@ def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
 
     def element(i: Var, j: Var, n: Var, t: Var, u: Var, c: Var) -> PrimExpr:
         taps = [columns(n, t, i, u * z.m + s, c) for s in range(z.points)]
-        return chosen(j, [_by_parity(r, taps) for r in transform])
+        return chosen(j, [by_parity(r, taps) for r in transform])
 
     return te.compute(  # type: ignore[no-any-return]
         (z.points, z.points, z.batch, z.rows, z.tiles, z.depth), element, name="spectrum", attrs={"keep": True}, axis_names=("i", "j", "n", "t", "u", "c")
@@ -109,16 +109,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
     g = matrices(z.m).weights
 
     def on_arrays(w: Array) -> Array:
-        exact = np.asarray(g, np.float64)
-        both = np.einsum("ir,js->ijrs", exact, exact).reshape(z.points**2, TAPS * TAPS)
-        taps = np.zeros((TAPS, TAPS, panels * tile.columns, z.depth), np.float64)
-        taps[:, :, : z.channels] = w.transpose(kernel[2], kernel[3], kernel[0], kernel[1])
-        flat = taps.reshape(TAPS * TAPS, panels, tile.columns, z.depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
-        result = np.empty((z.points**2, flat.shape[1]), np.float32)
-        for start in range(0, flat.shape[1], _STRIP):  # what is being worked on stays in the cache
-            strip = slice(start, start + _STRIP)
-            result[:, strip] = both @ flat[:, strip]
-        return result.reshape(z.points**2, panels, z.depth, tile.columns)
+        return transformed_weights(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z.m, panels, tile.columns)
 
     def element(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
@@ -136,6 +127,21 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
     return te.compute((z.points**2, panels, z.depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
 
 
+def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
+    """Weights `[r, s, o, k]` transformed, as panels `[i*a + j, panel, k, column]`, the last one filled up with zeros."""
+    g = np.asarray(matrices(m).weights, np.float64)
+    both = np.einsum("ir,js->ijrs", g, g).reshape(len(g) ** 2, TAPS * TAPS)
+    *_, channels, depth = w.shape
+    taps = np.zeros((TAPS, TAPS, panels * columns, depth), np.float64)
+    taps[:, :, :channels] = w
+    flat = taps.reshape(TAPS * TAPS, panels, columns, depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
+    result = np.empty((len(both), flat.shape[1]), np.float32)
+    for start in range(0, flat.shape[1], _STRIP):  # what is being worked on stays in the cache
+        strip = slice(start, start + _STRIP)
+        result[:, strip] = both @ flat[:, strip]
+    return result.reshape(len(both), panels, depth, columns)
+
+
 def chosen(index: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:
     """`values[index]`, decided when the loop over `index` is written out."""
     result = values[-1]
@@ -144,13 +150,13 @@ def chosen(index: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:
     return result
 
 
-def _by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
+def by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
     """`sum of row[k] * terms[k]` as the even terms plus or minus the odd ones: the points come in pairs p and -p, which share both."""
     halves = [_scaled(row[first::2], terms[first::2]) for first in (0, 1)]
     return _sum([h for h in halves if h is not None])
 
 
-def _by_pairs(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
+def by_pairs(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
     """The same with terms 1 and 2, 3 and 4, … joined first, whose coefficients differ by sign alone."""
     parts = [_scaled(row[k : k + 2] if k else row[:1], terms[k : k + 2] if k else terms[:1]) for k in (0, *range(1, len(row), 2))]
     return _sum([p for p in parts if p is not None])

@@ -119,18 +119,59 @@ class Cut:
         spilled = blocks * between * _SPILLED if between > machine.l2_bytes else 0.0
         return products + transforms + weights * (_FROM_MEMORY + (blocks - 1) * again) + spilled
 
-    def direct_cycles(self, machine: Machine) -> float:
-        """The same for the direct way, which skips taps in the padding."""
+    def direct_cycles(self, machine: Machine, steps: int = TAPS * TAPS) -> float:
+        """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output."""
         height, width = self.out
         top, left, bottom, right = self.padding
         inside = _inside(height, top, bottom) * _inside(width, left, right)
-        products = self.batch * height * inside * product_cycles(width, self.channels, TAPS * TAPS * self.depth, machine)
-        return products + 4 * TAPS * TAPS * self.depth * self.channels * _FROM_MEMORY
+        products = self.batch * height * inside * product_cycles(width, self.channels, steps * self.depth, machine)
+        return products + 4 * steps * self.depth * self.channels * _FROM_MEMORY
 
 
-def _inside(size: int, before: int, after: int) -> float:
+@dataclass(frozen=True, slots=True)
+class VolumeCut:
+    """A convolution of volumes NDHWC whose slices are cut as `image` says; `span` output slices are made together."""
+
+    image: Cut
+    slices: int
+    taps: int
+    front: int
+    back: int
+    span: int
+
+    @property
+    def out_slices(self) -> int:
+        return self.slices + self.front + self.back - self.taps + 1
+
+    @property
+    def groups(self) -> int:
+        return self.out_slices // self.span
+
+    def cycles(self, machine: Machine) -> float:
+        """As of a `Cut`; a group of slices transforms those around it too."""
+        z = self.image
+        squared, pieces = z.points**2, z.batch * self.groups * (z.rows // z.block)
+        inside = z.block * z.tiles
+        products = squared * pieces * self.span * self._share() * product_cycles(inside, z.channels, self.taps * z.depth, machine)
+        read = min(self.span + self.taps - 1, self.slices)
+        vectors = read * -(-z.depth // machine.lanes()) + self.span * -(-z.channels // machine.lanes())
+        transforms = squared * pieces * inside * vectors * z.points
+        weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (read * z.depth + self.span * z.channels)
+        again = _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
+        spilled = pieces * between * _SPILLED if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (_FROM_MEMORY + (pieces - 1) * again) + spilled
+
+    def direct_cycles(self, machine: Machine) -> float:
+        return self.out_slices * self._share() * self.image.direct_cycles(machine, self.taps * TAPS * TAPS)
+
+    def _share(self) -> float:
+        """Of the taps in depth, those on the volume."""
+        return _inside(self.out_slices, self.front, self.back, self.taps)
+
+
+def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
     """The share of the taps along one dimension that fall on the image."""
-    return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (TAPS * size)
+    return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (taps * size)
 
 
 def cut(
@@ -138,14 +179,8 @@ def cut(
     dilation: Sequence[int], out_dtype: str,
 ) -> Cut | None:
     """How Winograd's algorithm makes this convolution of `data` NHWC, of one group; None when the direct way is to be taken."""
-    context = PassContext.current()
-    setting = context.get("relay.backend.winograd")
-    known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
-    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
-    floats = data.dtype == weight.dtype == DataType(out_dtype) == DataType("float32")
-    if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
-        return None
-    if setting == "off" or (setting == "auto" and context.opt_level < _LEVEL):
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+    if setting == "off":
         return None
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
@@ -159,6 +194,43 @@ def cut(
     small, large = (best[m] for m in _SIZES)
     found = large if large.cycles(machine) < _GAIN_OF_LARGER * small.cycles(machine) else small
     return found if found.cycles(machine) < _GAIN * whole.direct_cycles(machine) else None
+
+
+def volume_cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str,
+) -> VolumeCut | None:
+    """The same for `data` NDHWC, with any number of taps in depth."""
+    n, slices, height, width, _ = data.extents
+    (taps, *plane), (front, top, left, back, bottom, right) = ksize, padding
+    sides = (top, left, bottom, right)
+    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype)
+    whole = Cut(n, height, width, depth, channels, sides, _SIZES[0])
+    if setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1 or slices + front + back < taps:
+        return None
+    machine = machines.current()
+    groups = slices + front + back - taps + 1
+    ways = [
+        VolumeCut(b, slices, taps, front, back, span)
+        for m in _SIZES if setting in ("auto", f"{m}x{m}") for b in _blocks(whole, m) for span in range(1, groups + 1) if groups % span == 0
+    ]
+    found = min(ways, key=lambda v: v.cycles(machine))
+    return found if setting != "auto" or found.cycles(machine) < _GAIN * found.direct_cycles(machine) else None
+
+
+def _setting(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str,
+) -> str:
+    """What is asked for, and "off" where the algorithm does not apply."""
+    context = PassContext.current()
+    setting: str = context.get("relay.backend.winograd")
+    known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
+    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
+    floats = data.dtype == weight.dtype == DataType(out_dtype) == DataType("float32")
+    if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
+        return "off"
+    return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
 
 
 def _blocks(c: Cut, m: int) -> Iterator[Cut]:
