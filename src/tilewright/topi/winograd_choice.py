@@ -1,4 +1,4 @@
-"""Winograd's algorithm for 3x3 convolutions: its matrices, and where it is worth it.
+"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and where it is worth it.
 
 F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the transforms
 and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in cycles.
@@ -27,8 +27,9 @@ _SIZES: Final = (2, 4)
 _FEWEST_CHANNELS: Final = 4
 _LEVEL: Final = 3
 
-_FROM_MEMORY, _FROM_CACHE, _SPILLED = 0.056, 0.01, 0.1
-"""Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level."""
+_FROM_MEMORY, _FROM_CACHE, _SPILLED, _STREAMED = 0.056, 0.01, 0.1, 0.05
+"""Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level:
+of an image, and of the slices of a volume, which are longer runs."""
 _THIRD_LEVEL: Final = 16 << 20
 _GAIN, _GAIN_OF_LARGER = 0.85, 0.85
 """It must be so much faster than the direct way, and tiles of 4x4 than those of 2x2, which round less and need fewer weights."""
@@ -158,7 +159,7 @@ class VolumeCut:
         transforms = squared * pieces * inside * vectors * z.points
         weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (read * z.depth + self.span * z.channels)
         again = _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
-        spilled = pieces * between * _SPILLED if between > machine.l2_bytes else 0.0
+        spilled = pieces * between * _STREAMED if between > machine.l2_bytes else 0.0
         return products + transforms + weights * (_FROM_MEMORY + (pieces - 1) * again) + spilled
 
     def direct_cycles(self, machine: Machine) -> float:
