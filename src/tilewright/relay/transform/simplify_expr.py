@@ -14,6 +14,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.broadcast import Add, Divide, Multiply, Power, Subtract
 from tilewright.relay.op.elementwise import Cast, Sqrt
 from tilewright.relay.op.nn_matmul import BatchMatmul
+from tilewright.relay.op.nn_norm import InstanceNorm
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.transform.movement import axes_of, carried, compose, inverse, is_identity, reshaped, transposed
@@ -198,6 +199,19 @@ def product_of_transpose(e: Call) -> Expr | None:
     return Call(BatchMatmul(**attributes), [e.args[0], y.args[0]], e.span)
 
 
+def norm_of_groups(e: Call) -> Expr | None:
+    """nn.instance_norm(reshape(x of (n, c, h, w), (n, g, -1))) -> reshape(nn.instance_norm(reshape(x, (n, g, c/g, h, w)))):
+    the channels stay apart from the pixels, so that images may be stored channels last"""
+    view, axis = e.args[0], e.attrs.axis
+    if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and view.tensor_type.ndim == 3 and axis % 3 == 1):
+        return None
+    source, (n, g, _) = view.args[0].tensor_type.shape, view.tensor_type.shape
+    if len(source) < 3 or not e.tensor_type.is_static or source[0] != n or source[1] % g or source == view.tensor_type.shape:
+        return None
+    grouped = reshaped(view.args[0], (n, g, source[1] // g, *source[2:]))
+    return reshaped(Call(e.op, [grouped, *e.args[1:]], e.span), e.tensor_type.shape)
+
+
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
 _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Add: (add_zero, merge_constants),
@@ -210,6 +224,7 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Concatenate: (concatenate_one,),
     StridedSlice: (slice_everything,),
     BatchMatmul: (product_of_transpose,),
+    InstanceNorm: (norm_of_groups,),
 }
 
 __all__ = ["SimplifyExpr", "is_identity", "simplify"]
