@@ -31,13 +31,15 @@ SEED = 20240601
 
 @dataclass(frozen=True)
 class Source:
-    """One network: how it is built, what it is fed, and which axes of the inputs and outputs the `_dyn` file leaves open."""
+    """One network: how it is built, what it is fed, which axes of the inputs and outputs the `_dyn` file leaves open, and whether there is
+    an `_int8` file, quantized statically."""
 
     name: str
     build: Callable[[], Any]
     inputs: Callable[[], dict[str, Any]]
     outputs: tuple[str, ...] = ("output",)
     dynamic: bool = False
+    quantized: bool = False
     open_axes: dict[int, str] = field(default_factory=lambda: {0: "batch"})
 
 
@@ -169,9 +171,9 @@ _MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12
 
 SOURCES: tuple[Source, ...] = (
     Source("resnet18", _torchvision("resnet18"), _picture(224), dynamic=True),
-    Source("resnet50", _torchvision("resnet50"), _picture(224), dynamic=True),
+    Source("resnet50", _torchvision("resnet50"), _picture(224), dynamic=True, quantized=True),
     Source("vgg16", _torchvision("vgg16"), _picture(224)),
-    Source("mobilenet_v2", _torchvision("mobilenet_v2"), _picture(224), dynamic=True),
+    Source("mobilenet_v2", _torchvision("mobilenet_v2"), _picture(224), dynamic=True, quantized=True),
     Source("mobilenet_v3_large", _torchvision("mobilenet_v3_large"), _picture(224)),
     Source("inception_v3", _torchvision("inception_v3", init_weights=False, aux_logits=True), _picture(299)),
     Source("densenet121", _torchvision("densenet121"), _picture(224)),
@@ -265,22 +267,57 @@ def export(source: Source, path: Path, dynamic: bool) -> None:
         )
 
 
+def quantize(source: Source, path: Path) -> None:
+    """Write `source` with unsigned activations per tensor and signed weights per channel, as pairs of (de)quantizations.
+
+    The ranges are those of four random inputs of a fixed seed; the weights are those of the float file.
+    """
+    import numpy as np
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class RandomInputs(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            draw = np.random.default_rng(SEED)
+            shapes = {name: tuple(value.shape) for name, value in source.inputs().items()}
+            self.left = [{name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()} for _ in range(4)]
+
+        def get_next(self) -> dict[str, Any] | None:
+            return self.left.pop() if self.left else None
+
+    with whole_file(path) as partial:
+        prepared = partial.with_name("prepared.onnx")
+        quant_pre_process(str(ensure(source.name)), str(prepared))
+        quantize_static(
+            str(prepared), str(partial), RandomInputs(), quant_format=QuantFormat.QDQ, per_channel=True, activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+
+
+def _variants() -> dict[str, tuple[Source, str]]:
+    """Every model by name: its source, and the ending of the name that says how it is written."""
+    endings = (("", lambda s: True), ("_dyn", lambda s: s.dynamic), ("_int8", lambda s: s.quantized))
+    return {s.name + ending: (s, ending) for s in SOURCES for ending, there in endings if there(s)}
+
+
 def ensure(name: str) -> Path:
-    """The path of model `name` (`resnet50`, `resnet50_dyn`, …), exported now when it is missing.
+    """The path of model `name` (`resnet50`, `resnet50_dyn`, `resnet50_int8`, …), exported now when it is missing.
 
     Raises `KeyError` for an unknown name and `ImportError` where the packages that hold the network are missing.
     """
-    wanted = {s.name + suffix: (s, bool(suffix)) for s in SOURCES for suffix in ("", "_dyn") if s.dynamic or not suffix}
-    source, dynamic = wanted[name]
+    source, ending = _variants()[name]
     path = folder() / f"{name}.onnx"
     if not path.exists():
-        export(source, path, dynamic)
+        if ending == "_int8":
+            quantize(source, path)
+        else:
+            export(source, path, dynamic=ending == "_dyn")
     return path
 
 
 def names() -> list[str]:
     """Every model that `ensure` can make."""
-    return [s.name + suffix for s in SOURCES for suffix in ("", "_dyn") if s.dynamic or not suffix]
+    return list(_variants())
 
 
 def main() -> int:

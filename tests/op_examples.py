@@ -207,6 +207,16 @@ def _conv() -> list[Example]:
     return found
 
 
+def _attention() -> list[Example]:
+    q, k, v = real(2, 5, 12), real(2, 7, 12), real(2, 7, 6)
+    found = [Example(nn.Attention(heads=3, size=4, width=2), (q, k, v)), Example(nn.Attention(heads=1, size=12, width=6, scale=0.5), (q, k, v))]
+    found += [Example(nn.Attention(heads=3, size=4, width=2), (q, k, v, real(*m))) for m in ((2, 3, 7, 5), (1, 1, 7, 5), (2, 1, 7, 1))]
+    found.append(Example(nn.Attention(heads=2, size=3, width=2, causal=True, starts=(1, 6, 2)), (q, k, v)))
+    packed = real(1, 17, 18)
+    found.append(Example(nn.Attention(heads=2, size=3, width=3, starts=(0, 6, 12), causal=True), (packed, packed, packed)))
+    return found
+
+
 def _pool() -> list[Example]:
     found: list[Example] = []
     x = real(1, 3, 7, 8)
@@ -251,7 +261,7 @@ def _image() -> list[Example]:
 
 
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
 ]
 
 FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "shaping", "transform")

@@ -67,10 +67,11 @@ def run_plan(plan: MemoryPlan, inputs: list[np.ndarray[Any, Any]]) -> list[np.nd
     def at(place: Location) -> np.ndarray[Any, Any]:
         t = place.type
         if place.place is Place.WORKSPACE:
-            assert place.index % 64 == 0
-            return workspace[place.index : place.index + t.nbytes].view(t.dtype.numpy()).reshape(t.shape)
-        source = {Place.INPUT: inputs, Place.OUTPUT: outputs, Place.CONSTANT: plan.constants}[place.place][place.index]
-        return source.reshape(t.shape)
+            return np.ndarray(t.shape, t.dtype.numpy(), workspace, place.index, place.strides)
+        if place.place is Place.CONSTANT:
+            return plan.constants[place.index].reshape(t.shape)
+        source = (inputs if place.place is Place.INPUT else outputs)[place.index]
+        return np.ndarray(t.shape, t.dtype.numpy(), source, place.skip, place.strides)
 
     for step in plan.steps:
         values = [at(place).copy() for place in step.inputs]

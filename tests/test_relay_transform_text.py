@@ -43,7 +43,7 @@ def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
 
 
 def run_case(case: re.Match[str]) -> str:
-    names: dict[str, Any] = {"relay": relay, "nn": relay.nn, "np": np, "weights": weights, "var": relay.var, "const": relay.const}
+    names: dict[str, Any] = {"relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights, "var": relay.var, "const": relay.const}
     exec(case["code"], names)
     before = IRModule.from_expr(names["before"])
     graph_pass = eval(case["pass"], {**vars(transform), "relay": relay})

@@ -12,7 +12,7 @@ from tilewright.errors import ScheduleError
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import Block, PrimFunc, walk_stmt
+from tilewright.tir.stmt import Block, Evaluate, PrimFunc, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
@@ -113,6 +113,7 @@ STEPS: dict[str, Callable[[Schedule], object]] = {
     "rfactor of the outer part": lambda s: s.rfactor("C", s.split(s.loops("C")[2], [2, None])[0]),
     "annotations": lambda s: s.annotate("C", "double_buffer", True),
     "prefetch": lambda s: s.prefetch("B", 256),
+    "prefetch_next": lambda s: s.prefetch_next("A", s.loops("C")[0], s.loops("C")[2]),
 }
 
 
@@ -176,6 +177,8 @@ def test_the_steps_are_the_schedule() -> None:
         (lambda s: s.rfactor("C", s.loops("D")[0]), "loop 'i' is not around block 'C'; its loops are i, j, k"),
         (lambda s: s.rfactor("D", s.loops("D")[0]), "rfactor of block 'D' along 'i': the block is not a reduction"),
         (lambda s: s.rfactor("C", s.loops("C")[2], 3), "rfactor of block 'C' along 'k': factor_axis=3 is not between -3 and 2"),
+        (lambda s: s.prefetch_next("C", *s.loops("C")[:2]), "there is no parameter 'C' to prefetch; the parameters are A, B, D"),
+        (lambda s: s.prefetch_next("B", s.loops("C")[1], s.loops("C")[0]), "loop 'i' is not inside loop 'j'"),
         (lambda s: s.prefetch("C", 64), "there is no parameter 'C' to prefetch; the parameters are A, B, D"),
     ],
 )
@@ -236,3 +239,25 @@ def test_pieces_of_a_long_sum_lose_less() -> None:
         run(lower_blocks(s.func), [x, out])
         errors.append(abs(float(out[0]) - float(x.astype("float64").sum())))
     assert errors[1] < errors[0] / 10
+
+
+def test_the_part_of_the_next_trip_is_asked_for_in_shares() -> None:
+    a, b = te.placeholder((6, 48), name="A"), te.placeholder((4, 48, 8), name="B")
+    k = te.reduce_axis((0, 48), "k")
+    s = Schedule(create_prim_func([a, b], [te.compute((4, 6, 8), lambda p, m, n: te.sum(a[m, k] * b[p, k, n], axis=k), name="C")]))
+    p, m, n, k_loop = s.loops("C")
+    ko, ki = s.split(k_loop, [None, 4])
+    s.reorder(p, m, ko, ki, n)
+    s.prefetch_next("B", p, ko)
+    asked = [str(x.value) for x in walk_stmt(lower_blocks(s.func).body) if isinstance(x, Evaluate)]
+    assert asked == ["prefetch(B[(p + 1), 0, (((m * 12) + k_0) * 16)])"]  # 24 lines of 16 elements, 72 trips
+
+
+def test_what_is_no_run_of_memory_is_not_prefetched() -> None:
+    s = product()
+    i, j = s.loops("D")
+    s.reorder(j, i)
+    s.compute_at("C", j)
+    s.prefetch_next("B", j, s.loops("C")[-1])
+    with pytest.raises(ScheduleError, match="what a trip of loop 'j' reads of 'B' is not one run of memory; it cannot be prefetched"):
+        lower_blocks(s.func)

@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
+from tilewright import expr as E
 from tilewright.errors import InternalError, Origin, ScheduleError
-from tilewright.expr import Buffer, IntImm, PrimExpr, Select, Var, all_of, as_expr, const, prefetch
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const, prefetch
 from tilewright.expr_walk import walk
+from tilewright.target.llvm.codegen import emit
+from tilewright.target.target import Target
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
     UNROLLED,
@@ -36,6 +39,7 @@ from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
 from tilewright.tir.transform.verify import verify_flat
+from tilewright.types import DataType
 
 i, j, k = variables("i j k")
 
@@ -194,7 +198,11 @@ def test_a_loop_of_unknown_length_is_refused(kind: str, one_pass: object) -> Non
         one_pass(PrimFunc("f", (a,), loop))  # type: ignore[operator]
 
 
-zero = as_expr(0)
+def put(value: E.PrimExpr) -> Stmt:
+    return Store(flat, value, (zero,))
+
+
+zero, one = as_expr(0), const(1, "float32")
 flat, square = Buffer("a", (8,)), Buffer("q", (4, 4))
 axis = IterVar(Var("v"), as_expr(4))
 WRONG: list[tuple[Stmt, str]] = [
@@ -208,6 +216,24 @@ WRONG: list[tuple[Stmt, str]] = [
     (Allocate(square, Store(flat, const(0, "float32"), (zero,))), "f: buffer 'q' has 2 dimensions where flat ones are expected"),
     (IfThenElse(as_expr(1), Store(flat, const(0, "float32"), (zero,))), "f: a condition is int64, not bool"),
     (Block("C", (axis,), (zero,), as_expr(True), None, Store(flat, const(0, "float32"), (axis.var,))), "f: block 'C' was not lowered"),
+    (Store(flat, const(0, "float32"), (const(0, "float32"),)), "f: an index of 'a' is float32"),
+    (For(Var("m", DataType("int32")), zero, as_expr(8), S, Store(flat, one, (zero,))), "f: loop 'm' of int32 runs from int64 for int64"),
+    (Let(Var("h", DataType("float16")), one, Store(flat, one, (zero,))), "f: variable 'h' of float16 is given a value of float32"),
+    (put(E.Add(one, const(1, "int32"))), "f: '.1.0 . 1.' mixes float32 and int32"),
+    (put(E.Select(E.LT(one, const(1, "float64")), one, one)), "mixes float32 and float64"),
+    (put(E.Select(as_expr(1), one, one)), "chooses float32 by a condition of int64"),
+    (put(E.Select(as_expr(True), one, as_expr(1))), "chooses between float32 and int64"),
+    (put(E.Select(E.And(as_expr(1), as_expr(1)), one, one)), "takes int64 as a truth value"),
+    (put(E.Cast("float32", E.Not(as_expr(1)))), "takes int64 as a truth value"),
+    (put(E.Cast("float32", E.Ramp(zero, 1, 4))), "makes float32 of int64x4"),
+    (put(E.FloorDiv(one, one)), "divides float32 as integers"),
+    (put(Load(flat, (one,))), "has an index of float32"),
+    (put(E.Call("float32", E.fma, (one, one, as_expr(1)))), "mixes float32, int64"),
+    (put(E.Call("float32", E.exp, (E.Broadcast(one, 4),))), "is float32, of 4 lanes"),
+    (put(E.Call("float32", E.reinterpret, (as_expr(1),))), "makes float32 of the bits of int64"),
+    (Store(flat, E.Broadcast(E.Broadcast(one, 2), 4), (E.Ramp(zero, 1, 4),)), "repeats a vector, float32x2"),
+    (Store(flat, E.Broadcast(one, 4), (E.Ramp(const(0, "float32"), 1, 4),)), "goes from float32 in steps of float32"),
+    (Store(flat, E.Broadcast(one, 4), (E.Ramp(E.Ramp(zero, 1, 2), E.Ramp(zero, 1, 2), 4),)), "goes from int64x2 in steps of int64x2"),
 ]
 
 
@@ -215,6 +241,8 @@ WRONG: list[tuple[Stmt, str]] = [
 def test_verify_names_the_place(body: Stmt, message: str) -> None:
     with pytest.raises(InternalError, match=message):
         verify_flat(PrimFunc("f", (flat,), body))
+    with pytest.raises(InternalError, match=message):
+        emit(PrimFunc("f", (flat,), body), Target("llvm"))
 
 
 # The interpreter and the printer.

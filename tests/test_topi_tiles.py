@@ -11,7 +11,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.topi.machine import Machine
-from tilewright.topi.tiles import register_tile
+from tilewright.topi.tiles import conv_tile, register_tile
 
 WIDE = Machine(vector_bits=512, vector_registers=32)
 
@@ -28,6 +28,39 @@ def test_a_tile_fits_the_registers(columns: int, machine: Machine) -> None:
         tile = register_tile(rows, columns, 96, machine)
         assert 1 <= tile.rows <= rows
         assert tile.rows * tile.vectors + tile.vectors < machine.vector_registers
+
+
+NARROW = Machine(vector_bits=256, vector_registers=16)
+
+
+@pytest.mark.parametrize(("width", "channels", "stride", "taps"), [(56, 64, 1, 3), (14, 256, 1, 3), (17, 192, 1, 7), (35, 64, 1, 5)])
+def test_taps_share_inputs_where_there_are_registers_for_them(width: int, channels: int, stride: int, taps: int) -> None:
+    tile, shared = conv_tile(width, channels, 9 * channels, WIDE, stride, taps)
+    assert shared
+    assert tile.rows * tile.vectors + tile.vectors + tile.rows + taps - 1 < 32
+    tile, shared = conv_tile(width, channels, 9 * channels, NARROW, stride, taps)
+    assert not shared
+    assert tile.rows * tile.vectors >= 8
+    assert not conv_tile(width, channels, 9 * channels, WIDE, stride, 1)[1]
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (7, 1), (5, 4)])
+@pytest.mark.parametrize(("strides", "padding"), [((1, 1), (1, 2, 0, 2)), ((2, 2), (1, 1, 1, 1)), ((1, 3), (0, 0, 0, 0))])
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v2"])
+def test_convolutions_of_either_order_of_steps(kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...], target: str) -> None:
+    """Few registers and many, sums in pieces and whole, the weights constant and given at run time."""
+    random = np.random.default_rng(sum(kernel))
+    for depth, channels in ((5, 24), (160, 40)):
+        x, shape = var("x", shape=(1, 11, 13, depth)), (*kernel, depth, channels)
+        weight = random.standard_normal(shape, np.float32)
+        for w in (Constant(weight), var("w", shape=shape)):
+            y = relay.nn.conv2d(
+                x, w, strides=strides, padding=padding, channels=channels, kernel_size=kernel, data_layout="NHWC", kernel_layout="HWIO"
+            )
+            function = Function((x,) if isinstance(w, Constant) else (x, w), y)
+            arrays = [random.standard_normal((1, 11, 13, depth), np.float32), *([] if isinstance(w, Constant) else [weight])]
+            found = build_module(IRModule.from_expr(function), target).executable(threads=2)(*arrays)
+            np.testing.assert_allclose(found, evaluate(function, *arrays), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 5, 20])

@@ -215,6 +215,21 @@ def test_a_block_stays_in_the_cache_when_the_weights_do() -> None:
             assert 8 * found.points**2 * found.block * found.tiles * c <= WIDE.l2_bytes
 
 
+@pytest.mark.parametrize("tiles", ["2x2", "4x4"])
+@pytest.mark.parametrize(("batch", "size", "depth"), [(1, 147, 32), (2, 147, 32), (1, 30, 40), (3, 27, 24)])
+def test_a_block_makes_only_its_own_rows(batch: int, size: int, depth: int, tiles: str) -> None:
+    """Also where the register tiles of the products overrun the block."""
+    data, weight = te.placeholder((batch, size, size, depth)), te.placeholder((3, 3, depth, 64), constant=True)
+    with use(WIDE), PassContext(config={"relay.backend.winograd": tiles}):
+        found = cut(data, weight, depth, 64, (3, 3), (1, 1), (0,) * 4, (1, 1), "float32")
+        x = var("x", shape=(batch, size, size, depth))
+        w = var("weight", shape=(3, 3, depth, 64))
+        y = nn.conv2d(x, w, channels=64, kernel_size=(3, 3), data_layout="NHWC", kernel_layout="HWIO")
+        text = str(lower(Function((x, w), y), (False, True), WIDE, "f").func)
+    assert found is not None
+    assert f"T.allocate(({found.points**2 * found.block * found.tiles * depth},), \"float32\", \"global\") as spectrum" in text
+
+
 @pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", False), ("NCHW", False)])
 def test_the_direct_way_is_taken_otherwise(kind: str, expected: bool) -> None:
     groups = 2 if kind == "grouped" else 1

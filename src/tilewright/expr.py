@@ -318,8 +318,10 @@ class Call(PrimExpr):
         return self.args
 
     def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        lanes = max((v.dtype.lanes for v in operands), default=self.dtype.lanes)
-        return Call(self.dtype.with_lanes(lanes), self.op, [broadcast(v, lanes) for v in operands])
+        before = max((v.dtype.lanes for v in self.args), default=self.dtype.lanes)
+        lanes = max((v.dtype.lanes for v in operands), default=before)
+        dtype = self.dtype if lanes == before else self.dtype.with_lanes(lanes)
+        return Call(dtype, self.op, [broadcast(v, lanes) for v in operands])
 
 
 class Buffer:
@@ -408,6 +410,11 @@ class Broadcast(PrimExpr):
 
 
 # Intrinsics. Those with an effect are statements in disguise (`tir.Evaluate`).
+def _dot4(a: Any, b: Any, total: Any) -> Any:
+    x, y = np.asarray(a, np.uint32)[..., None].view(np.uint8), np.asarray(b, np.int32)[..., None].view(np.int8)
+    return total + (x.astype(np.int32) * y).sum(-1, dtype=np.int32)
+
+
 def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
 
@@ -458,7 +465,10 @@ dot2: Final = Intrinsic("dot2", lambda a, b, c: c + _halves(a)[0] * _halves(b)[0
 In which order they are added, and whether a product is rounded before, is the machine's choice; one with an instruction for
 it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
 """
-ACCUMULATING: Final = (fma, dot2)
+dot4: Final = Intrinsic("dot4", _dot4)
+"""`dot4(a, b, total)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed bytes of
+int32 `b`, byte by byte; wraps around. The widest integer products that processors have."""
+ACCUMULATING: Final = (fma, dot2, dot4)
 """Functions that add products to their last argument."""
 isnan: Final = Intrinsic("isnan", np.isnan)
 isinf: Final = Intrinsic("isinf", np.isinf)
@@ -475,7 +485,7 @@ horizontal_max: Final = Intrinsic("horizontal_max", np.max)
 horizontal_min: Final = Intrinsic("horizontal_min", np.min)
 """`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
 prefetch: Final = Intrinsic("prefetch", effect=True)
-"""`prefetch(load)`: bring the address of `load` into the first-level cache; has no other effect."""
+"""`prefetch(load, level=1)`: bring the address of `load` into the cache of that level, 1 to 3; has no other effect."""
 
 address_of: Final = Intrinsic("address_of", effect=True)
 """`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1), writes

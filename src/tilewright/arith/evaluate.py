@@ -104,7 +104,7 @@ class Evaluator:
             case Broadcast():
                 return np.full(e.dtype.lanes, values[0], e.dtype.numpy())
             case Call() if e.op is reinterpret:
-                return np.asarray(values[0], e.args[0].dtype.numpy()).view(e.dtype.numpy())[()]
+                return np.asarray(values[0], e.args[0].dtype.numpy()).view(e.dtype.numpy()).reshape(() if e.dtype.lanes == 1 else -1)[()]
             case Call() if e.op.reference is not None:
                 return typed(e.op.reference(*values), e.dtype)
             case _:

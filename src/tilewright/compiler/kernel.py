@@ -49,8 +49,16 @@ class Kernel:
     stages: dict[str, PrimFunc] = field(default_factory=dict)
 
 
-def lower(function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False) -> Kernel:
+Shape = tuple[int, ...]
+
+
+def lower(
+    function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
+    storage: Sequence[Shape | None] = (),
+) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
+
+    `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
@@ -64,7 +72,8 @@ def lower(function: Function, constants: Sequence[bool], machine: Machine, name:
         packed = _packable(outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
         needed = _needed(packed, outputs)
         args = [t for t in [*inputs, *packed] if t in needed]
-        func = create_prim_func(args, outputs, name, function.span or _origin(function), origins)
+        larger = {t: shape for t, shape in zip((*inputs, *outputs), storage, strict=False) if shape is not None}
+        func = create_prim_func(args, outputs, name, function.span or _origin(function), origins, storage=larger)
         scheduled = _schedule(func, args, outputs)
         blocks = lower_blocks(scheduled)
         flat = lower_loops(blocks)

@@ -94,9 +94,10 @@ class _Builder:
         if not isinstance(function, Function):
             raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
-        key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}"
+        storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
+        key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
         if key not in self.kernels:
-            self.kernels[key] = self._kernel(function, constant)
+            self.kernels[key] = self._kernel(function, constant, storage)
         found = self.kernels[key]
         origin = str(s.call.span or function.span or "")
         if found is None:
@@ -105,12 +106,12 @@ class _Builder:
         places = [self._argument(a, s.inputs) for a in kernel.arguments]
         return [KernelCall(symbol, (*places, *map(self.place, s.outputs)), origin)]
 
-    def _kernel(self, function: Function, constant: Sequence[bool]) -> tuple[str, Kernel] | None:
+    def _kernel(self, function: Function, constant: Sequence[bool], storage: Sequence[tuple[int, ...] | None]) -> tuple[str, Kernel] | None:
         """The compiled kernel, or None when an operator in it has no native computation."""
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol)
+                kernel = lower(function, constant, self.machine, symbol, storage=storage)
             except NotImplementedError:
                 return None
         with self.report.phase("emit"):
@@ -134,7 +135,7 @@ class _Builder:
             case Memory.CONSTANT:
                 return Place("constant", self.constants.add((loc.index,), None, [self.plan.constants[loc.index]]))
             case Memory.INPUT | Memory.OUTPUT:
-                return Place(loc.place.value, loc.index)
+                return Place(loc.place.value, loc.index, loc.skip)
             case _:
                 return Place("workspace", loc.index)
 
@@ -156,7 +157,7 @@ class _Builder:
         return HostStep(title, run, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
 
     def _host_value(self, loc: Location) -> HostValue:
-        return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype)
+        return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)
 
 
 class _Constants:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from tilewright.runtime.threads import POOLS, checked_threads, default_threads
 Array = np.ndarray[Any, Any]
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL_ALIGNMENT: Final = 16
+_MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
+_ARRAY: Final = np.ndarray
+_new: Final = np.empty
 
 
 class _Frame:
@@ -54,6 +58,9 @@ class Executable:
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
+        self._takes = tuple((dtype, shape) for _, dtype, shape in self._inputs)
+        self._gives = tuple((dtype, shape) for _, dtype, shape in self._outputs)
+        self._sizes = tuple(t.nbytes for t in (*manifest.inputs, *manifest.outputs))
         self._position = {t.name: i for i, t in enumerate(manifest.inputs)}
         self._pack = struct.Struct(f"{len(self._inputs) + len(self._outputs)}Q").pack_into
         self._frames: list[_Frame] = []
@@ -82,12 +89,23 @@ class Executable:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
-        arrays = self._arrange(args, kwargs)
-        if out is None:
-            results = [np.empty(shape, dtype) for _, dtype, shape in self._outputs]
-            self._run(arrays, results)
+        given: Sequence[Any] = args
+        places = None if kwargs else _places(given, self._takes)
+        if places is None:
+            given = self._in_order(args, kwargs)
+            places = _places(given, self._takes)
+        if places is None:
+            given = self._readable(given)
+            places = [*map(_address, given)]
+        if out is not None:
+            results = self._run_into(given, out, places)
         else:
-            results = self._run_into(arrays, out)
+            results = []
+            for dtype, shape in self._gives:
+                new = _new(shape, dtype)
+                results.append(new)
+                places.append(_address(new))
+            self._run(given, results, places)
         return results[0] if len(results) == 1 else tuple(results)
 
     def benchmark(
@@ -102,13 +120,14 @@ class Executable:
         if end_to_end:
             return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
         arrays = self._arrange(given, kwargs)
-        results = [np.empty(shape, dtype) for _, dtype, shape in self._outputs]
+        results = [np.empty(shape, dtype) for dtype, shape in self._gives]
+        places = [*map(_address, arrays), *map(_address, results)]
         if self._native is None:
-            return measure(lambda: self._run(arrays, results), repeat, number, min_repeat_ms)
-        self._run(arrays, results)
-        frame, native, context = self._take_frame(), self._native, self._context
+            return measure(lambda: self._run(arrays, results, places), repeat, number, min_repeat_ms)
+        self._run(arrays, results, places)
+        frame, native, context = self._new_frame(), self._native, self._context
         try:
-            self._pack(frame.block, 0, *map(_address, arrays), *map(_address, results))
+            self._pack(frame.block, 0, *places)
             return measure(lambda: native(context, frame.address), repeat, number, min_repeat_ms)
         finally:
             self._frames.append(frame)
@@ -121,19 +140,19 @@ class Executable:
 
     # Arguments
 
-    def _arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
+    def _arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Array]:
         """The inputs in order, each an array that a kernel can read."""
+        return self._readable(self._in_order(args, kwargs))
+
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """The inputs in order, however they were given."""
         first = args[0] if len(args) == 1 else None
         if isinstance(first, Mapping):
             args, kwargs = (), {**first, **kwargs}
-        if kwargs or len(args) != len(self._inputs):
-            args = self._by_name(args, kwargs)
-        return [
-            x
-            if type(x) is np.ndarray and x.shape == shape and x.dtype == dtype and x.flags.c_contiguous and not _address(x) & 15
-            else _readable(info, dtype, x)
-            for (info, dtype, shape), x in zip(self._inputs, args, strict=True)
-        ]
+        return self._by_name(args, kwargs) if kwargs or len(args) != len(self._inputs) else args
+
+    def _readable(self, args: Sequence[Any]) -> list[Array]:
+        return [_readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
@@ -163,21 +182,24 @@ class Executable:
             for part in segments(self.manifest.steps)
         ]
 
-    def _take_frame(self) -> _Frame:
-        try:
-            return self._frames.pop()
-        except IndexError:
-            count = len(self._inputs) + len(self._outputs)
-            return _Frame(count, _address(self._constants), self.manifest.workspace_bytes)
+    def _enter_pool(self) -> None:
+        generation = POOLS.generation
+        self._context = POOLS.context(self._threads, self.code)
+        self._generation = generation
 
-    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _new_frame(self) -> _Frame:
+        return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes)
+
+    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array], places: Sequence[int]) -> None:
+        """Run on arrays that kernels can read and write as they are; `places` are their addresses."""
         if self._generation != POOLS.generation:
-            generation = POOLS.generation
-            self._context = POOLS.context(self._threads, self.code)
-            self._generation = generation
-        frame = self._take_frame()
+            self._enter_pool()
         try:
-            self._pack(frame.block, 0, *map(_address, inputs), *map(_address, outputs))
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._new_frame()
+        try:
+            self._pack(frame.block, 0, *places)
             if self._native is not None:
                 status = self._native(self._context, frame.address)
             else:
@@ -199,37 +221,89 @@ class Executable:
         def view(value: HostValue) -> Array:
             kind, offset = value.place.kind, value.place.offset
             if kind in (INPUT, OUTPUT):
-                return (inputs if kind == INPUT else outputs)[offset].reshape(value.shape)
-            dtype = value.dtype.numpy()
-            memory = self._constants if kind == CONSTANT else frame.workspace
-            size = int(np.prod(value.shape, dtype=np.int64)) * dtype.itemsize
-            return memory[offset : offset + size].view(dtype).reshape(value.shape)
+                given = (inputs if kind == INPUT else outputs)[offset]
+                return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
+            return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
 
         results = step.run(*map(view, step.inputs))
         for value, result in zip(step.outputs, results, strict=True):
             np.copyto(view(value), result, casting="no")
 
-    def _run_into(self, inputs: list[Array], out: Any) -> list[Any]:
+    def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
         given = [out] if len(self._outputs) == 1 and not isinstance(out, (tuple, list)) else list(out)
+        direct = _places(given, self._gives, written=True)
+        if direct is not None and _apart(places, direct, self._sizes):
+            self._run(inputs, given, [*places, *direct])
+            return given
         if len(given) != len(self._outputs):
             raise InputError(f"out= has {len(given)} arrays, the model has {len(self._outputs)} outputs")
         targets = [_writable(info, dtype, o) for (info, dtype, _), o in zip(self._outputs, given, strict=True)]
         written: list[Array] = []
         for target in targets:
-            direct = target.flags.c_contiguous and not _address(target) & (_KERNEL_ALIGNMENT - 1)
-            shared = direct and any(np.may_share_memory(target, other) for other in (*inputs, *written))
-            written.append(target if direct and not shared else np.empty(target.shape, target.dtype))
-        self._run(inputs, written)
+            usable = target.flags.c_contiguous and not _address(target) & (_KERNEL_ALIGNMENT - 1)
+            shared = usable and any(np.may_share_memory(target, other) for other in (*inputs, *written))
+            written.append(target if usable and not shared else np.empty(target.shape, target.dtype))
+        self._run(inputs, written, [*places, *map(_address, written)])
         for target, result in zip(targets, written, strict=True):
             if target is not result:
                 np.copyto(target, result)
         return given
 
 
-def _address(x: Array) -> int:
+def _slow_address(x: Array) -> int:
     address: int = x.__array_interface__["data"][0]
     return address
+
+
+def _record_offset() -> int | None:
+    """Where in numpy's record of an array the address of its elements is; None where `id` is not the address of the record.
+
+    The address is the first field, behind what all Python objects begin with: part of numpy's binary interface. To read it
+    there takes a tenth of the time that the attributes of an array take.
+    """
+    probe, behind = np.empty(1), object.__basicsize__
+    if sys.implementation.name != "cpython" or _WORD(id(probe) + behind).value != _slow_address(probe):
+        return None
+    return behind
+
+
+_WORD: Final = ctypes.c_size_t.from_address
+_OFFSET: Final = _record_offset()
+
+
+def _address(x: Array) -> int:
+    return _slow_address(x) if _OFFSET is None else _WORD(id(x) + _OFFSET).value
+
+
+def _places(given: Sequence[Any], wanted: Sequence[tuple[np.dtype[Any], tuple[int, ...]]], written: bool = False) -> list[int] | None:
+    """The addresses of arrays, when all are as the kernels take them; None when one has to be looked at, or copied."""
+    if len(given) != len(wanted):
+        return None
+    found = []
+    for x, (dtype, shape) in zip(given, wanted):  # noqa: B905
+        if type(x) is not _ARRAY or x.dtype is not dtype or x.shape != shape:
+            return None
+        flags = x.flags
+        if not flags.c_contiguous or (written and not flags.writeable):
+            return None
+        place = _address(x)
+        if place & _MISALIGNED:
+            return None
+        found.append(place)
+    return found
+
+
+def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Does no memory that is written overlap any other? `sizes` are those of `read`, then of `written`."""
+    before = [*read]
+    for begin in written:
+        end = begin + sizes[len(before)]
+        for other, size in zip(before, sizes):  # noqa: B905
+            if begin < other + size and other < end:
+                return False
+        before.append(begin)
+    return True
 
 
 def _aligned(constants: Array) -> Array:

@@ -41,10 +41,14 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace."""
+    """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace.
+
+    `skip` is where in an input or output it begins, in bytes.
+    """
 
     kind: str
     offset: int
+    skip: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,17 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class HostValue:
-    """A place read or written as an array."""
+    """A place read or written as an array; `strides` are in bytes, row-major without gaps when there are none."""
 
     place: Place
     shape: tuple[int, ...]
     dtype: DataType
+    strides: tuple[int, ...] | None = None
+
+    def view(self, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The array in `memory`, which begins at the place."""
+        flat = memory.reshape(-1).view(np.uint8)
+        return np.ndarray(self.shape, self.dtype.numpy(), flat, 0, self.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +149,12 @@ def step_from_json(fields: Any) -> NativeStep:
 
 
 def _place_to_json(place: Place) -> str:
-    return f"{place.kind}:{place.offset}"
+    return f"{place.kind}:{place.offset}" + (f"+{place.skip}" if place.skip else "")
 
 
 def _place_from_json(text: Any) -> Place:
-    kind, _, offset = str(text).partition(":")
-    if kind not in _KINDS or not offset.isdecimal():
+    kind, _, where = str(text).partition(":")
+    offset, plus, skip = where.partition("+")
+    if kind not in _KINDS or not offset.isdecimal() or (plus and not skip.isdecimal()):
         raise ArtifactError(f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again")
-    return Place(kind, int(offset))
+    return Place(kind, int(offset), int(skip or 0))

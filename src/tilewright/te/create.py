@@ -33,26 +33,29 @@ _TRUE = IntImm(BOOL, 1)
 def create_prim_func(
     args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
     origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
+    storage: Mapping[Tensor, Sequence[int]] | None = None,
 ) -> PrimFunc:
     """The program that computes `outputs` from `args` (placeholders, or computed tensors that the caller provides).
 
     Parameters are `args` then `outputs`; values in between are listed in `attrs["intermediates"]` until blocks are lowered.
+    `storage` gives the shapes of larger arrays in whose corners tensors lie: the parameter's buffer has that shape.
     There is one block for each of `computations`, in that order.
     Raises `CompileError` when a tensor is needed that is neither given nor computed.
     """
-    return create_blocks(args, outputs, name, origin, origins, binds)[0]
+    return create_blocks(args, outputs, name, origin, origins, binds, storage)[0]
 
 
 def create_blocks(
     args: Sequence[Tensor], outputs: Sequence[Tensor], name: str = "main", origin: Origin | None = None,
     origins: Mapping[Operation, Origin] | None = None, binds: Mapping[Tensor, Buffer] | None = None,
+    storage: Mapping[Tensor, Sequence[int]] | None = None,
 ) -> tuple[PrimFunc, dict[Operation, str]]:
     """The same, with the block of each computation; scans have none, but those of their `init` and `update`."""
     buffers: dict[Tensor, Buffer] = {}
     names: set[str] = set()
     for t in (*args, *outputs):
         if t not in buffers:
-            buffers[t] = _bound(t, binds[t]) if binds and t in binds else _buffer(t, names)
+            buffers[t] = _bound(t, binds[t]) if binds and t in binds else _buffer(t, names, (storage or {}).get(t))
     ops = computations(args, outputs)
     scans = [op for op in ops if isinstance(op, ScanOp)]
     inner = _share_memory(scans, buffers, names)
@@ -136,8 +139,8 @@ def _unique(name: str, taken: set[str]) -> str:
     return found
 
 
-def _buffer(t: Tensor, names: set[str]) -> Buffer:
-    return Buffer(_unique(t.name.replace(".", "_"), names), t.shape, t.dtype)
+def _buffer(t: Tensor, names: set[str], shape: Sequence[int] | None = None) -> Buffer:
+    return Buffer(_unique(t.name.replace(".", "_"), names), t.shape if shape is None else shape, t.dtype)
 
 
 def _bound(t: Tensor, buffer: Buffer) -> Buffer:
@@ -191,7 +194,7 @@ def _reducer(combiner: Combiner, neutral: tuple[PrimExpr, ...]) -> Reducer:
 
 
 def _update(reduce: Reduce, sources: tuple[PrimExpr, ...], targets: list[Buffer], at: tuple[PrimExpr, ...]) -> Stmt:
-    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product a fused multiply-add."""
+    """One reduction step. A guarded term (`select(c, x, identity)`) becomes a guarded step, a product takes the sum along."""
     if len(sources) > 1:
         return reduction_step(reduce.combiner, targets, at, sources)
     source = sources[0]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -79,7 +80,7 @@ class Tensor:
 
 
 class TensorElem(PrimExpr):
-    """An element of a tensor; becomes a load once the tensor has a buffer."""
+    """An element of a tensor, or a vector of elements when the last index is one; becomes a load once the tensor has a buffer."""
 
     __slots__ = ("indices", "tensor")
     tensor: Tensor
@@ -87,7 +88,8 @@ class TensorElem(PrimExpr):
 
     def __new__(cls, tensor: Tensor, indices: Sequence[PrimExpr]) -> Self:
         at = tuple(indices)
-        self, fresh = intern(cls, tensor.dtype, tensor, at)
+        lanes = builtins.max((i.dtype.lanes for i in at), default=1)
+        self, fresh = intern(cls, tensor.dtype if lanes == 1 else tensor.dtype.with_lanes(lanes), tensor, at)
         if fresh:
             self.tensor, self.indices = tensor, at
         return self

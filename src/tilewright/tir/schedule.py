@@ -60,6 +60,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
+from tilewright.tir.transform.place_prefetches import NEXT, SHARE
 from tilewright.types import INT64
 
 
@@ -233,9 +234,24 @@ class Schedule(Recorder):
     @recorded
     def prefetch(self, buffer: str, ahead: int) -> None:
         """With every vector loaded from a parameter, ask for the memory `ahead` bytes further on."""
+        self._parameter(buffer)
+        self.func = replace(self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}})
+
+    @recorded
+    def prefetch_next(self, buffer: str, outer: Var, inner: Var) -> None:
+        """While one trip of `outer` runs, the loops inside of it down to `inner` ask, each trip for its share, for what the next trip reads.
+
+        for p: for m: for k: C[m, p] += A[m, k] * B[p, k]  ->  for p: for m: for k: prefetch(B[p + 1, share of (m, k)]); C[m, p] += …
+        """
+        self._parameter(buffer)
+        if not any(isinstance(f, For) and f.var is inner for f in walk_stmt(self._loop(outer).body)):
+            raise self._error(f"loop '{inner.name}' is not inside loop '{outer.name}'", self._loop(outer))
+        self._mark(outer, NEXT, buffer)
+        self._mark(inner, SHARE, buffer)
+
+    def _parameter(self, buffer: str) -> None:
         if buffer not in (b.name for b in self.func.params):
             raise ScheduleError(f"there is no parameter '{buffer}' to prefetch; the parameters are {', '.join(b.name for b in self.func.params)}")
-        self.func = replace(self.func, attrs={**self.func.attrs, "prefetch": {**self.func.attrs.get("prefetch", {}), buffer: ahead}})
 
     @recorded
     def compute_inline(self, block: str) -> None:

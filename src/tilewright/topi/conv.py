@@ -1,14 +1,16 @@
 """Convolutions of one to three spatial dimensions, direct, in the layout they are given.
 
 The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
-`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. A tap that falls in
+`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
+are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
+outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
 the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +20,16 @@ from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floorm
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
 from tilewright.topi.dots import ONE, Dot, dot_of
-from tilewright.topi.matmul import matmul_rows
+from tilewright.topi.matmul import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
-from tilewright.topi.tiles import register_tile
+from tilewright.topi.tiles import conv_tile
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import DataType
 
 Ints = Sequence[int]
+Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
 
 def channels_last(layout: str) -> tuple[int, ...]:
@@ -62,11 +65,11 @@ def conv(
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
-    geometry = _Geometry(data, place, ksize, strides, padding, dilation)
+    geometry = Geometry(data, place, ksize, strides, padding, dilation)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
 
 
-class _Geometry:
+class Geometry:
     """The sliding window of a convolution or pooling over one tensor."""
 
     def __init__(self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
@@ -81,8 +84,10 @@ class _Geometry:
             for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
         ]
 
-    def at(self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar], channel: Value) -> tuple[PrimExpr, PrimExpr]:
-        """The input element under a tap, and the condition that it is not padding."""
+    def at(
+        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar], channel: Value, element: Element = lambda x, where: x(*where)
+    ) -> tuple[PrimExpr, PrimExpr]:
+        """The input element under a tap (what `element` reads there), and the condition that it is not padding."""
         where: list[Any] = [None] * len(self.place)
         where[self.place[0]], where[self.place[-1]] = n, channel
         inside: PrimExpr = all_of()
@@ -94,7 +99,7 @@ class _Geometry:
             if last >= self.sizes[k]:
                 inside = all_of(inside, i < self.sizes[k])
             where[self.place[1 + k]] = i
-        return self.data(*where), inside
+        return element(self.data, where), inside
 
     def taps(self) -> list[IterVar]:
         names = "kd", "kh", "kw"
@@ -102,64 +107,66 @@ class _Geometry:
 
 
 def _direct(
-    g: _Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
+    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
 ) -> te.Tensor:
     dot = dot_of(g.data.dtype, weight.dtype, depth)
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
-    tile = register_tile(g.out[-1], channels, steps, machine.current(), stride=g.strides[-1], taps=g.ksize[-1])
+    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
     columns = tile.columns
     panels = -(-channels // columns)
-    packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot)
+    packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
     taps = g.taps()
     rc = te.reduce_axis((0, deep), "ic")
+    order = [*taps[:-1], rc, taps[-1]] if shared else [*taps, rc]
 
     def term(n: Var, *rest: Var) -> PrimExpr:
         point, group, c = rest[:-2], rest[-2], rest[-1]
-        w = packed(group, floordiv(c, columns), *(t.var for t in taps[:-1]), rc.var, taps[-1].var, floormod(c, columns))
+        w = packed(group, floordiv(c, columns), *(axis.var for axis in order), floormod(c, columns))
         _, inside = g.at(n, point, taps, 0)
         product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
-        return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=[*taps[:-1], rc, taps[-1]])
+        return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=order)
 
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps * dot.width
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={"tile": tile, "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
-        axis_names=_names(len(g.out), "g", "oc"),
+        attrs={"tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
+        axis_names=axis_names(len(g.out), "g", "oc"),
     )
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
 
-    return te.compute(_placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
 
 
-def _placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
+def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
     shape = [0] * len(sizes)
     for d, size in zip(place, sizes, strict=True):
         shape[d] = size
     return shape
 
 
-def _names(spatial: int, *last: str) -> list[str]:
+def axis_names(spatial: int, *last: str) -> list[str]:
     return ["n", *("od", "oh", "ow")[3 - spatial :], *last]
 
 
 def _pack(
-    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, steps: int, ksize: list[int], panels: int, columns: int, dot: Dot
+    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, deep: int, ksize: list[int], panels: int, columns: int, dot: Dot, shared: bool
 ) -> te.Tensor:
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, steps, *ksize)
+        padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, deep, *ksize)
         if channels != panels * columns:
-            exact, padded = padded, np.zeros((groups, panels * columns, steps, *ksize), padded.dtype)
+            exact, padded = padded, np.zeros((groups, panels * columns, deep, *ksize), padded.dtype)
             padded[:, :channels] = exact
-        split = padded.reshape(groups, panels, columns, steps, *ksize)
+        split = padded.reshape(groups, panels, columns, deep, *ksize)
         n = len(ksize)
-        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2)
+        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2) if shared else split.transpose(0, 1, *range(4, 4 + n), 3, 2)
 
     def element(group: Var, panel: Var, *rest: Var) -> PrimExpr:
-        *outer, ic, last, column = rest
+        *steps, column = rest
+        *outer, ic, last = steps if shared else (*steps[:-2], steps[-1], steps[-2])
         c = panel * columns + column
         where: list[Any] = [None] * len(kernel)
 
@@ -170,7 +177,7 @@ def _pack(
 
         return if_then_else(c < channels, dot.element(at, ic), dot.zero(weight.dtype))
 
-    shape = (groups, panels, *ksize[:-1], steps, ksize[-1], columns)
+    shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
     return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
 
 
@@ -200,7 +207,7 @@ def depthwise(
     ksize = [wshape[d] for d in kernel[2:]]
     channels = wshape[kernel[0]]
     multiplier = channels // inputs
-    g = _Geometry(data, place, ksize, strides, padding, dilation)
+    g = Geometry(data, place, ksize, strides, padding, dilation)
     taps = g.taps()
 
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -224,12 +231,12 @@ def depthwise(
     return window(g, channels, term, out_place, name="depthwise")
 
 
-def window(g: _Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
+def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
     """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
     flops = 2 * g.batch * math.prod(g.out) * channels * math.prod(g.ksize)
     acc = te.compute(
         (g.batch, *g.out, channels), term, name=name, schedule=schedule_window,
-        attrs={"flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize)}, axis_names=_names(len(g.out), "c"),
+        attrs={"flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize)}, axis_names=axis_names(len(g.out), "c"),
     )
 
     def result(*i: Var) -> PrimExpr:
@@ -237,4 +244,4 @@ def window(g: _Geometry, channels: int, term: Any, out_place: tuple[int, ...], n
         value: PrimExpr = acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
         return value
 
-    return te.compute(_placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]

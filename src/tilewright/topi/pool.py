@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
-from tilewright.topi.conv import Ints, channels_last, window
-from tilewright.topi.conv import _Geometry as Geometry
+from tilewright.topi.conv import Geometry, Ints, channels_last, window
 
 
 def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:

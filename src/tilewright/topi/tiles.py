@@ -2,7 +2,7 @@
 
 A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per step
 of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one broadcast a
-row, one vector a column), the latency of the adds (four cycles, when there are fewer than eight accumulators), or the way
+row, one vector a column; a vector from beyond the first-level cache counts twice), the latency of the adds (four cycles, when there are fewer than eight accumulators), or the way
 of the panel from the cache that holds it.
 """
 
@@ -16,8 +16,9 @@ from tilewright.topi.machine import Machine
 _STORE_CYCLES = 1.0
 _TILE_OVERHEAD = 12.0
 _LOAD_SHARE = 0.08
-_FROM_L2, _FROM_L3 = 1.5, 3.5
+_FROM_L1, _FROM_L2, _FROM_L3 = 0.5, 1.5, 3.5
 _REMAINDER = 1.03
+_GAIN_OF_SHARING = 1.06
 _MOST_VECTORS_OF_A_ROW = 8
 
 
@@ -41,6 +42,16 @@ def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most
     distance of two neighbouring outputs in inputs. Columns that do not fill a vector get a narrower one.
     """
     return _best(rows, columns, depth, machine, most_rows, stride, taps)[1]
+
+
+def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int) -> tuple[Tile, bool]:
+    """The tile of a convolution along a row, and whether its taps are written out to share their inputs in registers.
+
+    They are not where few registers would leave tiles so small that the products wait for loads.
+    """
+    shared, tile = _best(rows, columns, depth, machine, 16, stride, taps)
+    plain, larger = _best(rows, columns, depth, machine, 16, 0, 1)
+    return (larger, False) if taps == 1 or plain * _GAIN_OF_SHARING < shared else (tile, True)
 
 
 def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:
@@ -79,14 +90,15 @@ def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
 
 
 def _tile_cycles(rows: int, vectors: int, depth: int, machine: Machine) -> float:
-    loads = (rows + vectors) / 2
-    step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * _vector_cycles(vectors, depth, machine))
-    return (step + loads * _LOAD_SHARE) * depth + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
+    loads, vector = (rows + vectors) / 2, _vector_cycles(vectors, depth, machine)
+    step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * vector)
+    waits = loads if vector <= _FROM_L1 else loads + vectors / 2
+    return (step + waits * _LOAD_SHARE) * depth + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
 
 
 def _vector_cycles(vectors: int, depth: int, machine: Machine) -> float:
     """Cycles between two vectors of a packed panel, by the cache that the panel stays in from one tile to the next."""
     panel = depth * vectors * machine.vector_bits // 8
     if panel <= machine.l1_bytes // 2:
-        return 0.5
+        return _FROM_L1
     return _FROM_L2 if panel <= machine.l2_bytes * 3 // 4 else _FROM_L3

@@ -1,12 +1,13 @@
 """3x3 convolutions by Winograd's algorithm: F(m x m, 3x3) makes a tile of m x m outputs from (m + 2)^2 products for each
 pair of channels, where the direct way takes 9 m^2.
 
-    columns[n, t, i, x, c]  = sum over r of Bt[i, r] * data[n, t*m + r - top, x - left, c]       a row of tiles, transformed downwards
-    spectrum[i, j, n, t, u, c] = sum over s of Bt[j, s] * columns[n, t, i, u*m + s, c]           and then along the row
-    product[i*a + j, tile, o] = sum over c of spectrum[i, j, tile, c] * U[i*a + j, c, o]         a^2 matrix products, a = m + 2
-    partial[n, t, u, p, j, o] = sum over i of At[p, i] * product[i*a + j, tile, o]
+    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     a row of tiles, transformed downwards
+    spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     and then along the row
+    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     a^2 matrix products, a = m + 2
+    partial[n, y, u, p, j, o] = sum over i of At[p, i] * product[i*a + j, n, b, tile, o]
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[n, t, u, p, j, o]
 
+Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside of one.
 The matrices follow from the points 0, 1, -1, 2, -2 and infinity (Lavin and Gray, "Fast Algorithms for Convolutional Neural
 Networks", 2015); the weights are transformed in double precision while compiling. Rounding is what the speed costs: the
 relative error of a layer is about 3e-7 for tiles of 2x2 and 2e-6 for 4x4.
@@ -38,28 +39,28 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
     columns = _columns(data, z)
     spectrum = _spectrum(columns, z)
     packed = _pack(weight, kernel, z, tile)
-    total = z.batch * z.rows * z.tiles
+    blocks, inside = z.rows // z.block, z.block * z.tiles
     width = -(-z.channels // tile.columns) * tile.columns
     k = te.reduce_axis((0, z.depth), "k")
 
-    def term(xi: Var, t: Var, o: Var) -> PrimExpr:
-        row = floordiv(t, z.tiles)
-        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), floordiv(row, z.rows), floormod(row, z.rows), floormod(t, z.tiles), k.var)
+    def term(xi: Var, n: Var, b: Var, at: Var, o: Var) -> PrimExpr:
+        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), k.var)
         return te.sum(x * packed(xi, floordiv(o, tile.columns), k.var, floormod(o, tile.columns)), axis=k)
 
-    acc = te.compute((z.points**2, total, width), term, name="sums", axis_names=("xi", "tile", "o"))
-    product = te.compute((z.points**2, total, width), acc, name="product", attrs={"keep": True}, axis_names=("xi", "tile", "o"))
+    shape, names = (z.points**2, z.batch, blocks, inside, width), ("xi", "n", "b", "tile", "o")
+    acc = te.compute(shape, term, name="sums", axis_names=names)
+    product = te.compute(shape, acc, name="product", attrs={"keep": True}, axis_names=names)
     rows = matrices(z.m).outputs
 
     def downwards(n: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
-        at = add(mul(add(mul(n, z.rows), t), z.tiles), u)
-        column = [product(add(j, i * z.points), at, o) for i in range(z.points)]
+        at = add(mul(floormod(t, z.block), z.tiles), u)
+        column = [product(add(j, i * z.points), n, floordiv(t, z.block), at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
     stages = WinogradStages(
-        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, z.rows // z.block, tile, unroll(z.depth),  # type: ignore[arg-type]
+        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, unroll(z.depth),  # type: ignore[arg-type]
     )
-    flops = 2 * z.points**2 * total * z.depth * z.channels
+    flops = 2 * z.points**2 * z.batch * blocks * inside * z.depth * z.channels
     partial = te.compute(
         (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
         attrs={"keep": True, "stages": stages, "flops": flops}, axis_names=("n", "t", "u", "p", "j", "o"),
@@ -77,29 +78,31 @@ def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
     transform = matrices(z.m).inputs
     top, left = z.padding[:2]
 
-    def element(n: Var, t: Var, i: Var, x: Var, c: Var) -> PrimExpr:
-        taps = []
+    def element(n: Var, b: Var, t: Var, i: Var, x: Var, c: Var) -> PrimExpr:
+        taps, first = [], (b * z.block + t) * z.m
         for r in range(z.points):
-            y = t * z.m + (r - top)
+            y = first + (r - top)
             inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
             taps.append(if_then_else(inside, data(n, y, x - left, c), const(0, data.dtype)))
         inside = all_of(*([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
         return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
 
     return te.compute(  # type: ignore[no-any-return]
-        (z.batch, z.rows, z.points, width, z.depth), element, name="columns", attrs={"keep": True}, axis_names=("n", "t", "i", "x", "c")
+        (z.batch, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns", attrs={"keep": True},
+        axis_names=("n", "b", "t", "i", "x", "c"),
     )
 
 
 def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
     transform = matrices(z.m).inputs
 
-    def element(i: Var, j: Var, n: Var, t: Var, u: Var, c: Var) -> PrimExpr:
-        taps = [columns(n, t, i, u * z.m + s, c) for s in range(z.points)]
+    def element(i: Var, j: Var, n: Var, b: Var, t: Var, u: Var, c: Var) -> PrimExpr:
+        taps = [columns(n, b, t, i, u * z.m + s, c) for s in range(z.points)]
         return chosen(j, [by_parity(r, taps) for r in transform])
 
     return te.compute(  # type: ignore[no-any-return]
-        (z.points, z.points, z.batch, z.rows, z.tiles, z.depth), element, name="spectrum", attrs={"keep": True}, axis_names=("i", "j", "n", "t", "u", "c")
+        (z.points, z.points, z.batch, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum", attrs={"keep": True},
+        axis_names=("i", "j", "n", "b", "t", "u", "c"),
     )
 
 

@@ -20,6 +20,7 @@ from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tenso
 from tilewright.relay.op.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi import conv as topi
 from tilewright.topi import conv_transpose as topi_transpose
+from tilewright.topi import int8
 from tilewright.types import DataType, TensorType, Type
 
 Ints = Sequence[int]
@@ -147,9 +148,13 @@ class Conv(Convolution):
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
+        out_layout = self.out_layout or self.data_layout
+        depth = weight.extents[kernel_axes(self.kernel_layout, self.rank)[1]]
+        if self.groups == 1 and self.data_layout.endswith("C") and int8.multiplies_bytes(data, weight, out_dtype, depth):
+            return int8.conv(data, weight, self.strides, self.padding, self.dilation, self.data_layout, self.kernel_layout, out_layout)
         return topi.conv(
             data, weight, self.strides, self.padding, self.dilation, self.groups, self.data_layout, self.kernel_layout,
-            self.out_layout or self.data_layout, out_dtype,
+            out_layout, out_dtype,
         )
 
 

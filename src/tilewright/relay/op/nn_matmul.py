@@ -12,6 +12,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
+from tilewright.topi import int8
 from tilewright.topi import matmul as topi
 from tilewright.types import DataType, TensorType, Type
 
@@ -70,7 +71,10 @@ class Dense(Op):
         return product_of(data, weight.T, self.out_dtype)
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        return topi.dense(data, weight, product_dtype(data.dtype, weight.dtype, self.out_dtype))
+        out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
+        if int8.multiplies_bytes(data, weight, out_dtype, weight.extents[1]):
+            return int8.dense(data, weight)
+        return topi.dense(data, weight, out_dtype)
 
 
 @op("nn.matmul", kind=Fusion.OUT_FUSABLE)

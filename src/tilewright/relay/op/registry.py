@@ -52,6 +52,8 @@ class Op:
     """True when the arguments are one tuple of tensors."""
     view: ClassVar[bool] = False
     """True when the result is the first argument's elements, in the same row-major order, under another shape."""
+    telling: ClassVar[bool] = False
+    """True when passes learn from a call of it on constants (that weights are quantized): not computed while importing."""
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
@@ -84,6 +86,20 @@ class Op:
         `perms[k]` is how argument k is stored (`stored = transpose(logical, perm)`), None for its logical order. Returns
         the operator to use, the order it wants for each argument and the order of its result; None when it only works
         on the logical order.
+        """
+        return None
+
+    def joined_axis(self, *args: Any) -> int | None:
+        """The axis along which the tensors of a tuple, the one argument, stand one after another in the result.
+
+        Takes the types of the arguments; None for operators that do anything else.
+        """
+        return None
+
+    def windows(self, *args: Any) -> tuple[tuple[int, int], ...] | None:
+        """For each result, the axis along which it is a part of the first argument, and the first index of that part.
+
+        Takes the types of the arguments; None for operators whose results are not such parts.
         """
         return None
 

@@ -110,6 +110,9 @@ class Concatenate(Op):
     def compute(self, data: Sequence[te.Tensor]) -> te.Tensor:
         return topi.concatenate(data, self.axis % data[0].ndim)
 
+    def joined_axis(self, data: TupleType) -> int:
+        return axis_of(self.axis, tensors(data.fields[0])[0].ndim)
+
     def simplify(self, call: Call) -> Expr | None:
         parts = call.args[0]
         return parts.fields[0] if isinstance(parts, Tuple) and len(parts.fields) == 1 else None
@@ -169,6 +172,10 @@ class Split(Op):
         axis = axis_of(self.axis, t.ndim)
         sizes = [b - a for a, b in itertools.pairwise(self._cuts(t.shape[axis]))]
         return TupleType(tuple(TensorType((*t.shape[:axis], n, *t.shape[axis + 1 :]), t.dtype) for n in sizes))
+
+    def windows(self, data: TensorType) -> tuple[tuple[int, int], ...]:
+        axis = axis_of(self.axis, data.ndim)
+        return tuple((axis, begin) for begin in self._cuts(data.shape[axis])[:-1])
 
     def reference(self, data: Array) -> tuple[Array, ...]:
         return tuple(np.split(data, self._cuts(data.shape[self.axis])[1:-1], axis=self.axis))
@@ -234,6 +241,11 @@ class StridedSlice(Op):
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
         return TensorType([n for _, n, _ in self.slices(t.shape)], t.dtype)
+
+    def windows(self, data: TensorType) -> tuple[tuple[int, int], ...] | None:
+        along = self.slices(data.shape)
+        cut = [(d, first) for d, (first, n, _) in enumerate(along) if n != data.shape[d]] or [(0, 0)]
+        return (cut[0],) if len(cut) == 1 and all(step == 1 for _, _, step in along) else None
 
     def reference(self, data: Array) -> Array:
         for axis, (first, n, step) in enumerate(self.slices(data.shape)):

@@ -5,7 +5,8 @@
 
 A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
 value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
-function of tensors, with constants among its arguments and never inside. Calls of functions are left alone.
+function of tensors, with constants among its arguments and never inside. Calls of functions are left alone. What the memory
+plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.analysis.boxes import is_place
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -113,17 +115,29 @@ class _Graph:
     def _grow_anchor(self, anchor: Call) -> None:
         """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
         shape, mine = shape_of(anchor), self.group[anchor]
+        ends = [(_itemsize(anchor), 1, anchor)]
         while shape is not None:
             found = self._path(mine.last)
             if found is None or len(mine.members) + len(found) > self.most:
-                return
+                break
             if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c].members) > 1 for c in found):
-                return
+                break
             self._join(mine, found)
+            ends.append((_itemsize(mine.last), len(mine.members), mine.last))
+        narrowest = min(ends, key=lambda end: (end[0], -end[1]))
+        if narrowest[0] < ends[-1][0]:
+            self._cut(mine, *narrowest[1:])
+
+    def _cut(self, mine: _Group, count: int, last: Call) -> None:
+        """Store a result before it widens: the calls after the first `count` are on their own again."""
+        for c in mine.members[count:]:
+            self.group[c] = _Group([c], c, kind_of(c))
+        del mine.members[count:]
+        mine.last = last
 
     def _grow_injective(self, first: Call) -> None:
         """Join a chain of elementwise and injective calls with what reads it, where no element is computed twice."""
-        if is_view(first):
+        if is_view(first) or is_place(first):
             return
         mine = self.group[first]
         while (found := self._path(mine.last)) is not None:
@@ -137,7 +151,7 @@ class _Graph:
     def _accepts(self, mine: _Group, found: Sequence[Call]) -> bool:
         """May the last of `found` compute `mine`, and what lies between them, on the way?"""
         *middle, end = found
-        if is_view(end) or (isinstance(end.op, Op) and end.op.variadic) or any(map(is_view, middle)):
+        if (isinstance(end.op, Op) and end.op.variadic) or any(is_view(c) or is_place(c) for c in found):
             return False
         others = [g for g in (mine, *(self.group[c] for c in middle)) if g is not self.group[end]]
         hardest = max((g.kind for g in others), default=Fusion.ELEMWISE)
@@ -243,6 +257,12 @@ def shape_of(e: Expr) -> tuple[Any, ...] | None:
     """The shape of a tensor value, None for a tuple."""
     found = e.known_type()
     return found.shape if isinstance(found, TensorType) else None
+
+
+def _itemsize(call: Call) -> int:
+    """Bytes of an element of the result."""
+    found = call.known_type()
+    return found.dtype.itemsize if isinstance(found, TensorType) else 0
 
 
 def _size(shape: Sequence[Any]) -> float:

@@ -10,10 +10,12 @@ from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
@@ -26,6 +28,7 @@ def graph_passes(target: Any = None) -> Sequential:
     """The passes of `optimize`, as one."""
     return Sequential((
         ToGraphNormalForm(),
+        FakeQuantizationToInteger(),
         SimplifyInference(),
         DeadCodeElimination(),
         FoldConstant(),
@@ -34,6 +37,7 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldExplicitPadding(),
         ConvertLayout(),
         SimplifyExpr(),
+        FuseAttention(),
         SinkReshape(),
         SimplifyExpr(),
         FoldScaleAxis(),

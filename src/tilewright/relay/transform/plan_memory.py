@@ -1,22 +1,31 @@
 """Where every value of a fused function lives, and in which order its kernels run.
 
 Intermediate values share one workspace: two values whose lifetimes overlap never overlap in memory, and large values
-are placed first, each into the tightest gap. A view (`reshape_only`) and a field of a tuple are names for memory that
-is there already. A kernel writes a result of the model straight into the output; an input or a constant that is
-returned, or a value returned twice, is copied.
+are placed first, each into the tightest gap. A view (`reshape_only`), a slice, a part of a split and a field of a tuple are
+names for memory that is there already. The parts of a concatenation are written where they stand in it, and a concatenation
+that continues another one grows around it:
+
+    a = f(x); b = g(x); c = concatenate((a, b), axis=1); d = concatenate((a, b, h(c)), axis=1)
+    -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/boxes.py`)
+
+A kernel writes a result of the model straight into the output; an input or a constant that is returned, or a value returned
+twice, is copied.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, InternalError
 from tilewright.node import node
+from tilewright.relay.analysis.boxes import Box, joined, whole, windows
 from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.op.elementwise import Copy
 from tilewright.relay.visitor import post_order
 from tilewright.types import TensorType, TupleType, Type
 
@@ -34,14 +43,28 @@ class Place(enum.Enum):
 
 @node
 class Location:
-    """A tensor in memory: number `index` of the inputs, outputs or constants, or `index` bytes into the workspace."""
+    """A tensor in memory: number `index` of the inputs, outputs or constants, `skip` bytes in, or `index` bytes into the workspace.
+
+    With `storage`, it lies in the first corner of a larger array of that shape.
+    """
 
     place: Place
     index: int
     type: TensorType
+    skip: int = 0
+    storage: tuple[int, ...] | None = None
+
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """Bytes from one element to the next along each dimension, where it is part of a larger array."""
+        if self.storage is None:
+            return None
+        return tuple(math.prod(self.storage[d + 1 :]) * self.type.dtype.itemsize for d in range(len(self.storage)))
 
     def __repr__(self) -> str:
-        return f"{self.place.value}[{self.index}]: {self.type!r}"
+        skip = f" + {self.skip}" if self.skip else ""
+        corner = "" if self.storage is None else f" of {self.storage}"
+        return f"{self.place.value}[{self.index}{skip}]: {self.type!r}{corner}"
 
 
 @node
@@ -73,7 +96,11 @@ class MemoryPlan:
 
 @dataclass(eq=False, slots=True)
 class _Memory:
-    """One piece of memory; `birth` and `death` are the steps that first write and last read it."""
+    """One piece of memory; `birth` and `death` are the steps that first write and last read it.
+
+    With a `parent` it is no memory of its own: its rows of `width` elements stand in the parent's, `pitch` apart, from `column`
+    on. `values` are the tensors in it, `children` the memories, and `parts` what a concatenation was made of.
+    """
 
     place: Place
     index: int = -1
@@ -81,16 +108,52 @@ class _Memory:
     birth: int = 0
     death: int = 0
     clashes: list[_Memory] = field(default_factory=list)
+    parent: _Memory | None = None
+    width: int = 0
+    pitch: int = 0
+    column: int = 0
+    values: list[_Value] = field(default_factory=list)
+    children: list[_Memory] = field(default_factory=list)
+    parts: tuple[_Part, ...] = ()
+    row: int = 0
+    """Of a concatenation, the elements of one row of all parts."""
 
 
 @dataclass(eq=False, slots=True)
 class _Value:
-    """A tensor value: a type over a piece of memory."""
+    """A tensor value: a type over a box of a piece of memory."""
 
     memory: _Memory
     type: TensorType
+    box: Box
+
+    def place(self) -> tuple[_Memory, Box | None]:
+        """The memory that holds it after all, and its box there; None where it would not be a box."""
+        memory, found = self.memory, self.box
+        while memory.parent is not None:
+            inside = found.within(memory.width, memory.pitch, memory.column)
+            if inside is None:
+                return memory, None
+            memory, found = memory.parent, inside
+        return memory, found
+
+    @property
+    def usable(self) -> bool:
+        """Can a kernel take it as an argument?"""
+        _, found = self.place()
+        return found is not None and found.storage(self.type.shape) is not None
+
+    @property
+    def key(self) -> _Part:
+        """What it holds: equal for two values that are the same elements."""
+        return id(self.memory), self.box
+
+    @property
+    def is_whole(self) -> bool:
+        return self.box.size * self.type.dtype.itemsize == self.memory.nbytes
 
 
+_Part = tuple[int, Box]
 _Step = tuple[Call | None, list[_Value], list[_Value]]
 
 
@@ -101,12 +164,12 @@ def plan_memory(function: Function) -> MemoryPlan:
         types = _tensors(p.checked_type, p)
         if not isinstance(p.checked_type, TensorType):
             raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span)
-        planner.values[p] = [_Value(_Memory(Place.INPUT, k), types[0])]
+        planner.values[p] = [_value(_Memory(Place.INPUT, k), types[0])]
     for e in post_order(function.body, inside=False):
         planner.visit(e)
     outputs = planner.values[function.body]
     planner.finish(outputs)
-    workspace = _assign([m for m in planner.memories if m.place is Place.WORKSPACE])
+    workspace = _assign(planner.roots())
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
     return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace)
 
@@ -125,13 +188,13 @@ class _Planner:
             return
         match e:
             case Constant():
-                self.values[e] = [_Value(self._constant(e.value), e.known_type())]  # type: ignore[arg-type]
+                self.values[e] = [_value(self._constant(e.value), e.known_type())]  # type: ignore[arg-type]
             case Tuple():
                 self.values[e] = [v for f in e.fields for v in self.values[f]]
             case TupleGetItem():
                 self.values[e] = self._field(e)
             case Call():
-                self.values[e] = self._call(e)
+                self.values[e] = self._named(e) or self._joined(e) or self._computed(e)
             case Let():
                 self.values[e] = self.values[e.body]
             case Var():
@@ -154,15 +217,15 @@ class _Planner:
         count = len(_tensors(whole.fields[e.index], e))
         return self.values[e.tuple_value][before : before + count]
 
-    def _call(self, e: Call) -> list[_Value]:
-        inputs = [v for a in e.args for v in self.values[a]]
-        types = _tensors(e.checked_type, e)
-        if isinstance(e.op, Function) and e.op.attrs.get("reshape_only"):
-            return [_Value(inputs[0].memory, types[0])]
+    def _computed(self, e: Call) -> list[_Value]:
+        """The results of a kernel."""
+        return self._run(e, [v for a in e.args for v in self.values[a]], _tensors(e.checked_type, e))
+
+    def _run(self, call: Call, inputs: list[_Value], types: list[TensorType]) -> list[_Value]:
         at = len(self.steps)
-        outputs = [_Value(_Memory(Place.WORKSPACE, nbytes=t.nbytes, birth=at, death=at), t) for t in types]
+        outputs = [_value(_Memory(Place.WORKSPACE, nbytes=t.nbytes, birth=at, death=at), t) for t in types]
         self.memories += [v.memory for v in outputs]
-        self._step(e, inputs, outputs)
+        self._step(call, inputs, outputs)
         return outputs
 
     def _step(self, call: Call | None, inputs: list[_Value], outputs: list[_Value]) -> None:
@@ -170,13 +233,137 @@ class _Planner:
             v.memory.death = len(self.steps)
         self.steps.append((call, inputs, outputs))
 
+    # Calls that only name memory.
+    def _named(self, e: Call) -> list[_Value] | None:
+        """Views and parts of what is there; None for calls that need a kernel."""
+        if not isinstance(e.op, Function) or not e.args:
+            return None
+        source = self.values[e.args[0]]
+        types = _tensors(e.checked_type, e)
+        boxes: list[Box | None]
+        if e.op.attrs.get("reshape_only"):
+            boxes = [source[0].box]
+        else:
+            call = _only_call(e.op)
+            parts = windows(call) if call is not None and call.args[0] is e.op.params[0] else None
+            if parts is None or source[0].memory.place is Place.CONSTANT:
+                return None
+            outer = source[0].box
+            boxes = [p.within(outer.length, outer.pitch, outer.offset) for p in parts]
+        named = [_Value(source[0].memory, t, b) for t, b in zip(types, boxes, strict=True) if b is not None]
+        if len(named) < len(types) or not all(v.usable for v in named):
+            return None
+        source[0].memory.values += named
+        return named
+
+    def _joined(self, e: Call) -> list[_Value] | None:
+        """A concatenation whose parts are written where they belong; parts that cannot be are copied there."""
+        call = _only_call(e.op) if isinstance(e.op, Function) else None
+        axis = None if call is None else joined(call)
+        if call is None or axis is None:
+            return None
+        argument = dict(zip(e.op.params, e.args, strict=True))  # type: ignore[union-attr]
+        sources = [argument.get(f) for f in call.args[0].fields]  # type: ignore[attr-defined]
+        (kind,) = _tensors(e.checked_type, e)
+        result = _value(_Memory(Place.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
+        if any(s is None for s in sources) or not any(self._is_free(self.values[s][0]) for s in sources if s is not None):
+            return None
+        self.memories.append(result.memory)
+        parts = [(s, self.values[s][0]) for s in sources if s is not None]
+        inner = math.prod(kind.shape[axis + 1 :])
+        widths = [v.type.shape[axis] * inner for _, v in parts]
+        result.memory.parts = tuple(key for (_, v), width in zip(parts, widths, strict=True) for key in _leaves(v, width))
+        pitch = result.memory.row = sum(widths)
+        at = column = 0
+        while at < len(parts):
+            count = self._joined_before(result.memory, [v for _, v in parts[at:]], widths[at:])
+            width = sum(widths[at : at + count])
+            placed = _top(parts[at][1].memory) if count > 1 else parts[at][1].memory
+            if not (count > 1 or self._is_free(parts[at][1])) or not _put(placed, result.memory, width, pitch, column):
+                count, width = 1, widths[at]
+                copied = self._copied(*parts[at])
+                _put(copied.memory, result.memory, width, pitch, column)
+            at, column = at + count, column + width
+        return [result]
+
+    def _is_free(self, v: _Value) -> bool:
+        """May the kernel that makes `v` write it elsewhere?"""
+        return v.memory.place is Place.WORKSPACE and v.memory.parent is None and v.is_whole
+
+    def _joined_before(self, result: _Memory, parts: list[_Value], widths: list[int]) -> int:
+        """How many of the next parts are all of an earlier concatenation along the same axis, which may then stay as it is."""
+        earlier = _top(parts[0].memory)
+        keys: list[_Part] = []
+        for count, (v, width) in enumerate(zip(parts, widths, strict=True)):
+            if earlier is result or len(keys) >= len(earlier.parts):
+                return count if count and tuple(keys) == earlier.parts and sum(widths[:count]) == earlier.row else 1
+            keys += _leaves(v, width)
+        return len(parts) if tuple(keys) == earlier.parts and sum(widths) == earlier.row else 1
+
+    def _copied(self, source: Expr, v: _Value) -> _Value:
+        """A copy of a value, by a kernel."""
+        x = Var("x", v.type)
+        call = Call(Function((x,), Copy()(x), {"Primitive": 1}), [source], source.span)
+        return self._run(call, [v], [v.type])[0]
+
     def finish(self, outputs: list[_Value]) -> None:
         """Let the results be written where the caller wants them."""
         for k, v in enumerate(outputs):
-            if v.memory.place is Place.WORKSPACE:
-                v.memory.place, v.memory.index = Place.OUTPUT, k
-            else:
-                self._step(None, [v], [_Value(_Memory(Place.OUTPUT, k), v.type)])
+            memory, found = v.place()
+            if memory.place is Place.WORKSPACE and found == whole(memory.nbytes // v.type.dtype.itemsize):
+                memory.place, memory.index = Place.OUTPUT, k
+                continue
+            result = _value(_Memory(Place.OUTPUT, k), v.type)
+            contiguous = found is not None and found.rows == 1
+            x = Var("x", v.type)
+            call = None if contiguous else Call(Function((x,), Copy()(x), {"Primitive": 1}), [x])
+            self._step(call, [v], [result])
+
+    def roots(self) -> list[_Memory]:
+        """The memories that have a place of their own in the workspace, alive as long as all that is in them, by birth."""
+        for m in self.memories:
+            root = _top(m)
+            root.birth, root.death = min(root.birth, m.birth), max(root.death, m.death)
+        found = [m for m in self.memories if m.place is Place.WORKSPACE and m.parent is None]
+        return sorted(found, key=lambda m: m.birth)
+
+
+def _value(memory: _Memory, kind: TensorType) -> _Value:
+    """All of a memory as a tensor."""
+    made = _Value(memory, kind, whole(math.prod(kind.shape)))
+    memory.values.append(made)
+    return made
+
+
+def _leaves(v: _Value, width: int) -> tuple[_Part, ...]:
+    """What a part of a concatenation with rows of `width` consists of: of the parts of another one along the same axis, or of itself."""
+    return v.memory.parts if v.is_whole and v.memory.row == width else (v.key,)
+
+
+def _only_call(function: Function) -> Call | None:
+    """The call that is all of a primitive function."""
+    body = function.body
+    return body if isinstance(body, Call) and all(isinstance(a, (Var, Tuple)) for a in body.args) else None
+
+
+def _top(memory: _Memory) -> _Memory:
+    while memory.parent is not None:
+        memory = memory.parent
+    return memory
+
+
+def _put(memory: _Memory, parent: _Memory, width: int, pitch: int, column: int) -> bool:
+    """Make `memory` a part of `parent`, if all that lies in it can still be taken by kernels."""
+    memory.parent, memory.width, memory.pitch, memory.column = parent, width, pitch, column
+    inside = [memory]
+    while inside:
+        m = inside.pop()
+        if not all(v.usable for v in m.values):
+            memory.parent = None
+            return False
+        inside += m.children
+    parent.children.append(memory)
+    return True
 
 
 def _tensors(kind: Type, e: Expr) -> list[TensorType]:
@@ -229,4 +416,12 @@ def _aligned(n: int) -> int:
 
 
 def _location(v: _Value) -> Location:
-    return Location(v.memory.place, v.memory.index, v.type)
+    memory, found = v.place()
+    if found is None:
+        raise InternalError(f"a value of type {v.type!r} is no box of its memory")
+    storage = found.storage(v.type.shape)
+    skip = found.offset * v.type.dtype.itemsize
+    larger = None if storage == v.type.shape else storage
+    if memory.place is Place.WORKSPACE:
+        return Location(memory.place, memory.index + skip, v.type, 0, larger)
+    return Location(memory.place, memory.index, v.type, skip, larger)

@@ -81,12 +81,12 @@ def multiply_one(e: Call) -> Expr | None:
 
 
 def merge_constants(e: Call) -> Expr | None:
-    """add(add(x, a), b) -> add(x, a + b); multiply(multiply(x, a), b) -> multiply(x, a * b), for floats"""
+    """add(add(x, a), b) -> add(x, a + b); multiply(multiply(x, a), b) -> multiply(x, a * b), for floats and integers"""
     inner, b = e.args
     if not (isinstance(inner, Call) and type(inner.op) is type(e.op) and isinstance(b, Constant) and isinstance(inner.args[1], Constant)):
         return None
     a = inner.args[1]
-    if not e.tensor_type.dtype.is_float or inner.args[0].tensor_type.shape != e.tensor_type.shape:
+    if e.tensor_type.dtype == "bool" or inner.args[0].tensor_type.shape != e.tensor_type.shape:
         return None
     value = a.value + b.value if isinstance(e.op, Add) else a.value * b.value
     return Call(e.op, [inner.args[0], Constant(np.asarray(value, a.value.dtype), b.span)], e.span)

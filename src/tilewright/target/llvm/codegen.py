@@ -39,6 +39,7 @@ from tilewright.tir.stmt import (
     handed_out,
     walk_stmt,
 )
+from tilewright.tir.transform.verify import verify_flat
 
 _MOST_STACK: Final = 256 << 10
 _ALIGNMENT: Final = 64
@@ -50,9 +51,12 @@ def emit(func: PrimFunc, target: Target) -> str:
 
 
 def emit_module(funcs: Iterable[PrimFunc], target: Target) -> str:
-    """One LLVM module with several flat functions."""
+    """One LLVM module with several flat functions. Raises `InternalError` for a function that is not flat or not well typed."""
     declarations: dict[str, str] = {}
-    bodies = [text for func in funcs for text in _Codegen(func, target, declarations).function()]
+    given = tuple(funcs)
+    for func in given:
+        verify_flat(func)
+    bodies = [text for func in given for text in _Codegen(func, target, declarations).function()]
     bits = target.vector_bits
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
     return "\n".join([*declarations.values(), "", *bodies, attributes, ""])
@@ -124,7 +128,7 @@ class _Codegen:
 
     def _evaluate(self, e: PrimExpr) -> None:
         if isinstance(e, Call) and e.op is prefetch and isinstance(e.args[0], Load):
-            emit_prefetch(self.f, e.args[0])
+            emit_prefetch(self.f, e.args[0], int(e.args[1]) if len(e.args) > 1 else 1)  # type: ignore[call-overload]
         elif isinstance(e, Call) and isinstance(e.op, Extern):
             call_extern(self.f, e)
             for b in handed_out(e, writes=True):

@@ -56,6 +56,7 @@ class _Function:
         constants = count + len(manifest.outputs)
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
+        self._lengths = {INPUT: [t.nbytes for t in manifest.inputs], OUTPUT: [t.nbytes for t in manifest.outputs]}
         self._bytes = {CONSTANT: manifest.constants_bytes, "workspace": manifest.workspace_bytes}
         self._bases: dict[int, str] = {}
         self._input_bytes = [t.nbytes for t in manifest.inputs]
@@ -94,15 +95,19 @@ class _Function:
         if place.kind in self._sizes:
             if offset >= self._sizes[place.kind]:
                 raise InternalError(f"a step names {place.kind} {offset}, the program has {self._sizes[place.kind]}")
-            return self._base(self._first[place.kind] + offset)
+            if not 0 <= place.skip < max(1, self._lengths[place.kind][offset]):
+                raise InternalError(f"a step names byte {place.skip} of {place.kind} {offset}, which has {self._lengths[place.kind][offset]}")
+            return self._after(self._base(self._first[place.kind] + offset), place.skip, f"%{place.kind}.{offset}")
         if not 0 <= offset <= self._bytes[place.kind]:
             raise InternalError(f"a step names byte {offset} of the {place.kind}, which has {self._bytes[place.kind]}")
-        base = self._base(self._first[place.kind])
-        if not offset:
+        return self._after(self._base(self._first[place.kind]), offset, f"%{place.kind}")
+
+    def _after(self, base: str, count: int, name: str) -> str:
+        """The address `count` bytes after `base`."""
+        if not count:
             return base
-        name = f"%{place.kind}.{offset}"
-        self._head.append(f"  {name} = getelementptr inbounds i8, ptr {base}, i64 {offset}")
-        return name
+        self._head.append(f"  {name}.{count} = getelementptr inbounds i8, ptr {base}, i64 {count}")
+        return f"{name}.{count}"
 
     def _base(self, slot: int) -> str:
         name = self._bases.get(slot)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright import expr as E
 from tilewright.errors import InternalError
-from tilewright.target.llvm import dots
+from tilewright.target.llvm import dot2
 from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
+from tilewright.target.llvm.dot4 import dot4
 from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
@@ -22,20 +23,22 @@ Rule = Callable[["FunctionText", DataType, list[str], int], str]
 
 def call(f: FunctionText, e: E.Call) -> Value:
     if e.op is E.pair:
-        return dots.pair(f, e)
+        return dot2.pair(f, e)
     if isinstance(e.op, E.Extern):
         return call_extern(f, e)
     operands = [f.value(a) for a in e.args]
     level = f.place(max((at for _, at in operands), default=0))
     texts, dtype = [text for text, _ in operands], e.args[0].dtype
     if e.op is E.dot2:
-        return dots.dot2(f, e.dtype, texts[0], texts[1], texts[2], level), level
+        return dot2.dot2(f, e.dtype, texts[0], texts[1], texts[2], level), level
     if e.op in _BITS:
         return _bits(f, e, texts, level), level
     if e.op in _ACROSS:
         return _across(f, e.op, texts[0], dtype, level), level
     if e.op is E.reinterpret:
         return _reinterpret(f, texts[0], dtype, e.dtype, level), level
+    if e.op is E.dot4:
+        return dot4(f, e, texts, level), level
     if e.op in E.PREDICATES:
         truth = BOOL.with_lanes(e.dtype.lanes)
         return convert(f, _predicate(f, e, texts[0], level), level, truth, e.dtype), level

@@ -280,9 +280,9 @@ def _store_slot(f: FunctionText, s: Store) -> None:
     f.set_slot(key, (value, at))
 
 
-def prefetch(f: FunctionText, e: Load) -> None:
-    """Ask for the cache line of an element."""
-    _prefetch(f, address(f, e))
+def prefetch(f: FunctionText, e: Load, level: int) -> None:
+    """Ask for the cache line of an element, to be brought into the cache of that level."""
+    _prefetch(f, address(f, e), level)
 
 
 def address(f: FunctionText, e: Load) -> str:
@@ -295,9 +295,9 @@ def address(f: FunctionText, e: Load) -> str:
     return offset(f, text, rest, memory_type(e.buffer.dtype), f.here)
 
 
-def _prefetch(f: FunctionText, address: str) -> None:
+def _prefetch(f: FunctionText, address: str, level: int = 1) -> None:
     name = f.declare("llvm.prefetch.p0", "void", "ptr, i32 immarg, i32 immarg, i32 immarg")
-    f.do(f"call void {name}(ptr {address}, i32 0, i32 3, i32 1)")
+    f.do(f"call void {name}(ptr {address}, i32 0, i32 {4 - level}, i32 1)")
 
 
 def _memory_suffix(dtype: DataType) -> str:

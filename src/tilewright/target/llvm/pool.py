@@ -4,8 +4,9 @@
     void @tw_pool_destroy(ptr context)    stops the workers and frees it
 
 A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd value
-joins (`active` + 1), looks again whether the job is still there, and takes chunks from the atomic counter `next` until
-none is left. The caller takes chunks too, withdraws the job, and waits only for workers that have joined: one that still
+joins (`active` + 1), looks again whether the job is still there, and takes chunks until none is left. Each thread has a
+queue of its own, an equal run of neighbouring chunks, so that it works where it worked in the loop before and finds its
+data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks too, withdraws the job, and waits only for workers that have joined: one that still
 sleeps delays nobody. Joining and withdrawing are sequentially consistent, so one of the two sides sees the other.
 Workers spin for some 30 us, then sleep on a futex at `job`. A call while a job runs, from another thread or from inside a
 loop body, runs serially. On systems without futexes every call does.
@@ -24,11 +25,12 @@ _SPINS: Final = {"x86": 2_000, "aarch64": 20_000, "riscv": 20_000}
 _PAUSE: Final = {"x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)", "riscv": "fence seq_cst"}
 _DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""}
 
-# parallel_for, num_threads, pool | job, asleep | active | next | body, closure, n, grain | busy, stop, started | threads
-_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "active": (128, "i32"), "next": (192, "i64"), "body": (256, "ptr"),
-                  "closure": (264, "ptr"), "n": (272, "i64"), "grain": (280, "i64"), "busy": (320, "i32"), "stop": (324, "i32"),
-                  "started": (328, "i64"), "handles": (384, "i64")}
+# parallel_for, num_threads, pool | job, asleep | active | body, closure, n, grain | busy, stop | a line for each thread, the caller first
+_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
+                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "stop": (260, "i32"), "lines": (320, "i8")}
 """Field -> its byte in the context and its type; what different threads write lies on different cache lines."""
+_LINE: Final = {"end": 8, "handle": 16, "owner": 24}
+"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, and the context."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -44,6 +46,8 @@ def pool_text(target: Target) -> str:
     text = "\n".join(parts)
     for field, (offset, _) in _FIELDS.items():
         text = text.replace(f"FIELD({field})", f"getelementptr i8, ptr %ctx, i64 {offset}")
+    for field, offset in _LINE.items():
+        text = text.replace(f"OF_LINE({field})", f"getelementptr i8, ptr %line, i64 {offset}")
     if not threaded:
         return text
     family = target.family
@@ -95,35 +99,89 @@ declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
 declare ptr @memset(ptr, i32, i64)
 
-; takes chunks of the published job until none is left
-define internal void @tw_take_chunks(ptr %ctx) nounwind {
+define internal ptr @tw_line(ptr %ctx, i64 %k) nounwind {
+  %lines = FIELD(lines)
+  %line = getelementptr [64 x i8], ptr %lines, i64 %k
+  ret ptr %line
+}
+
+; takes chunks of the published job until none is left: of thread `self` first, then of those after it
+define internal void @tw_take_chunks(ptr %ctx, i64 %self) nounwind {
 entry:
-  %next = FIELD(next)
+  %count.at = getelementptr i8, ptr %ctx, i64 8
   %body.at = FIELD(body)
   %closure.at = FIELD(closure)
-  %n.at = FIELD(n)
   %grain.at = FIELD(grain)
+  %threads = load i64, ptr %count.at
   %body = load ptr, ptr %body.at
   %closure = load ptr, ptr %closure.at
-  %n = load i64, ptr %n.at
   %grain = load i64, ptr %grain.at
+  br label %queue
+queue:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %empty ]
+  %from = add i64 %self, %k
+  %past = sub i64 %from, %threads
+  %wraps = icmp sge i64 %past, 0
+  %whose = select i1 %wraps, i64 %past, i64 %from
+  %line = call ptr @tw_line(ptr %ctx, i64 %whose)
+  %last.at = OF_LINE(end)
+  %last = load i64, ptr %last.at
   br label %take
 take:
-  %begin = atomicrmw add ptr %next, i64 %grain monotonic
-  %left = icmp slt i64 %begin, %n
-  br i1 %left, label %run, label %done
+  %begin = atomicrmw add ptr %line, i64 %grain monotonic
+  %left = icmp slt i64 %begin, %last
+  br i1 %left, label %run, label %empty
 run:
   %reach = add i64 %begin, %grain
-  %whole = icmp slt i64 %reach, %n
-  %end = select i1 %whole, i64 %reach, i64 %n
+  %whole = icmp slt i64 %reach, %last
+  %end = select i1 %whole, i64 %reach, i64 %last
   call void %body(ptr %closure, i64 %begin, i64 %end)
   br label %take
+empty:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %threads
+  br i1 %more, label %queue, label %done
 done:
   ret void
 }
 
-define internal ptr @tw_worker(ptr %ctx) nounwind {
+; shares out `n` iterations in chunks of `grain`: equally many neighbouring chunks for each thread
+define internal void @tw_fill_queues(ptr %ctx, i64 %n, i64 %grain) nounwind {
 entry:
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %threads = load i64, ptr %count.at
+  %up = add i64 %grain, -1
+  %filled = add i64 %n, %up
+  %chunks = udiv i64 %filled, %grain
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
+  %begin = phi i64 [ 0, %entry ], [ %end, %next ]
+  %k.next = add i64 %k, 1
+  %share = mul i64 %chunks, %k.next
+  %upto = udiv i64 %share, %threads
+  %reach = mul i64 %upto, %grain
+  %over = icmp sgt i64 %reach, %n
+  %end = select i1 %over, i64 %n, i64 %reach
+  %line = call ptr @tw_line(ptr %ctx, i64 %k)
+  %last.at = OF_LINE(end)
+  store i64 %end, ptr %last.at
+  store atomic i64 %begin, ptr %line monotonic, align 8
+  %more = icmp slt i64 %k.next, %threads
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}
+
+define internal ptr @tw_worker(ptr %line) nounwind {
+entry:
+  %owner = OF_LINE(owner)
+  %ctx = load ptr, ptr %owner
+  %lines = FIELD(lines)
+  %own = ptrtoint ptr %line to i64
+  %first = ptrtoint ptr %lines to i64
+  %away = sub i64 %own, %first
+  %self = lshr i64 %away, 6
   %job = FIELD(job)
   %asleep = FIELD(asleep)
   %active = FIELD(active)
@@ -164,7 +222,7 @@ join:
   %same = icmp eq i32 %still, %seen
   br i1 %same, label %work, label %leave
 work:
-  call void @tw_take_chunks(ptr %ctx)
+  call void @tw_take_chunks(ptr %ctx, i64 %self)
   br label %leave
 leave:
   %j1 = atomicrmw sub ptr %active, i32 1 seq_cst
@@ -190,7 +248,6 @@ publish:
   %closure.at = FIELD(closure)
   %n.at = FIELD(n)
   %grain.at = FIELD(grain)
-  %next = FIELD(next)
   %job = FIELD(job)
   %asleep = FIELD(asleep)
   %active = FIELD(active)
@@ -200,7 +257,7 @@ publish:
   %positive = icmp sgt i64 %grain, 1
   %chunk = select i1 %positive, i64 %grain, i64 1
   store i64 %chunk, ptr %grain.at
-  store atomic i64 0, ptr %next seq_cst, align 8
+  call void @tw_fill_queues(ptr %ctx, i64 %n, i64 %chunk)
   %opened = atomicrmw add ptr %job, i32 1 seq_cst
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %wake = icmp ne i32 %sleepers, 0
@@ -209,7 +266,7 @@ rouse:
   %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %job, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
   br label %work
 work:
-  call void @tw_take_chunks(ptr %ctx)
+  call void @tw_take_chunks(ptr %ctx, i64 0)
   %closed = atomicrmw add ptr %job, i32 1 seq_cst
   br label %wait
 wait:
@@ -239,9 +296,8 @@ entry:
   %least = icmp sgt i64 %threads, 1
   %wanted = select i1 %least, i64 %threads, i64 1
   %workers = sub i64 %wanted, 1
-  %list = mul i64 %workers, 8
-  %need = add i64 %list, 447
-  %size = and i64 %need, -64
+  %list = mul i64 %wanted, 64
+  %size = add i64 %list, 320
   %ctx = call ptr @aligned_alloc(i64 64, i64 %size)
   %none = icmp eq ptr %ctx, null
   br i1 %none, label %failed, label %fill
@@ -251,25 +307,22 @@ fill:
   %m = call ptr @memset(ptr %ctx, i32 0, i64 %size)
   %pool = getelementptr i8, ptr %ctx, i64 16
   store ptr %ctx, ptr %pool
-  %handles = FIELD(handles)
   br label %next
 next:
-  %k = phi i64 [ 0, %fill ], [ %k.next, %start ]
+  %k = phi i64 [ 0, %fill ], [ %count, %try ]
+  %count = add i64 %k, 1
   %enough = icmp sge i64 %k, %workers
   br i1 %enough, label %ready, label %try
 try:
-  %slot = getelementptr i64, ptr %handles, i64 %k
-  %error = call i32 @pthread_create(ptr %slot, ptr null, ptr @tw_worker, ptr %ctx)
+  %line = call ptr @tw_line(ptr %ctx, i64 %count)
+  %owner = OF_LINE(owner)
+  %slot = OF_LINE(handle)
+  store ptr %ctx, ptr %owner
+  %error = call i32 @pthread_create(ptr %slot, ptr null, ptr @tw_worker, ptr %line)
   %ok = icmp eq i32 %error, 0
-  br i1 %ok, label %start, label %ready
-start:
-  %k.next = add i64 %k, 1
-  br label %next
+  br i1 %ok, label %next, label %ready
 ready:
-  %started.at = FIELD(started)
-  store i64 %k, ptr %started.at
   %count.at = getelementptr i8, ptr %ctx, i64 8
-  %count = add i64 %k, 1
   store i64 %count, ptr %count.at
   %alone = icmp eq i64 %k, 0
   %run = select i1 %alone, ptr @tw_serial_for, ptr @tw_parallel_for
@@ -281,19 +334,19 @@ define void @tw_pool_destroy(ptr %ctx) nounwind {
 entry:
   %stop = FIELD(stop)
   %job = FIELD(job)
-  %started.at = FIELD(started)
-  %handles = FIELD(handles)
   store atomic i32 1, ptr %stop seq_cst, align 4
   %even = atomicrmw add ptr %job, i32 2 seq_cst
   %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %job, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  %started = load i64, ptr %started.at
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %threads = load i64, ptr %count.at
   br label %next
 next:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %join ]
-  %more = icmp slt i64 %k, %started
+  %k = phi i64 [ 1, %entry ], [ %k.next, %join ]
+  %more = icmp slt i64 %k, %threads
   br i1 %more, label %join, label %done
 join:
-  %slot = getelementptr i64, ptr %handles, i64 %k
+  %line = call ptr @tw_line(ptr %ctx, i64 %k)
+  %slot = OF_LINE(handle)
   %handle = load i64, ptr %slot
   %e = call i32 @pthread_join(i64 %handle, ptr null)
   %k.next = add i64 %k, 1

@@ -52,6 +52,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.place_buffers import Alignment, place_buffers
+from tilewright.tir.transform.place_prefetches import place_prefetches
 from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
@@ -65,7 +66,8 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
     apart = _aligned(func.body)
     body = _visit(func.body, partials)
     attrs = {k: v for k, v in func.attrs.items() if k != "intermediates"}
-    return place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart)
+    placed = place_buffers(replace(func, body=body, attrs=attrs), [*func.attrs.get("intermediates", ()), *partials], apart)
+    return place_prefetches(placed)
 
 
 def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:

@@ -1,16 +1,18 @@
 """Kernels without reductions: elementwise chains, broadcasts, transposes, slices, concatenations.
 
-Where every input is read at the very element that is written, all axes are one; otherwise the last axis gives the lanes.
+Where every input is read at the very element that is written, all axes are one, or those inside of each row where tensors lie
+in larger arrays; otherwise the last axis gives the lanes.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 
-from tilewright.expr import Buffer, Load, PrimExpr
+from tilewright.expr import Buffer, Load, PrimExpr, number_of
 from tilewright.expr_walk import walk
 from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import Block, expressions, walk_stmt
+from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules.kernel import parallel_over
 
@@ -27,8 +29,10 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
     itemsize = max((b.dtype.itemsize for b in _buffers(block)), default=4)
     lanes = max(1, machine.vector_bits // 8 // itemsize)
     if _same_element(block):
-        loop = s.fuse(*axes)
-        outer = [loop]
+        groups = _runs(block)
+        fused = [s.fuse(*axes[a:b]) for a, b in itertools.pairwise([*groups, len(axes)])]
+        loop = fused[-1]
+        outer = fused[:-1] or [loop]
     else:
         kept = [v for v in axes if s.extent(v) > 1] or axes[-1:]
         loop = kept[-1]
@@ -61,6 +65,14 @@ def _same_element(block: Block) -> bool:
                 if e in at and not any(e is a for a in at):
                     return False
     return _only_as_index(block, at) and all(sizes)
+
+
+def _runs(block: Block) -> list[int]:
+    """Where the axes are cut into runs that are one piece of every buffer: a new run where a buffer is longer than its axis."""
+    extents = [number_of(i.extent) for i in block.iters]
+    shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(d != 1 for d in b.shape)}
+    shapes |= {st.buffer.shape for st in walk_stmt(block.body) if isinstance(st, Store)}
+    return [0, *(d for d in range(1, len(extents)) if any(shape[d] != extents[d] for shape in shapes))]
 
 
 def _only_as_index(block: Block, at: tuple[PrimExpr, ...]) -> bool:

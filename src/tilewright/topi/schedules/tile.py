@@ -11,12 +11,16 @@ import math
 from typing import Final
 
 from tilewright.expr import Var
+from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
 
 _ENOUGH: Final = 8
+_PIECES: Final = 64
 _PIECE: Final = 128
+_CHUNK: Final = 768
+_LEAST_TILES: Final = 4
 
 
 def schedule_matmul(k: KernelBlocks) -> None:
@@ -30,21 +34,92 @@ def schedule_matmul(k: KernelBlocks) -> None:
     if scattered:
         rows, column = _gather_blocks(s, rows, column, scattered)
     row = s.fuse(*rows)
+    even = s.extent(row) % tile.rows == 0 and s.extent(column) % tile.columns == 0
     row_outer, row_inner = s.split(row, [None, tile.rows])
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
     s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
     packed = [name for op, name in k.names.items() if op.prepack is not None]
-    accumulate(k, acc, row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
+    tiles = s.extent(row_outer)
+    chunks = 1 if batch or scattered else _chunks(k, tile, tiles)
+    if chunks > 1:
+        _in_chunks(k, panel, row_outer, tile, chunks)
+        _pack_inside(s, packed, batch, k)
+        return
+    depth = accumulate(k, acc, row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
     if packed and batch:
         _pack_inside(s, packed, batch, k)
         if k.multiply_time >= WORTH_SHARING and math.prod(s.extent(v) for v in batch) > 1:
             s.parallel(s.fuse(*batch))
         return
     _pack_inside(s, packed, batch, k)
-    _share(k, [*batch, panel], row_outer)
+    weights = _large_weights(k) if tiles >= _LEAST_TILES else None
+    panels = _share(k, [*batch, panel], row_outer, even, by_panel=weights is not None)
+    if weights is not None:
+        _prefetch_panels(k, weights, panels, depth)
+
+
+def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
+    """In how many chunks the sum is made, so that one chunk of a panel and of the left operand stay in the second-level cache.
+
+    One when a panel fits as it is beside the one that is being prefetched.
+    """
+    depth = k.schedule.extent(k.schedule.axes(k.name(k.anchor))[1][0])
+    panel = depth * tile.columns * 4
+    if tiles < _LEAST_TILES or panel <= k.machine.l2_bytes // 4:
+        return 1
+    return next((n for n in range(-(-depth // _CHUNK), depth) if depth % (n * 8) == 0), 1)
+
+
+def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -> None:
+    """The sums of all rows under one panel in memory; each chunk of them is added, one register tile after the other.
+
+        for panel (parallel): for chunk: for tile of rows: { part[rows x vectors] = 0; for k of chunk: part += A * B; acc[tile] += part }
+                              for tile of rows: out = epilogue(acc[tile])
+    """
+    s, acc = k.schedule, k.name(k.anchor)
+    blocks = _block_count(s.extent(row), -(-k.anchor.attrs["left_bytes"] // (chunks * k.machine.l2_bytes // 2)))
+    if blocks > 1:
+        block, _ = s.split(row, [blocks, None])
+        s.reorder(block, panel)
+        panel = s.fuse(block, panel)
+    s.compute_at(acc, panel, preserve_unit_loops=True)
+    *_, rows, columns, depth = s.loops(acc)
+    tiles, row = s.split(rows, [None, tile.rows])
+    vector, lane = s.split(columns, [None, tile.lanes])
+    unroll: int = k.anchor.attrs.get("unroll", 1)
+    trips = s.extent(depth) // chunks // unroll
+    pieces = max(1, round(trips * unroll / _PIECE))
+    while trips % pieces:
+        pieces -= 1
+    chunk, piece, steps, step = s.split(depth, [chunks, pieces, None, unroll])
+    s.reorder(chunk, tiles, piece, steps, step, row, vector, lane)
+    s.annotate(piece, "apart", True)
+    for v in (step, row, vector):
+        s.unroll(v)
+    s.vectorize(lane)
+    if k.multiply_time >= WORTH_SHARING and s.extent(panel) > 1:
+        s.parallel(panel)
+    weights = _large_weights(k)
+    if weights is not None:
+        _prefetch_panels(k, weights, panel, steps)
+
+
+def _large_weights(k: KernelBlocks) -> str | None:
+    """The packed constant operand, where it does not stay in the second-level cache."""
+    given = {b.name for b in k.schedule.func.params}
+    for t in k.anchor.inputs:
+        if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given:
+            return t.name if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2 else None
+    return None
+
+
+def _prefetch_panels(k: KernelBlocks, weights: str, panels: Var | None, depth: Var) -> None:
+    """Ask for the next panel of weights while this one is used."""
+    if panels is not None and k.schedule.extent(panels) > 1:
+        k.schedule.prefetch_next(weights, panels, depth)
 
 
 def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:
@@ -79,6 +154,7 @@ def schedule_conv(k: KernelBlocks) -> None:
     if groups > 1:
         g, oc = s.split(oc, [groups, None])
         group = [g]
+    even = s.extent(oc) % tile.columns == 0
     ow_outer, ow_inner = s.split(ow, [None, tile.rows])
     panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
     s.reorder(*group, panel, *images, ow_outer, ow_inner, vector, lane)
@@ -89,11 +165,14 @@ def schedule_conv(k: KernelBlocks) -> None:
     for name in (name for op, name in k.names.items() if op.prepack is not None):
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
-    _share(k, [*group, panel], s.fuse(*images))
+    _share(k, [*group, panel], s.fuse(*images), even, windows=True)
 
 
-def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> None:
-    """The accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside."""
+def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> Var:
+    """The accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside.
+
+    Returns the innermost loop that is not unrolled.
+    """
     s = k.schedule
     s.set_scope(acc, "local")
     s.compute_at(acc, at)
@@ -103,16 +182,20 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
         columns = s.split(spatial.pop(), [None, tile.lanes])  # more vectors than the tile has where a panel crosses groups
-    if len(reduce) > 1:
+    shared: bool = k.anchor.attrs.get("shared", False)
+    if shared:
         *taps, depth, step = reduce
     else:
-        taps, (depth, step) = [], s.split(reduce[-1], [None, depth_unroll])
-    outer = _in_pieces(s, [*taps, depth], s.extent(step))
+        *taps, whole = reduce
+        depth, step = s.split(whole, [None, depth_unroll])
+    outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step))
     s.reorder(*outer, step, *spatial, *columns)
-    for v in (step, *spatial, *columns[:1]):
+    along = [] if shared else taps[-1:]  # each tap along a row leaves out other outputs, whose input is padding
+    for v in (step, *spatial, *columns[:1], *along):
         s.unroll(v)
     for v in columns[1:]:
         s.vectorize(v)
+    return outer[-1]
 
 
 def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
@@ -130,26 +213,45 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
     return loops
 
 
-def _share(k: KernelBlocks, outer: list[Var], row: Var) -> None:
+def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False) -> Var | None:
     """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not stay in
-    the second-level cache from one panel to the next, or when there are too few panels to share out."""
+    the second-level cache from one panel to the next, or when there are too few panels to share out.
+
+    Where all tiles are `even`, as large as each other, both loops are shared out as one, in pieces small enough that no
+    thread waits long for another; an edge would have to be looked for in each piece. With `by_panel`, a panel is one piece.
+    Returns the loop whose next trip has the next panel, if there is one.
+    """
     s, cache = k.schedule, k.machine.l2_bytes // 2
     left: int = k.anchor.attrs["left_bytes"]
     trips = math.prod(s.extent(v) for v in outer)
     worth = k.multiply_time >= WORTH_SHARING
     if not (left > cache and trips > 1) and (not worth or trips >= _ENOUGH or s.extent(row) < 2):
+        panels = outer[-1]
         if worth and trips > 1:
-            s.parallel(s.fuse(*outer))
-        return
+            together = even and not windows and not by_panel and s.loops(k.output).index(row) == len(outer)
+            panels = s.fuse(*outer, *([row] if together else []))
+            _parallel(s, panels)
+            return None if together else panels
+        return panels
     blocks = _block_count(s.extent(row), max(_ENOUGH, -(-left // cache)))
     if blocks == 1:
         if worth and s.loops(k.output).index(row) == len(outer):
-            s.parallel(s.fuse(*outer, row))
-        return
+            _parallel(s, s.fuse(*outer, row))
+            return None
+        return outer[-1]
     block, _ = s.split(row, [blocks, None])
     s.reorder(block, *outer)
+    if worth and even:
+        panels = s.fuse(block, *outer)
+        _parallel(s, panels)
+        return panels
     if worth:
-        s.parallel(block)
+        _parallel(s, block)
+    return outer[-1]
+
+
+def _parallel(s: Schedule, loop: Var) -> None:
+    s.parallel(loop, grain=max(1, s.extent(loop) // _PIECES))
 
 
 def _block_count(extent: int, wanted: int) -> int:

@@ -51,14 +51,14 @@ def schedule_winograd(k: KernelBlocks) -> None:
     s.vectorize(lane)
     _outputs(k, vector)
     xi = _products(k, stages, outer)
-    t = _inputs(k, stages, outer)
+    inputs = _inputs(k, stages, outer)
     if k.multiply_time < WORTH_SHARING:
         return
     if s.extent(outer) >= _ENOUGH or stages.rows == 1:
         s.parallel(outer)
     else:
-        for v in (t, xi, row):
-            s.parallel(v)
+        for loops in (inputs, [xi], [row, u]):
+            s.parallel(s.fuse(*loops))
 
 
 def _named(loops: list[Var]) -> dict[str, Var]:
@@ -88,8 +88,8 @@ def _products(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
     return loops["xi"]
 
 
-def _inputs(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
-    """The transform of the input: a row of tiles and one vector of channels at a time."""
+def _inputs(k: KernelBlocks, stages: WinogradStages, at: Var) -> list[Var]:
+    """The transform of the input: a row of tiles and one vector of channels at a time; the loops over these."""
     s: Schedule = k.schedule
     lanes = min(k.machine.lanes(), stages.tile.lanes)
     loops = _named(s.compute_at(k.name(stages.spectrum), at))
@@ -104,4 +104,4 @@ def _inputs(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
     s.vectorize(inner["c"])
     for v in rows:
         s.annotate(v, WHOLE, True)
-    return rows[0] if rows else vector
+    return [*rows, vector]

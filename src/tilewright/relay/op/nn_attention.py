@@ -1,0 +1,76 @@
+"""Scaled dot-product attention (Vaswani et al., "Attention Is All You Need", 2017)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import differ, require_rank, require_same_dtype, text
+from tilewright.topi import attention as topi
+from tilewright.types import TensorType, Type
+
+
+@op("nn.attention", kind=Fusion.OUT_FUSABLE)
+class Attention(Op):
+    """softmax(query times key, scaled, plus mask) times value, for each head; (batch, queries, heads * width).
+
+    Head h reads the columns `starts[0] + h * size` and up of query (batch, queries, …), as many as `size`; of key (batch, keys, …)
+    likewise from `starts[1]`; and `width` columns of value (batch, keys, …) from `starts[2]`. So one product may hold all three.
+    The mask (batch or 1, heads or 1, keys, queries or 1), which stands by key, is added to the scaled products; `causal` leaves to the
+    last query all keys, to the one before it all but the last, and so on. `scale` is 1 / sqrt(size) when it is None.
+    """
+
+    heads: int
+    size: int
+    width: int
+    scale: float | None = None
+    causal: bool = False
+    starts: tuple[int, int, int] = (0, 0, 0)
+
+    def infer(self, query: Type, key: Type, value: Type, mask: Type | None = None) -> TensorType:
+        q, k, v = tensors(query, key, value)
+        require_same_dtype((q, k, v))
+        if not q.dtype.is_float:
+            raise ShapeError(f"floating-point tensors were expected, and these are {q.dtype}; cast them first")
+        for name, t, start, size in (("query", q, 0, self.size), ("key", k, 1, self.size), ("value", v, 2, self.width)):
+            require_rank(t, 3, name)
+            last = self.starts[start] + self.heads * size
+            if isinstance(t.shape[2], int) and (self.starts[start] < 0 or last > t.shape[2]):
+                raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {last}, and {text(t.shape)} has {t.shape[2]}")
+        if differ(q.shape[0], k.shape[0]) or differ(k.shape[0], v.shape[0]) or differ(k.shape[1], v.shape[1]):
+            raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have one batch, key and value one number of keys")
+        if mask is not None:
+            (m,) = tensors(mask)
+            require_same_dtype((q, m))
+            require_rank(m, 4, "mask")
+            wanted = (q.shape[0], self.heads, k.shape[1], q.shape[1])
+            if any(differ(a, b) and not (a == 1 and d != 2) for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):
+                raise ShapeError(f"the mask {text(m.shape)} must have the shape {text(wanted)}: batch, heads, keys, queries; all but keys may be 1")
+        return TensorType((q.shape[0], q.shape[1], self.heads * self.width), q.dtype)
+
+    def factor(self) -> float:
+        return self.scale if self.scale is not None else 1 / self.size**0.5
+
+    def reference(self, query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+        wide = np.float64 if query.dtype.itemsize == 8 else np.float32
+        sizes = (self.size, self.size, self.width)
+        q, k, v = (self._split(x.astype(wide), start, size) for x, start, size in zip((query, key, value), self.starts, sizes, strict=True))
+        scores: Array = q @ k.swapaxes(-1, -2) * wide(self.factor())
+        if mask is not None:
+            scores = scores + mask.astype(wide).swapaxes(-1, -2)
+        if self.causal:
+            allowed = np.arange(k.shape[2]) <= np.arange(q.shape[2])[:, None] + (k.shape[2] - q.shape[2])
+            scores = np.where(allowed, scores, wide(-np.inf))
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        context = powers @ v / powers.sum(axis=-1, keepdims=True)
+        return np.asarray(context.swapaxes(1, 2).reshape(*query.shape[:2], -1), query.dtype)
+
+    def _split(self, x: Array, start: int, size: int) -> Array:
+        """(batch, tokens, columns) as (batch, heads, tokens, size)."""
+        return x[:, :, start : start + self.heads * size].reshape(*x.shape[:2], self.heads, size).swapaxes(1, 2)
+
+    def compute(self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:
+        heads = topi.Heads(self.heads, self.size, self.width, self.starts)
+        return topi.attention(query, key, value, mask, heads, self.factor(), self.causal)

@@ -1,0 +1,218 @@
+"""How operators of real numbers work on quantized ones: a rule for each, beside the table that finds it by class.
+
+A rule takes the call, its arguments as `Quantized` values, and returns the result as one: an expression of integers, and what
+they are worth. None says that these arguments cannot be taken that way, and the operator stays one of real numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr, Tuple
+from tilewright.relay.op.broadcast import Maximum
+from tilewright.relay.op.elementwise import Cast, Clip, Relu
+from tilewright.relay.op.nn_conv import Conv2d
+from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense
+from tilewright.relay.op.nn_pool import GlobalAvgPool2d, MaxPool1d, MaxPool2d, MaxPool3d
+from tilewright.relay.op.reduction import Sum
+from tilewright.relay.op.registry import Array, Op
+from tilewright.relay.op.shaping import BatchFlatten, ExpandDims, Reshape, Squeeze
+from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
+from tilewright.relay.qnn import numerics as N
+from tilewright.relay.qnn.products import QnnBatchMatmul, QnnConv2d, QnnDense
+from tilewright.relay.qnn.scaling import Dequantize
+
+_CLOSE: Final = 1e-5
+"""Relative difference of two scales that are meant to be one: a bias is worth the product of two rounded numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """`expr` of integers worth `scale * (expr - zero_point)`; scale and zero point are one number or one for each element of `axis`."""
+
+    expr: Expr
+    scale: Array
+    zero_point: Array
+    axis: int = -1
+
+    @property
+    def uniform(self) -> bool:
+        return self.scale.size == 1 and self.zero_point.size == 1
+
+    def parameters(self) -> tuple[Constant, Constant]:
+        return Constant(self.scale), Constant(self.zero_point)
+
+    def dequantized(self) -> Call:
+        """The real numbers."""
+        return Call(Dequantize(axis=self.axis), [self.expr, *self.parameters()], self.expr.span)
+
+    def worth_the_same(self, other: Quantized) -> bool:
+        """One scale and one zero point, and both the same."""
+        return self.uniform and other.uniform and bool(self.scale.item() == other.scale.item() and self.zero_point.item() == other.zero_point.item())
+
+
+Argument: TypeAlias = "Quantized | Expr"
+"""An argument as a quantized value, or, where it is none, as it is."""
+Rule: TypeAlias = Callable[[Call, Sequence[Argument]], "Quantized | None"]
+
+RULES: Final[dict[type[Op], Rule]] = {}
+"""By class of operator."""
+PRODUCTS: Final[set[type[Op]]] = set()
+"""Those that are worth computing in integers wherever their arguments allow it, whatever becomes of the result."""
+
+
+def quantized_form(*classes: type[Op], product: bool = False) -> Callable[[Rule], Rule]:
+    """Declare the rule of some operators; `product` for those that save most of the time of a network."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(classes, rule))
+        if product:
+            PRODUCTS.update(classes)
+        return rule
+
+    return register
+
+
+def _of_bytes(q: Argument) -> bool:
+    return isinstance(q, Quantized) and q.expr.tensor_type.dtype in ("int8", "uint8")
+
+
+def _product_scale(x: Quantized, w: Quantized) -> Array:
+    return np.asarray(x.scale.reshape(()) * w.scale, np.float32)
+
+
+@quantized_form(Conv2d, product=True)
+def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """nn.conv2d of bytes -> qnn.conv2d: int32, worth the product of the scales, one for each output channel."""
+    x, w = args
+    op: Any = call.op
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform and op.out_dtype in ("", "float32")):
+        return None
+    _, kernel_order, out_order = op.axes()
+    if not w.uniform and w.axis % 4 != kernel_order[0]:
+        return None
+    made = QnnConv2d(**{**op.attributes(), "out_dtype": "int32"})
+    return _made(call, made, x, w, out_order.index(1))
+
+
+@quantized_form(Dense, product=True)
+def dense(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """nn.dense of bytes -> qnn.dense."""
+    x, w = args
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform):
+        return None
+    if not w.uniform and w.axis % 2 != 0:
+        return None
+    return _made(call, QnnDense(units=call.attrs.units), x, w, call.tensor_type.ndim - 1)
+
+
+@quantized_form(BatchMatmul, product=True)
+def batch_matmul(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """nn.batch_matmul of bytes, the second transposed -> qnn.batch_matmul."""
+    x, y = args
+    if not (isinstance(x, Quantized) and isinstance(y, Quantized) and _of_bytes(x) and _of_bytes(y) and x.uniform and y.uniform):
+        return None
+    if call.attrs.transpose_a or not call.attrs.transpose_b:
+        return None
+    return _made(call, QnnBatchMatmul(), x, y, -1)
+
+
+def _made(call: Call, op: Op, x: Quantized, w: Quantized, axis: int) -> Quantized:
+    (sx, zx), (sw, zw) = x.parameters(), w.parameters()
+    product = Call(op, [x.expr, w.expr, zx, zw, sx, sw], call.span)
+    return Quantized(product, _product_scale(x, w), np.zeros((), np.int32), axis)
+
+
+@quantized_form(BiasAdd)
+def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """A sum plus a constant bias: the bias in units of the sum."""
+    x, bias = args
+    if not isinstance(x, Quantized) or x.expr.tensor_type.dtype != "int32" or x.zero_point.any():
+        return None
+    axis = call.attrs.axis % call.tensor_type.ndim
+    if not x.uniform and axis != x.axis % call.tensor_type.ndim:
+        return None
+    units = _in_units(bias, x.scale)
+    return None if units is None else Quantized(Call(call.op, [x.expr, units], call.span), x.scale, x.zero_point, x.axis)
+
+
+def _in_units(bias: Argument, scale: Array) -> Constant | None:
+    """A constant vector as int32 multiples of `scale`."""
+    if isinstance(bias, Quantized):
+        if not isinstance(bias.expr, Constant):
+            return None
+        exact = bias.expr.value.astype(np.int64) - bias.zero_point
+        if np.allclose(bias.scale, scale, rtol=_CLOSE, atol=0):
+            return Constant(N.saturated(exact, "int32"), bias.expr.span)
+        real = exact * bias.scale.astype(np.float64)
+    elif isinstance(bias, Constant):
+        real = bias.value.astype(np.float64)
+    else:
+        return None
+    whole = np.rint(real / scale.astype(np.float64))
+    return None if np.abs(whole).max(initial=0) >= 1 << 31 else Constant(whole.astype(np.int32))
+
+
+@quantized_form(Relu)
+def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """Nothing below the zero point."""
+    (x,) = args
+    if not isinstance(x, Quantized) or x.zero_point.size != 1:
+        return None
+    zero = N.constant(x.zero_point.reshape(()), x.expr.tensor_type.dtype)
+    made = Call(Relu(), [x.expr], call.span) if not x.zero_point.any() else Call(Maximum(), [x.expr, zero], call.span)
+    return Quantized(made, x.scale, x.zero_point, x.axis)
+
+
+@quantized_form(Clip)
+def clip(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """The bounds in quantized units, of bytes only: sums are clipped as real numbers."""
+    (x,) = args
+    if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x):
+        return None
+    low, high = (round(float(b) / float(x.scale.item())) + int(x.zero_point.item()) for b in (call.attrs.a_min, call.attrs.a_max))
+    return Quantized(Call(Clip(low, high), [x.expr], call.span), x.scale, x.zero_point)
+
+
+@quantized_form(MaxPool1d, MaxPool2d, MaxPool3d, Reshape, Squeeze, ExpandDims, BatchFlatten, Transpose, StridedSlice)
+def same_numbers(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """Operators that choose and move elements."""
+    x = args[0]
+    if not isinstance(x, Quantized) or not x.uniform or any(isinstance(a, Quantized) for a in args[1:]):
+        return None
+    rest: list[Any] = list(args[1:])
+    return Quantized(Call(call.op, [x.expr, *rest], call.span), x.scale, x.zero_point)
+
+
+@quantized_form(GlobalAvgPool2d)
+def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """The int32 sum of all pixels, worth a part of the scale."""
+    (x,) = args
+    if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x) or call.attrs.layout not in ("NCHW", "NHWC"):
+        return None
+    spatial = (2, 3) if call.attrs.layout == "NCHW" else (1, 2)
+    sizes = [x.expr.tensor_type.shape[d] for d in spatial]
+    if not all(isinstance(n, int) for n in sizes) or sizes[0] * sizes[1] >= 1 << 20:
+        return None
+    count = sizes[0] * sizes[1]
+    total = Call(Sum(axis=spatial, keepdims=True), [Call(Cast("int32"), [x.expr], call.span)], call.span)
+    return Quantized(total, np.asarray(x.scale / np.float32(count), np.float32), np.asarray(x.zero_point * count, np.int32))
+
+
+@quantized_form(Concatenate)
+def concatenate(call: Call, args: Sequence[Argument]) -> Quantized | None:
+    """Tensors of one scale, zero point and type, one after another."""
+    parts = list(args)
+    first = parts[0]
+    if not isinstance(first, Quantized):
+        return None
+    found: list[Expr] = []
+    for p in parts:
+        if not isinstance(p, Quantized) or not p.worth_the_same(first) or p.expr.tensor_type.dtype is not first.expr.tensor_type.dtype:
+            return None
+        found.append(p.expr)
+    return Quantized(Call(call.op, [Tuple(tuple(found))], call.span), first.scale, first.zero_point)

@@ -1,0 +1,184 @@
+"""The numbers of quantization: ranges, rounding, fixed-point multipliers, and arithmetic of graphs built from plain operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.broadcast import Add, Divide, GreaterEqual, LeftShift, Multiply, RightShift, Subtract, Where
+from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round
+from tilewright.relay.op.registry import Array
+from tilewright.relay.op.shapes import axis_of, differ, text
+from tilewright.relay.op.shaping import Reshape
+from tilewright.types import FLOAT32, INT32, DataType, TensorType
+
+QUANTIZED: Final = ("int8", "uint8", "int16", "uint16", "int32")
+ROUNDING: Final = ("UPWARD", "TONEAREST")
+COMPUTE: Final = ("float32", "float64", "int32", "int64")
+
+
+def limits(dtype: str | DataType) -> tuple[int, int]:
+    """The least and greatest value of an integer type."""
+    info = np.iinfo(DataType(dtype).numpy())
+    return int(info.min), int(info.max)
+
+
+def float_limits(dtype: str | DataType) -> tuple[float, float]:
+    """The same for values of float32 that are converted to it: 2^31 would not fit into int32."""
+    low, high = limits(dtype)
+    return float(low), float(np.nextafter(np.float32(high), np.float32(0))) if high > 1 << 24 else float(high)
+
+
+def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
+    """The attributes of a requantization, "None" replaced by the defaults of the field; raises `CompileError` for others."""
+    how = "UPWARD" if rounding == "None" else rounding
+    kind = "int64" if compute_dtype == "None" else compute_dtype
+    if how not in ROUNDING:
+        raise CompileError(f"qnn: rounding is {rounding!r}; it is one of {', '.join(ROUNDING)}")
+    if kind not in COMPUTE:
+        raise CompileError(f"qnn: compute_dtype is {compute_dtype!r}; it is one of {', '.join(COMPUTE)}")
+    return how, kind
+
+
+def require_quantized(t: TensorType, what: str) -> TensorType:
+    if t.dtype not in QUANTIZED:
+        raise ShapeError(f"{what} must be quantized ({', '.join(QUANTIZED)}), and it is {t.dtype}")
+    return t
+
+
+def require_parameter(t: Any, what: str, of: TensorType, axis: int) -> None:
+    """A scale (float32) or zero point (int32) of one number, or of one for each element of `axis`."""
+    wanted = FLOAT32 if what.endswith("scale") else INT32
+    if not isinstance(t, TensorType) or t.dtype is not wanted:
+        raise ShapeError(f"{what} must be a tensor of {wanted}, and it is {t!r}")
+    if all(d == 1 for d in t.shape):
+        return
+    channels = of.shape[axis_of(axis, of.ndim)] if of.ndim else 1
+    if t.ndim != 1 or differ(t.shape[0], channels):
+        raise ShapeError(f"{what} must be one number, or {channels}, one for each element of axis {axis}, and its shape is {text(t.shape)}")
+
+
+def along(parameter: Array, ndim: int, axis: int) -> Array:
+    """A scale or zero point so that it broadcasts along `axis` of a tensor of `ndim` dimensions."""
+    if parameter.size == 1:
+        return parameter.reshape(())
+    return parameter.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
+
+
+def rounded(x: Array, rounding: str) -> Array:
+    """Whole numbers: halves upward, or to the even one."""
+    return np.floor(x + np.asarray(0.5, x.dtype)) if rounding == "UPWARD" else np.rint(x)
+
+
+def saturated(x: Array, dtype: str | DataType) -> Array:
+    """Held in the range of an integer type."""
+    low, high = limits(dtype) if x.dtype.kind == "i" else float_limits(dtype)
+    return np.clip(x, low, high).astype(DataType(dtype).numpy())
+
+
+def fixed_point(multiplier: float) -> tuple[int, int]:
+    """`(m, shift)` with `multiplier = m * 2^(shift - 31)`, m of 31 bits: gemmlowp's fixed-point numbers."""
+    if multiplier == 0:
+        return 0, 0
+    fraction, exponent = math.frexp(multiplier)
+    m = math.floor(fraction * (1 << 31) + 0.5)
+    return (m // 2, exponent + 1) if m == 1 << 31 else (m, exponent)
+
+
+def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
+    """Multipliers, left shifts and right shifts (of int64) for each of an array of numbers."""
+    found = [fixed_point(float(m)) for m in np.asarray(multipliers, np.float64).ravel()]
+    shape = np.shape(multipliers)
+    m = np.asarray([f for f, _ in found], np.int64).reshape(shape)
+    shift = np.asarray([s for _, s in found], np.int64).reshape(shape)
+    return m, np.maximum(shift, 0), 31 - np.minimum(shift, 0)
+
+
+def fixed_product(x: Array, multipliers: Array, rounding: str) -> Array:
+    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero."""
+    m, left, right = fixed_points(multipliers)
+    product = (x << left) * m
+    half = np.int64(1) << (right - 1)
+    if rounding == "TONEAREST":
+        half = np.where(product >= 0, half, half - 1)
+    result: Array = (product + half) >> right
+    return result
+
+
+# Graphs.
+def constant(value: Any, dtype: str | DataType) -> Constant:
+    return Constant(np.asarray(value, DataType(dtype).numpy()))
+
+
+def value_of(e: Expr) -> Array | None:
+    return e.value if isinstance(e, Constant) else None
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Constant) and not e.value.any()
+
+
+def casted(x: Expr, dtype: str | DataType, span: Origin | None) -> Expr:
+    kind = DataType(dtype)
+    if x.tensor_type.dtype is kind:
+        return x
+    if isinstance(x, Constant):
+        return Constant(x.value.astype(kind.numpy()), x.span)
+    return Call(Cast(str(kind)), [x], span)
+
+
+def spread(parameter: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
+    """`along`, of an expression."""
+    if isinstance(parameter, Constant):
+        return Constant(along(parameter.value, ndim, axis), parameter.span)
+    size = parameter.tensor_type.shape
+    if all(d == 1 for d in size):
+        return parameter if not size else Call(Reshape(()), [parameter], span)
+    return Call(Reshape(tuple(size[0] if d == axis % ndim else 1 for d in range(ndim))), [parameter], span)
+
+
+def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
+    """x - zero_point; x itself where that is zero."""
+    if is_zero(zero_point):
+        return x
+    if isinstance(zero_point, Constant):
+        return Call(Add(), [x, Constant(-zero_point.value, zero_point.span)], span)
+    return Call(Subtract(), [x, zero_point], span)
+
+
+def quotient(a: Expr, b: Expr, span: Origin | None) -> Expr:
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return Constant(np.asarray(a.value / b.value, a.value.dtype), a.span)
+    return Call(Divide(), [a, b], span)
+
+
+def rounded_graph(x: Expr, rounding: str, span: Origin | None) -> Expr:
+    if rounding == "UPWARD":
+        return Call(Floor(), [Call(Add(), [x, constant(0.5, x.tensor_type.dtype)], span)], span)
+    return Call(Round(), [x], span)
+
+
+def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Origin | None) -> Expr:
+    """Whole numbers plus a zero point, held in the range of `dtype` and converted to it."""
+    kind = x.tensor_type.dtype
+    low, high = limits(dtype) if kind.is_integer else float_limits(dtype)
+    if not is_zero(zero_point):
+        x = Call(Add(), [x, casted(zero_point, kind, span)], span)
+    return casted(Call(Clip(low, high), [x], span), dtype, span)
+
+
+def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None) -> Expr:
+    """`fixed_product` of an int64 expression."""
+    m, left, right = fixed_points(multipliers)
+    if left.any():
+        x = Call(LeftShift(), [x, Constant(left)], span)
+    product = Call(Multiply(), [x, Constant(m)], span)
+    half = np.int64(1) << (right - 1)
+    more: Expr = Constant(np.asarray(half))
+    if rounding == "TONEAREST":
+        more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span), more, Constant(np.asarray(half - 1))], span)
+    return Call(RightShift(), [Call(Add(), [product, more], span), Constant(right)], span)

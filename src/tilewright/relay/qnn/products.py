@@ -1,0 +1,191 @@
+"""Convolutions and matrix products of quantized tensors: sums of products of `q - zero_point`, as int32.
+
+    qnn.conv2d(%x, w, zx, zw, sx, sw) -> subtract(nn.conv2d(%x, w), zx * sum(w))         constant w, zw = 0
+
+With constant weights the products are those of the bytes as they are stored, unsigned data by signed weights, which is what
+processors multiply fastest, and one constant for each output channel takes the zero point back. Signed data are moved by 128;
+padding is the zero point; channels are filled up to whole words. Anything else is computed in int32, zero points subtracted
+before. The scales say what the result is worth, `sx * sw`; they change no number here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import Origin, ShapeError
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.broadcast import Add
+from tilewright.relay.op.nn_conv import Conv2d, convolve, narrowed
+from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.transform import Pad
+from tilewright.relay.qnn import numerics as N
+from tilewright.types import INT32, DataType, TensorType, Type
+
+WORD = 4
+
+
+@op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
+class QnnConv2d(Conv2d):
+    """Two-dimensional convolution of `data - input_zero_point` with `kernel - kernel_zero_point`, zeros around: int32.
+
+    `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel.
+    """
+
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+    out_dtype: str = "int32"
+
+    def infer(  # type: ignore[override]
+        self, data: Type, kernel: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
+    ) -> TensorType:
+        x, w = tensors(data, kernel)
+        out_axis = self.axes()[1][0]
+        _check_parameters(x, w, out_axis, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
+        return Conv2d.infer(self, data, kernel)
+
+    def reference(  # type: ignore[override]
+        self, data: Array, kernel: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array, kernel_scale: Array
+    ) -> Array:
+        data_order, kernel_order, out_order = self.axes()
+        x = data.astype(np.int64) - np.asarray(input_zero_point).reshape(())
+        w = kernel.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 4, kernel_order[0])
+        total = convolve(
+            x.transpose(data_order), w.transpose(kernel_order), self.strides, (self.padding[:2], self.padding[2:]), self.dilation, self.groups
+        )
+        return narrowed(total, DataType(self.out_dtype)).transpose(out_order)
+
+    def simplify(self, call: Call) -> Expr:
+        x, w, zx, zw = call.args[:4]
+        span = call.span
+        data_order, kernel_order, out_order = self.axes()
+        plain = Conv2d(**{**self.attributes(), "out_dtype": "int32"})
+        stored = _stored(x, w, zx, zw, N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None, span)
+        if stored is None:
+            a, b = _exact(x, zx, 4, 0, span), _exact(w, zw, 4, kernel_order[0], span)
+            return Call(plain, [a, b], span)
+        x, weight, zero = stored
+        depth = weight.shape[kernel_order[1]]
+        filled = -depth % WORD if self.groups == 1 else 0
+        widths = [(0, 0)] * 4
+        if filled:
+            widths[data_order[1]] = (0, filled)
+            weight = np.pad(weight, [(0, filled) if d == kernel_order[1] else (0, 0) for d in range(4)])
+        if zero and any(self.padding):
+            top, left, bottom, right = self.padding
+            widths[data_order[2]], widths[data_order[3]] = (top, bottom), (left, right)
+            plain = Conv2d(**{**plain.attributes(), "padding": (0, 0, 0, 0)})
+        if any(map(any, widths)):
+            x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span)
+        product = Call(plain, [x, Constant(weight, w.span)], span)
+        sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
+        channel = out_order.index(1)
+        return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
+
+    def relayout(self, perms: Sequence[Any]) -> Any:
+        found = Conv2d.relayout(self, perms[:2])
+        return None if found is None else (found[0], (*found[1], None, None, None, None), found[2])
+
+
+@op("qnn.dense", kind=Fusion.OUT_FUSABLE)
+class QnnDense(Op):
+    """`data - input_zero_point` (…, in) times the transpose of `weight - kernel_zero_point` (units, in): int32."""
+
+    units: int | None = None
+    out_dtype: str = "int32"
+
+    def infer(
+        self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
+    ) -> TensorType:
+        x, w = tensors(data, weight)
+        _check_parameters(x, w, 0, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
+        return Dense(self.units, self.out_dtype).infer(x, w)
+
+    def reference(
+        self, data: Array, weight: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array, kernel_scale: Array
+    ) -> Array:
+        x = data.astype(np.int64) - np.asarray(input_zero_point).reshape(())
+        w = weight.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 2, 0)
+        return np.asarray(x @ w.T, DataType(self.out_dtype).numpy())
+
+    def simplify(self, call: Call) -> Expr:
+        x, w, zx, zw = call.args[:4]
+        span, plain = call.span, Dense(self.units, "int32")
+        stored = _stored(x, w, zx, zw, N.along(zw.value, 2, 0) if isinstance(zw, Constant) else None, span)
+        if stored is None:
+            return Call(plain, [_exact(x, zx, x.tensor_type.ndim, -1, span), _exact(w, zw, 2, 0, span)], span)
+        x, weight, zero = stored
+        filled = -weight.shape[1] % WORD
+        if filled:
+            weight = np.pad(weight, [(0, 0), (0, filled)])
+            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span)
+        return _corrected(Call(plain, [x, Constant(weight, w.span)], span), zero * weight.sum(axis=1, dtype=np.int64), span)
+
+
+@op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
+class QnnBatchMatmul(Op):
+    """`x - x_zero_point` (b, m, k) times the transpose of `y - y_zero_point` (b, n, k), matrix by matrix: int32."""
+
+    out_dtype: str = "int32"
+
+    def infer(self, x: Type, y: Type, x_zero_point: Type, y_zero_point: Type, x_scale: Type, y_scale: Type) -> TensorType:
+        a, b = tensors(x, y)
+        _check_parameters(a, b, 0, x_zero_point, y_zero_point, x_scale, y_scale)
+        return BatchMatmul(self.out_dtype).infer(a, b)
+
+    def reference(self, x: Array, y: Array, x_zero_point: Array, y_zero_point: Array, x_scale: Array, y_scale: Array) -> Array:
+        a = x.astype(np.int64) - np.asarray(x_zero_point).reshape(())
+        b = y.astype(np.int64) - np.asarray(y_zero_point).reshape(())
+        return np.asarray(a @ b.swapaxes(1, 2), DataType(self.out_dtype).numpy())
+
+    def simplify(self, call: Call) -> Expr:
+        x, y, zx, zy = call.args[:4]
+        return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)], call.span)
+
+
+def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw: Type, sx: Type, sw: Type) -> None:
+    N.require_quantized(x, "data")
+    N.require_quantized(w, "the weight")
+    for p, what in ((zx, "the input's zero point"), (sx, "the input's scale")):
+        if not isinstance(p, TensorType) or any(d != 1 for d in p.shape):
+            raise ShapeError(f"{what} must be one number, and it is {p!r}; a sum over channels has one scale")
+    N.require_parameter(zw, "kernel_zero_point", w, out_axis)
+    N.require_parameter(sw, "kernel_scale", w, out_axis)
+
+
+def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None) -> tuple[Expr, Array, int] | None:
+    """Unsigned data, signed weights without a zero point, and the data's zero point; None when these are not known or too wide."""
+    if not isinstance(w, Constant) or not isinstance(zx, Constant) or zero_points is None:
+        return None
+    weight = w.value.astype(np.int64) - zero_points
+    kind = x.tensor_type.dtype
+    if kind not in ("uint8", "int8") or weight.min(initial=0) < -128 or weight.max(initial=0) > 127:
+        return None
+    zero = int(zx.value.reshape(()))
+    if kind == "int8":
+        moved = Call(Add(), [N.casted(x, "int16", span), N.constant(128, "int16")], span)
+        x, zero = N.casted(moved, "uint8", span), zero + 128
+    return x, weight.astype(np.int8), zero
+
+
+def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
+    """`x - zero_point` as int32."""
+    return N.difference(N.casted(x, "int32", span), N.spread(zero_point, ndim, axis, span), span)
+
+
+def _corrected(product: Expr, excess: Array, span: Origin | None) -> Expr:
+    """A product less what the data's zero point added to it; int32 wraps around, as the sums do."""
+    if not math.prod(excess.shape) or not excess.any():
+        return product
+    return Call(Add(), [product, Constant((-excess).astype(INT32.numpy()))], span)

@@ -1,0 +1,96 @@
+"""Compute in integers what a model describes in real numbers between dequantize and quantize.
+
+    %0 = qnn.dequantize(%x, sx, zx); %1 = qnn.dequantize(w, sw, 0); %2 = nn.conv2d(%0, %1); qnn.quantize(%2, s, z)
+    -> %0 = qnn.conv2d(%x, w, zx, 0, sx, sw); qnn.requantize(%0, sx * sw, 0, s, z)
+
+One sweep that knows for every value whether it is a quantized one, and how (`relay/qnn/affine.py` has a rule for each operator).
+Convolutions and products become integer ones wherever their arguments are quantized; the rest of a region follows where it ends in a
+quantization. What has no rule stays real between dequantize and quantize: elementwise operators become part of the kernel
+before them either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
+from tilewright.relay.op.registry import Op
+from tilewright.relay.qnn.affine import PRODUCTS, RULES, Argument, Quantized
+from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class FakeQuantizationToInteger(FunctionPass):
+    """Rewrite regions between `qnn.dequantize` and `qnn.quantize`; needs known types.
+
+    A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces.
+    """
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, _Sweep().visit)
+
+
+class _Sweep:
+    def __init__(self) -> None:
+        self.quantized: dict[Expr, Quantized] = {}
+
+    def visit(self, e: Expr) -> Expr | None:
+        """What replaces `e`, whose operands are replaced; notes how `e` is quantized."""
+        if not isinstance(e, Call) or not isinstance(e.op, Op):
+            return None
+        if isinstance(e.op, Dequantize):
+            if (found := _dequantized(e)) is not None:
+                self.quantized[e] = found
+            return None
+        if isinstance(e.op, Quantize):
+            return self._quantize(e)
+        return self._rule(e)
+
+    def _rule(self, e: Call) -> Expr | None:
+        rule = RULES.get(type(e.op))  # type: ignore[arg-type]
+        if rule is None:
+            return None
+        given: Sequence[Expr] = e.args[0].fields if isinstance(e.args[0], Tuple) and e.op.variadic else e.args  # type: ignore[union-attr]
+        args: list[Argument] = [self.quantized.get(a, a) for a in given]
+        if not any(isinstance(a, Quantized) for a in args):
+            return None
+        found = rule(e, args)
+        if found is None:
+            return None
+        real = found.dequantized() if type(e.op) in PRODUCTS else e
+        self.quantized[real] = found
+        return real
+
+    def _quantize(self, e: Call) -> Expr | None:
+        x, scale, zero_point = e.args
+        if isinstance(x, Constant) and isinstance(scale, Constant) and isinstance(zero_point, Constant):
+            return Constant(e.op.reference(x.value, scale.value, zero_point.value), e.span)  # type: ignore[union-attr]
+        found = self.quantized.get(x)
+        if found is None or not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
+            return None
+        out: Any = e.op
+        wanted = Quantized(e, scale.value, zero_point.value)
+        if found.worth_the_same(wanted) and found.expr.known_type() == e.known_type():
+            return found.expr
+        parameters = [found.scale, found.zero_point]
+        if any(p.size > 1 for p in parameters) and any(p.value.size > 1 for p in (scale, zero_point)) and found.axis != out.axis:
+            return None
+        axis = found.axis if not found.uniform else out.axis
+        how = Requantize(axis=axis, rounding="TONEAREST", compute_dtype="float32", out_dtype=out.out_dtype)
+        return Call(how, [found.expr, *map(Constant, parameters), scale, zero_point], e.span)
+
+
+def _dequantized(e: Call) -> Quantized | None:
+    x, scale, zero_point = e.args
+    if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or e.attrs.out_dtype != "float32":
+        return None
+    return Quantized(x, np.asarray(scale.value, np.float32), np.asarray(zero_point.value, np.int32), e.attrs.axis)

@@ -1,0 +1,231 @@
+"""Recognise scaled dot-product attention as exporters write it, and make it one operator.
+
+    nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)  ->  nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
+
+Reshapes, transposes and splits around it are absorbed: heads are read as columns of (batch, tokens, columns) where they lie, and
+written so. Where the operands are not columns of such tensors, each head becomes a batch of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.op.broadcast import Add, Multiply, Where
+from tilewright.relay.op.nn_attention import Attention
+from tilewright.relay.op.nn_matmul import BatchMatmul
+from tilewright.relay.op.nn_norm import Softmax
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.transform import Transpose
+from tilewright.relay.transform.movement import reshaped, transposed
+from tilewright.relay.transform.simplify_expr import uniform
+from tilewright.relay.transform.strides import merged, strided
+from tilewright.relay.visitor import consumers, post_order, rewrite
+from tilewright.types import TensorType
+
+_NEVER: Final = -1e30
+"""Scores that a mask sets to less than this have no weight."""
+_SWAP: Final = Transpose(axes=(0, 2, 1))
+
+
+@dataclass(frozen=True)
+class FuseAttention(FunctionPass):
+    """Works on static shapes of float32 and float64; needs constants folded, and is better after `SimplifyExpr`."""
+
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 2
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        rule = _Rule({e: len(u) for e, u in consumers(post_order(function, inside=False)).items()})
+        return rewrite(function, rule.apply, origin=rule.origin)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What a softmax is taken of: `product` times `scale`, plus the masks, each of which broadcasts to a shape."""
+
+    product: Call
+    scale: float
+    masks: tuple[tuple[Expr, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """Matrices of tokens as columns of `data` (batch, tokens, columns), the first of them at `start`."""
+
+    data: Expr
+    start: int
+
+
+class _Rule:
+    def __init__(self, users: dict[Expr, int]) -> None:
+        self.users = users
+        self.origin: dict[Expr, Expr] = {}
+
+    def apply(self, e: Expr) -> Expr | None:
+        if not (isinstance(e, Call) and isinstance(e.op, BatchMatmul)) or e.attrs.transpose_a:
+            return None
+        kind = e.known_type()
+        if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype not in ("float32", "float64"):
+            return None
+        softmax = self._behind_views(e.args[0])
+        if not (isinstance(softmax, Call) and isinstance(softmax.op, Softmax)) or softmax.op.axis % softmax.tensor_type.ndim != softmax.tensor_type.ndim - 1:
+            return None
+        scores = self._scores(softmax.args[0], e.args[0].tensor_type.shape[-2:]) if self._is_private(softmax) else None
+        return None if scores is None else _attention(scores, e)
+
+    def _is_private(self, e: Expr) -> bool:
+        """Is there one reader?"""
+        return self.users.get(self.origin.get(e, e), 1) <= 1
+
+    def _behind_views(self, e: Expr) -> Expr | None:
+        """The value that reshapes which keep the last two axes were made of, when nobody else reads it."""
+        last = e.tensor_type.shape[-2:]
+        while isinstance(e, Call) and isinstance(e.op, Op) and e.op.view and self._is_private(e):
+            e = e.args[0]
+        return e if self._is_private(e) and e.tensor_type.shape[-2:] == last else None
+
+    def _scores(self, e: Expr, last: tuple[int, ...]) -> _Scores | None:
+        """From the argument of a softmax down to the product."""
+        scale, masks = 1.0, list[tuple[Expr, tuple[int, ...]]]()
+        while True:
+            found = self._behind_views(e)
+            if not isinstance(found, Call) or found.tensor_type.shape[-2:] != last:
+                return None
+            e = found
+            if isinstance(e.op, BatchMatmul):
+                return None if e.attrs.transpose_a else _Scores(e, scale, tuple(masks))
+            if isinstance(e.op, Multiply):
+                k = next((k for k in (0, 1) if uniform(e.args[k]) is not None), None)
+                if k is None:
+                    return None
+                scale, e = scale * float(uniform(e.args[k])), e.args[1 - k]
+                continue
+            mask = self._mask(e)
+            if mask is None or scale != 1.0:
+                return None
+            masks.append((mask[0], e.tensor_type.shape))
+            e = mask[1]
+
+    def _mask(self, e: Call) -> tuple[Expr, Expr] | None:
+        """A mask and what it is added to."""
+        if isinstance(e.op, Add):
+            k = next((k for k in (0, 1) if e.args[k].known_type() == e.known_type() and self._leads_to_product(e.args[k])), None)
+            return None if k is None else (e.args[1 - k], e.args[k])
+        if isinstance(e.op, Where):
+            condition, scores, other = e.args
+            value = uniform(other)
+            if value is None or not float(value) < _NEVER or scores.known_type() != e.known_type():
+                return None
+            dtype = e.tensor_type.dtype.numpy()
+            return Where()(condition, Constant(np.zeros((), dtype)), Constant(np.asarray(value, dtype)), span=e.span), scores
+        return None
+
+    def _leads_to_product(self, e: Expr) -> bool:
+        while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or isinstance(e.op, (Multiply, Add, Where))):
+            e = e.args[1] if isinstance(e.op, Where) or uniform(e.args[0]) is not None else e.args[0]
+        return isinstance(e, Call) and isinstance(e.op, BatchMatmul)
+
+
+def _attention(scores: _Scores, e: Call) -> Expr | None:
+    """The operator in place of `e`, the product with the values."""
+    q, k, v = scores.product.args[0], scores.product.args[1], e.args[1]
+    if not scores.product.attrs.transpose_b:
+        k = Call(_SWAP, [k], k.span)
+    if e.attrs.transpose_b:
+        v = Call(_SWAP, [v], v.span)
+    total, queries, size = q.tensor_type.shape
+    keys, width = v.tensor_type.shape[1:]
+    if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or min(total, queries, size, keys, width) < 1:
+        return None
+    factor, q = _scaled(q)
+    other, k = _scaled(k)
+    batch, found = _common([_columns(x) for x in (q, k, v)])
+    if not found:
+        batch, found = total, [_Operand(_plain(x), 0) for x in (q, k, v)]
+    heads = total // batch
+    mask = _masks(scores.masks, batch, heads)
+    if mask is False:
+        return None
+    op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other, starts=(found[0].start, found[1].start, found[2].start))
+    result = op(*(o.data for o in found), *([] if mask is None else [mask]), span=e.span)
+    by_head = transposed(reshaped(result, (batch, queries, heads, width)), (0, 2, 1, 3))
+    return reshaped(by_head, (total, queries, width))
+
+
+def _scaled(x: Expr) -> tuple[float, Expr]:
+    """A factor that all elements are multiplied with, taken out from behind reshapes and transposes, and the rest."""
+    above: list[Call] = []
+    e = x
+    while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or e.op == _SWAP):
+        above.append(e)
+        e = e.args[0]
+    if not (isinstance(e, Call) and isinstance(e.op, Multiply)):
+        return 1.0, x
+    k = next((k for k in (0, 1) if uniform(e.args[k]) is not None and e.args[1 - k].known_type() == e.known_type()), None)
+    if k is None:
+        return 1.0, x
+    rest = e.args[1 - k]
+    for call in reversed(above):
+        rest = Call(call.op, [rest, *call.args[1:]], call.span)
+    return float(uniform(e.args[k])), rest
+
+
+def _columns(x: Expr) -> tuple[int, _Operand] | None:
+    """The batch, and the matrices [batch * heads, tokens, size] as columns."""
+    view = strided(x)
+    total, tokens, size = x.tensor_type.shape
+    rows, columns = merged(view.dims[1]), merged(view.dims[2])
+    if len(rows) != 1 or columns != (((size, 1),) if size > 1 else ()):
+        return None
+    width = rows[0][1]
+    elements = prod(view.base.tensor_type.shape)
+    if elements % (width * tokens):
+        return None
+    batch = elements // (width * tokens)
+    if total % batch or merged(view.dims[0]) != merged(((batch, tokens * width), (total // batch, size))):
+        return None
+    if view.offset + total // batch * size > width:
+        return None
+    return batch, _Operand(reshaped(view.base, (batch, tokens, width)), view.offset)
+
+
+def _common(found: list[tuple[int, _Operand] | None]) -> tuple[int, list[_Operand]]:
+    known = [f for f in found if f is not None]
+    if len(known) != len(found) or len({b for b, _ in known}) != 1:
+        return 0, []
+    return known[0][0], [o for _, o in known]
+
+
+def _plain(x: Expr) -> Expr:
+    """`x`, with a transpose that undoes one beneath it gone."""
+    return transposed(x.args[0], x.attrs.axes) if isinstance(x, Call) and x.op == _SWAP else x
+
+
+def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: int) -> Expr | bool | None:
+    """The sum of the masks by key: None for none, False when one does not fit."""
+    total: Expr | None = None
+    for mask, shape in masks:
+        own = mask.tensor_type.shape
+        wide = (1,) * (len(shape) - len(own)) + own
+        lead = _lead(wide[:-2], shape[:-2], batch, heads)
+        if lead is None or wide[-1] != shape[-1]:
+            return False
+        by_key = transposed(reshaped(mask, (*lead, *wide[-2:])), (0, 1, 3, 2))
+        total = by_key if total is None else Add()(total, by_key)
+    return total
+
+
+def _lead(own: tuple[int, ...], shape: tuple[int, ...], batch: int, heads: int) -> tuple[int, int] | None:
+    """The leading axes of a mask, which broadcasts to `shape`, as batch and heads."""
+    if all(d == 1 for d in own):
+        return 1, 1
+    if own == shape:
+        return batch, heads
+    return (own[0], own[1]) if shape == (batch, heads) else None

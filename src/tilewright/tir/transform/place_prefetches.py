@@ -1,0 +1,76 @@
+"""Loops marked by `Schedule.prefetch_next` ask for memory ahead of its use.
+
+    for p [prefetch_next B]: for m: for k [prefetch_share B]: C[m, p] += A[m, k] * B[p, k, 0:16]
+      ->
+    for p: for m: for k: prefetch(B[p + 1, …]); C[m, p] += A[m, k] * B[p, k, 0:16]
+
+The lines of the part of B that the next trip of p reads are shared out evenly over the trips of m and k. The last trip of p asks
+for memory behind the parameter: a prefetch reads nothing and cannot fail.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+from tilewright.arith import Ranges, simplify
+from tilewright.errors import ScheduleError
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, const, mul, prefetch
+from tilewright.expr_walk import substitute
+from tilewright.tir.region import Box, region_of
+from tilewright.tir.stmt import Evaluate, For, PrimFunc, Stmt, map_bodies, seq
+from tilewright.types import INT64
+
+NEXT: Final = "prefetch_next"
+SHARE: Final = "prefetch_share"
+_LINE: Final = 64
+
+
+def place_prefetches(func: PrimFunc) -> PrimFunc:
+    """Needs blocks lowered and buffers with their dimensions; takes the marks away."""
+    buffers = {b.name: b for b in func.params}
+
+    def visit(s: Stmt, ranges: Ranges) -> Stmt:
+        if isinstance(s, For):
+            ranges = ranges.bind_loop(s.var, s.min, s.extent)
+            if NEXT in s.annotations:
+                s = _ahead(s, buffers[s.annotations[NEXT]], ranges)
+        return map_bodies(s, lambda b: visit(b, ranges)) or s
+
+    return func.with_body(visit(func.body, Ranges()))
+
+
+def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
+    """`outer` with the prefetches of `buffer` inside."""
+    part = region_of(outer.body, buffer, ranges)
+    sizes = [size for _, size in part or () if isinstance(size, int)]
+    if part is None or len(sizes) < len(part) or not _is_one_run(part, buffer):
+        raise ScheduleError(f"what a trip of loop '{outer.var.name}' reads of '{buffer.name}' is not one run of memory; it cannot be prefetched")
+    elements = math.prod(sizes)
+    following: dict[PrimExpr, PrimExpr] = {outer.var: add(outer.var, 1)}
+    *first, last = [substitute(start, following) for start, _ in part]
+
+    def place(s: Stmt, position: PrimExpr, trips: int) -> Stmt:
+        if not isinstance(s, For):
+            return map_bodies(s, lambda b: place(b, position, trips)) or s
+        extent = s.extent
+        if not isinstance(extent, IntImm):
+            return s
+        position, trips = simplify(add(mul(position, extent), s.var), ranges), trips * extent.value
+        if s.annotations.get(SHARE) != buffer.name:
+            return replace(s, body=place(s.body, position, trips))
+        line = _LINE * 8 // buffer.dtype.bits
+        count = -(-elements // (line * trips))
+        asks = [Evaluate(prefetch(Load(buffer, (*first, add(last, add(mul(position, count * line), j * line)))))) for j in range(count)]
+        return replace(s, body=seq(*asks, s.body), annotations={k: v for k, v in s.annotations.items() if k != SHARE})
+
+    body = place(outer.body, const(0, INT64), 1)
+    return replace(outer, body=body, annotations={k: v for k, v in outer.annotations.items() if k != NEXT})
+
+
+def _is_one_run(part: Box, buffer: Buffer) -> bool:
+    """Are all dimensions behind the first that is longer than one element taken whole?"""
+    sizes = [size for _, size in part]
+    at = next((d for d, size in enumerate(sizes) if size > 1), len(sizes) - 1)
+    return all(size == whole for size, whole in zip(sizes[at + 1 :], buffer.shape[at + 1 :], strict=True))

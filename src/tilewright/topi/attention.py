@@ -1,0 +1,108 @@
+"""Scaled dot-product attention in one kernel: the scores of a block of queries never leave the cache.
+
+    turned[b, h, d, t]  = query[b, t, h*D + d] * scale                                queries become lanes
+    scores[b, h, s, t]  = sum over d of key[b, s, h*D + d] * turned[b, h, d, t] + mask[b, h, s, t]
+    powers[b, h, s, t]  = exp(scores - max over s)
+    out[b, t, h*E + e]  = (sum over s of powers[b, h, s, t] * value[b, s, h*E + e]) / (sum over s of powers)
+
+The scores stand by key, with the queries along the vectors: maxima and sums then run down the keys in every lane at once, and keys
+and values are read where they are. Queries alone are turned, a block at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright import te
+from tilewright.expr import PrimExpr, Var, add, cast, const, exp, floordiv, if_then_else, mul
+from tilewright.topi import machine
+from tilewright.topi.matmul import unroll
+from tilewright.topi.schedules.attention import AttentionStages, schedule_attention
+from tilewright.topi.tiles import Tile, register_tile
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Where the heads stand: head h of a query is `query[b, t, starts[0] + h*size : … + size]`, of a value `width` columns likewise."""
+
+    count: int
+    size: int
+    width: int
+    starts: tuple[int, int, int]
+
+
+def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float, causal: bool) -> te.Tensor:
+    """Softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t, heads*width].
+
+    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; `causal` leaves to query t the keys up to t + s - t's count.
+    """
+    batch, queries = query.extents[:2]
+    keys, dtype = key.extents[1], query.dtype
+    cpu = machine.current()
+    blocks, block = _blocks(queries, keys, cpu)
+    padded = blocks * block
+    first = register_tile(keys, block, heads.size, cpu)
+    second = _second_tile(register_tile(block, heads.width, keys, cpu), block)
+    at_query, at_key, at_value = heads.starts
+
+    def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
+        x = query(b, t, add(add(mul(h, heads.size), d), at_query)) * cast(dtype, scale)
+        return if_then_else(t < queries, x, const(0, dtype)) if padded > queries else x
+
+    turned = te.compute((batch, heads.count, heads.size, padded), turn, name="turned", attrs={"keep": True}, axis_names=("b", "h", "d", "t"))
+    d = te.reduce_axis((0, heads.size), "d")
+    products = te.compute(
+        (batch, heads.count, keys, padded),
+        lambda b, h, s, t: te.sum(key(b, s, add(add(mul(h, heads.size), d.var), at_key)) * turned(b, h, d.var, t), axis=d),
+        name="products", axis_names=("b", "h", "s", "t"),
+    )
+
+    def score(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
+        x = products(b, h, s, t)
+        if mask is not None:
+            sizes = mask.extents
+            added = mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True)))
+            x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded > queries and sizes[3] > 1 else added)
+        return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
+
+    scores = te.compute((batch, heads.count, keys, padded), score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
+    r = te.reduce_axis((0, keys), "r")
+    most = te.compute((batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=("b", "h", "t"))
+    powers = te.compute(
+        scores.shape, lambda b, h, s, t: exp(scores(b, h, s, t) - most(b, h, t)), name="powers", attrs={"keep": True}, axis_names=("b", "h", "s", "t")
+    )
+    q = te.reduce_axis((0, keys), "q")
+    total = te.compute((batch, heads.count, padded), lambda b, h, t: te.sum(powers(b, h, q.var, t), axis=q), name="total", axis_names=("b", "h", "t"))
+    inverse = te.compute(
+        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", attrs={"keep": True}, axis_names=("b", "h", "t")
+    )
+    s = te.reduce_axis((0, keys), "s")
+    stages = AttentionStages(
+        turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op,
+        heads.count, blocks, block, first, second, unroll(heads.size), unroll(keys),
+    )
+    context = te.compute(
+        (batch, queries, heads.count * heads.width),
+        lambda b, t, c: te.sum(powers(b, floordiv(c, heads.width), s.var, t) * value(b, s.var, add(c, at_value)), axis=s),
+        name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
+        attrs={"stages": stages, "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
+    )
+    return te.compute(  # type: ignore[no-any-return]
+        context.shape, lambda b, t, c: context(b, t, c) * inverse(b, floordiv(c, heads.width), t), name="attention", axis_names=("b", "t", "c")
+    )
+
+
+def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
+    """How many blocks of how many queries, whole vectors, so that the scores of a block stay in the second-level cache."""
+    lanes = cpu.lanes("float32")
+    vectors = -(-queries // lanes)
+    blocks = -(-vectors // max(1, cpu.l2_bytes // 4 // (4 * keys * lanes)))
+    each = -(-vectors // blocks)
+    return -(-vectors // each), each * lanes
+
+
+def _second_tile(tile: Tile, block: int) -> Tile:
+    """The same with a number of rows that divides the block."""
+    return Tile(next(r for r in range(tile.rows, 0, -1) if block % r == 0), tile.vectors, tile.lanes)
+
+

@@ -1,0 +1,125 @@
+"""Attention as one kernel, against double precision; where values lie in the memory of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegen_native import NATIVE, TARGETS
+from tilewright import relay
+from tilewright.compiler.build import build_module
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op import nn
+from tilewright.relay.op.registry import Op
+from tilewright.relay.transform.strides import strided
+from tilewright.target import Target
+
+Array = np.ndarray[Any, Any]
+rng = np.random.default_rng(11)
+
+
+def real(*shape: int) -> Array:
+    return rng.standard_normal(shape).astype("float32")
+
+
+def native(op: Op, *inputs: Array, target: Target = NATIVE, threads: int = 2) -> Array:
+    params = [relay.var(f"x{k}", shape=a.shape, dtype=str(a.dtype)) for k, a in enumerate(inputs)]
+    executable = build_module(IRModule.from_expr(relay.Function(tuple(params), Call(op, params))), target).executable(threads=threads)
+    return np.asarray(executable(*inputs))
+
+
+def relative(got: Array, op: nn.Attention, *inputs: Array) -> float:
+    exact = op.reference(*(x.astype(np.float64) for x in inputs))
+    return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
+
+
+SIZES = [(1, 1, 1, 1, 1, 1), (2, 13, 29, 3, 20, 9), (1, 197, 197, 2, 64, 64), (1, 5, 300, 2, 16, 33), (1, 530, 517, 1, 8, 8), (3, 16, 16, 1, 32, 48)]
+"""Batch, queries, keys, heads, size, width."""
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_sizes_that_fill_no_vector_or_tile(sizes: tuple[int, ...], target: Target) -> None:
+    batch, queries, keys, heads, size, width = sizes
+    op = nn.Attention(heads=heads, size=size, width=width)
+    inputs = real(batch, queries, heads * size), real(batch, keys, heads * size), real(batch, keys, heads * width), real(1, heads, keys, queries)
+    assert relative(native(op, *inputs, target=target), op, *inputs) < 1e-6
+
+
+def test_heads_read_where_they_lie() -> None:
+    op = nn.Attention(heads=3, size=8, width=8, starts=(0, 24, 48), causal=True)
+    packed = real(2, 37, 75)
+    assert relative(native(op, packed, packed, packed), op, packed, packed, packed) < 1e-6
+
+
+@pytest.mark.parametrize("hidden", [-np.inf, -3.4028235e38, -1e4])
+def test_masks(hidden: float) -> None:
+    """Keys that are hidden weigh nothing; a query from which all are hidden has equal weights, or NaN where the scores are all minus infinity."""
+    op = nn.Attention(heads=2, size=16, width=16)
+    mask = np.where(rng.integers(0, 2, (2, 1, 21, 19)) > 0, 0, hidden).astype("float32")
+    mask[:, :, 0] = 0
+    mask[1, 0, :, 7] = hidden
+    inputs = real(2, 19, 32), real(2, 21, 32), real(2, 21, 32), mask
+    with np.errstate(invalid="ignore"):
+        got, wanted = native(op, *inputs), op.reference(*inputs)
+    assert bool(np.isnan(wanted[1, 7]).all()) == (hidden == -np.inf)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    op = nn.Attention(heads=1, size=4, width=4, scale=100.0)
+    inputs = real(1, 9, 4), real(1, 9, 4), real(1, 9, 4)
+    got = native(op, *inputs)
+    assert np.isfinite(got).all()
+    np.testing.assert_allclose(got, op.reference(*inputs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [33, 64, 197])
+def test_long_sums_in_chunks(rows: int) -> None:
+    """Depths whose panels do not stay in the second-level cache."""
+    for depth, columns in ((2304, 96), (3072, 50), (4096, 16), (3070, 48), (3072, 1)):
+        data, weight = real(rows, depth), real(columns, depth)
+        x = relay.var("x", shape=data.shape)
+        module = IRModule.from_expr(relay.Function((x,), relay.nn.relu(relay.nn.dense(x, relay.const(weight)))))
+        got = np.asarray(build_module(module, NATIVE).executable(threads=2)(data))
+        exact = np.maximum(data.astype("float64") @ weight.T.astype("float64"), 0)
+        assert np.linalg.norm(got - exact) < 1e-6 * np.linalg.norm(exact)
+
+
+MOVED: list[Callable[[Expr], Expr]] = [
+    lambda x: relay.transpose(relay.reshape(x, (2, 6, 3, 4)), (0, 2, 1, 3)),
+    lambda x: relay.reshape(relay.transpose(relay.reshape(x, (2, 6, 3, 4)), (0, 2, 1, 3)), (6, 6, 4)),
+    lambda x: relay.TupleGetItem(relay.split(relay.transpose(relay.reshape(x, (2, 6, 3, 2, 2)), (2, 0, 3, 1, 4)), 3), 1),
+    lambda x: relay.TupleGetItem(relay.split(x, (4, 8), axis=-1), 2),
+    lambda x: relay.strided_slice(x, begin=(0, 2, 4), end=(2, 5, 12)),
+    lambda x: relay.strided_slice(relay.reshape(x, (144,)), begin=(12,), end=(96,)),
+    lambda x: relay.reshape(relay.transpose(x, (1, 0, 2)), (3, 2, 24)),
+    lambda x: relay.reshape(relay.transpose(x, (2, 1, 0)), (16, 9)),
+    lambda x: relay.strided_slice(x, begin=(0, 0, 0), end=(2, 6, 12), strides=(1, 2, 1)),
+]
+
+
+@pytest.mark.parametrize("move", MOVED)
+def test_where_elements_lie(move: Callable[[Expr], Expr]) -> None:
+    x = relay.var("x", shape=(2, 6, 12))
+    moved = move(x)
+    view = strided(moved)
+    memory = np.arange(144.0, dtype="float32")
+    base = np.asarray(evaluate(relay.Function((x,), view.base), memory.reshape(2, 6, 12))).ravel()
+    index = np.array(view.offset)
+    for factors in view.dims:
+        axis = np.zeros(1, int)
+        for size, stride in factors:
+            axis = (axis[:, None] + np.arange(size) * stride).ravel()
+        index = index[..., None] + axis
+    np.testing.assert_array_equal(base[index], evaluate(relay.Function((x,), moved), memory.reshape(2, 6, 12)))
+
+
+def test_how_far_a_view_reaches() -> None:
+    x = relay.var("x", shape=(2, 6, 12))
+    assert [strided(move(x)).base is x for move in MOVED] == [True, True, True, True, True, True, True, False, False]

@@ -1,0 +1,205 @@
+"""Quantized operators: what they mean in numpy, with which plain operators they are computed, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegen_native import on_every_target
+from tilewright import relay
+from tilewright.compiler.build import build_module
+from tilewright.errors import CompileError, ShapeError
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Expr, Function, Tuple
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op.registry import OPS
+from tilewright.relay.qnn import numerics
+from tilewright.relay.transform.simplify_inference import simplify_call
+from tilewright.target import Target
+
+Array = np.ndarray[Any, Any]
+qnn = relay.qnn.op
+random = np.random.default_rng(11)
+
+
+def u8(*shape: int) -> Array:
+    return random.integers(0, 256, shape).astype(np.uint8)
+
+
+def s8(*shape: int) -> Array:
+    return random.integers(-128, 128, shape).astype(np.int8)
+
+
+def sums(*shape: int) -> Array:
+    return random.integers(-(1 << 20), 1 << 20, shape).astype(np.int32)
+
+
+def scale(*values: float) -> Array:
+    return np.asarray(values if len(values) > 1 else values[0], np.float32)
+
+
+def zero(*values: int) -> Array:
+    return np.asarray(values if len(values) > 1 else values[0], np.int32)
+
+
+def scales(n: int) -> Array:
+    return random.uniform(0.001, 0.1, n).astype(np.float32)
+
+
+def _conv(x: Array, w: Array, zx: Array, zw: Array, **attrs: Any) -> tuple[str, list[Array], int, dict[str, Any]]:
+    return "conv2d", [x, w, zx, zw, scale(0.1), scale(0.2)], 1, attrs
+
+
+CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
+    ("quantize", [random.uniform(-40, 40, (2, 3, 5)).astype(np.float32), scale(0.125), zero(7)], 1, {"out_dtype": "uint8"}),
+    ("quantize", [random.uniform(-4, 4, (2, 3, 5)).astype(np.float32), scale(0.5, 0.25, 1), zero(0, -3, 9)], 1, {"axis": 1}),
+    ("quantize", [random.uniform(-4e9, 4e9, (70,)).astype(np.float32), scale(1.0), zero(0)], 1, {"out_dtype": "int32"}),
+    ("dequantize", [u8(2, 3, 5), scale(0.1), zero(128)], 1, {}),
+    ("dequantize", [s8(3, 4), scale(0.1, 0.2, 0.3), zero(0, 1, 2)], 1, {"axis": 0}),
+    ("dequantize", [sums(3, 4), scale(1e-4), zero(77)], 1, {}),
+    *[("requantize", [sums(2, 9, 3), scales(9), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": r, "compute_dtype": c, "out_dtype": o})
+      for r, c, o in (("UPWARD", "int64", "int8"), ("TONEAREST", "int64", "uint8"), ("TONEAREST", "float32", "uint8"), ("UPWARD", "float32", "int8"),
+                      ("None", "None", "int8"), ("TONEAREST", "float64", "int16"), ("UPWARD", "int32", "int32"))],
+    ("requantize", [s8(5, 7), scale(0.5), zero(3), scale(0.5), zero(100)], 1, {"out_dtype": "uint8"}),
+    ("requantize", [s8(5, 7), scale(9.0), zero(3), scale(0.5), zero(100)], 1, {"out_dtype": "int16", "rounding": "TONEAREST"}),
+    ("add", [u8(2, 3, 5), u8(2, 1, 5), scale(0.1), zero(3), scale(0.25), zero(120), scale(0.3), zero(9)], 2, {}),
+    ("subtract", [s8(2, 3), s8(2, 3), scale(0.1), zero(3), scale(0.25), zero(-12), scale(0.3), zero(0)], 2, {}),
+    ("mul", [s8(2, 3, 4), s8(2, 3, 4), scale(0.1), zero(3), scale(0.25), zero(-12), scale(0.3), zero(5)], 2, {}),
+    _conv(u8(1, 3, 9, 11), s8(5, 3, 3, 3), zero(0), zero(0), padding=1),
+    _conv(u8(2, 6, 7, 9), s8(20, 6, 3, 2), zero(113), zero(0), padding=(1, 0, 2, 1), strides=(2, 1)),
+    _conv(s8(1, 8, 5, 5), s8(33, 8, 1, 1), zero(-7), zero(0)),
+    _conv(s8(1, 4, 6, 6), u8(3, 4, 3, 3) // 2 + 64, zero(5), zero(128), padding=1, dilation=2),
+    _conv(u8(1, 4, 6, 6), s8(3, 4, 3, 3), zero(5), zero(17), padding=1),
+    _conv(u8(1, 24, 9, 7), s8(24, 1, 3, 3), zero(31), zero(0), padding=1, groups=24),
+    _conv(u8(1, 8, 6, 6), s8(12, 4, 3, 3), zero(3), zero(0), padding=1, groups=2),
+    _conv(u8(1, 9, 11, 5), s8(3, 3, 5, 7), zero(40), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
+    ("dense", [u8(7, 30), s8(19, 30), zero(9), zero(0), scale(0.1), scales(19)], 1, {"units": 19}),
+    ("dense", [s8(2, 3, 8), s8(70, 8), zero(9), zero(0), scale(0.1), scale(0.1)], 1, {}),
+    ("dense", [u8(1, 64), u8(10, 64), zero(9), zero(200), scale(0.1), scale(0.1)], 1, {}),
+    ("batch_matmul", [u8(2, 3, 6), s8(2, 5, 6), zero(9), zero(-4), scale(0.1), scale(0.1)], 2, {}),
+]
+
+
+def names(case: Any) -> str:
+    name, inputs, _, attrs = case
+    return f"{name}-{inputs[0].dtype}{list(inputs[0].shape)}-{attrs}".replace(" ", "")
+
+
+cases = pytest.mark.parametrize("case", CASES, ids=names)
+
+
+def built(case: Any) -> tuple[Function, list[Array], Array]:
+    """The call with its data as parameters and the rest as constants, the data, and the answer of the reference."""
+    name, inputs, count, attrs = case
+    params = [relay.var(f"x{k}", shape=a.shape, dtype=str(a.dtype)) for k, a in enumerate(inputs[:count])]
+    call = OPS["qnn." + name](**attrs)(*params, *map(relay.const, inputs[count:]))
+    return Function(tuple(params), call), inputs[:count], OPS["qnn." + name](**attrs).reference(*inputs)
+
+
+@cases
+def test_type_and_meaning_agree(case: Any) -> None:
+    function, _, wanted = built(case)
+    assert function.body.tensor_type.shape == wanted.shape
+    assert function.body.tensor_type.dtype == str(wanted.dtype)
+
+
+@cases
+def test_plain_operators_mean_the_same(case: Any) -> None:
+    function, data, wanted = built(case)
+    plain = simplify_call(function.body)
+    assert plain is not None
+    assert "qnn." not in repr(plain)
+    np.testing.assert_array_equal(evaluate(Function(function.params, plain), *data), wanted)
+
+
+@cases
+@on_every_target
+def test_compiled(case: Any, target: Target) -> None:
+    function, data, wanted = built(case)
+    artifact = build_module(IRModule.from_expr(function), target)
+    found = artifact.executable(threads=1)(*data)
+    if wanted.dtype.kind == "f":
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    elif case[0] == "quantize":  # division by a constant is a multiplication
+        assert np.abs(found.astype(np.int64) - wanted).max() <= max(1, np.abs(wanted.astype(np.int64)).max() >> 22)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_every_quantized_operator_is_tested() -> None:
+    assert {n for n in OPS if n.startswith("qnn.")} == {f"qnn.{c[0]}" for c in CASES} | {"qnn.concatenate"}
+
+
+def test_the_reference_of_a_convolution_is_the_definition() -> None:
+    x, w, zx, zw = u8(1, 2, 4, 5), s8(3, 2, 3, 3), 9, np.asarray([0, 3, -4])
+    padded = np.pad(x.astype(np.int64) - zx, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    shifted = w.astype(np.int64) - zw.reshape(3, 1, 1, 1)
+    wanted = np.zeros((1, 3, 4, 5), np.int32)
+    for o, i, j in np.ndindex(3, 4, 5):
+        wanted[0, o, i, j] = (padded[0, :, i : i + 3, j : j + 3] * shifted[o]).sum()
+    found = OPS["qnn.conv2d"](padding=1).reference(x, w, zero(zx), zw.astype(np.int32), scale(1.0), scale(1.0))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_requantize_rounds_as_it_says() -> None:
+    halves = np.asarray([-3, -1, 1, 3, 5], np.int32)
+    wanted = {("UPWARD", "int64"): [-1, 0, 1, 2, 3], ("TONEAREST", "int64"): [-2, -1, 1, 2, 3], ("UPWARD", "float32"): [-1, 0, 1, 2, 3],
+              ("TONEAREST", "float32"): [-2, 0, 0, 2, 2]}
+    for (rounding, kind), numbers in wanted.items():
+        op = OPS["qnn.requantize"](rounding=rounding, compute_dtype=kind)
+        assert op.reference(halves, scale(0.5), zero(0), scale(1.0), zero(0)).tolist() == numbers
+
+
+def test_fixed_point_numbers_are_those_of_gemmlowp() -> None:
+    assert numerics.fixed_point(0.5) == (1 << 30, 0)
+    assert numerics.fixed_point(1.0) == (1 << 30, 1)
+    assert numerics.fixed_point(0.3) == (1288490189, -1)
+    assert numerics.fixed_point(1 - 2.0**-40) == (1 << 30, 1)
+    assert numerics.fixed_point(0.0) == (0, 0)
+
+
+def test_concatenate_requantizes_each_part() -> None:
+    parts, factors, zeros = [u8(2, 3), u8(2, 4)], [scale(0.5), scale(0.25)], [zero(3), zero(10)]
+    params = [relay.var(f"x{k}", shape=p.shape, dtype="uint8") for k, p in enumerate(parts)]
+
+    def constants(values: Sequence[Array]) -> Expr:
+        return Tuple(tuple(map(relay.const, values)))
+
+    call: Call = qnn.concatenate(Tuple(tuple(params)), constants(factors), constants(zeros), relay.const(scale(0.5)), relay.const(zero(3)), axis=1)
+    half = np.clip(np.floor((parts[1].astype(np.int64) - 10) / 2 + 0.5) + 3, 0, 255).astype(np.uint8)
+    wanted = np.concatenate([parts[0], half], axis=1)
+    np.testing.assert_array_equal(call.op.reference(parts, factors, zeros, scale(0.5), zero(3)), wanted)
+    np.testing.assert_array_equal(evaluate(Function(tuple(params), simplify_call(call)), *parts), wanted)
+    np.testing.assert_array_equal(build_module(IRModule.from_expr(Function(tuple(params), call))).executable(threads=1)(*parts), wanted)
+
+
+X = relay.var("x", shape=(1, 4, 5, 5), dtype="uint8")
+W = relay.const(s8(3, 4, 1, 1))
+ONE, NONE = relay.const(scale(1.0)), relay.const(zero(0))
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: qnn.quantize(X, ONE, NONE), "data must be float32, and it is uint8"),
+    (lambda: qnn.quantize(relay.var("y", shape=(2,)), ONE, NONE, out_dtype="float32"), "out_dtype is float32; it is one of int8"),
+    (lambda: qnn.dequantize(relay.var("y", shape=(2,)), ONE, NONE), "data must be quantized"),
+    (lambda: qnn.dequantize(X, relay.const(scales(3)), NONE, axis=1), "must be one number, or 4, one for each element of axis 1"),
+    (lambda: qnn.dequantize(X, NONE, NONE), "input_scale must be a tensor of float32"),
+    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"), "rounding is 'DOWN'; it is one of UPWARD, TONEAREST"),
+    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, compute_dtype="bool"), "compute_dtype is 'bool'; it is one of"),
+    (lambda: qnn.conv2d(X, W, relay.const(zero(1, 2, 3, 4)), NONE, ONE, ONE), "the input's zero point must be one number"),
+    (lambda: qnn.conv2d(X, W, NONE, relay.const(zero(1, 2)), ONE, ONE), "kernel_zero_point must be one number, or 3"),
+    (lambda: qnn.concatenate(Tuple((X, X)), Tuple((ONE,)), Tuple((NONE, NONE)), ONE, NONE), "must be tuples of one length"),
+])
+def test_what_is_refused(make: Any, message: str) -> None:
+    with pytest.raises((CompileError, ShapeError), match=message.replace("(", r"\(")):
+        make()
+
+
+def test_integers_need_constant_scales() -> None:
+    s = relay.var("s", shape=(), dtype="float32")
+    call = qnn.requantize(X, s, NONE, ONE, NONE)
+    with pytest.raises(CompileError, match='needs constant scales; give compute_dtype="float32" for others'):
+        simplify_call(call)
