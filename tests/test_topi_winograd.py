@@ -73,6 +73,22 @@ def _stage(t: te.Tensor, name: str) -> Any:
     raise AssertionError(f"there is no stage '{name}'")
 
 
+@pytest.mark.parametrize(("groups", "parts"), [(8, 2), (2, 2), (4, 1)])
+def test_what_the_expressions_of_groups_mean(groups: int, parts: int) -> None:
+    """The same for groups, several of them in one product with zeros between them."""
+    numbers = np.random.default_rng(groups)
+    data, weight = te.placeholder((1, 9, 8, 16)), te.placeholder((32, 16 // groups, 3, 3), constant=True)
+    x, w = numbers.standard_normal((1, 9, 8, 16), np.float32), numbers.standard_normal((32, 16 // groups, 3, 3), np.float32)
+    with use(WIDE):
+        out = convolution(data, weight, (0, 1, 2, 3), Cut(1, 9, 8, 16, 32, (1, 1, 1, 1), 4, 1, groups, parts))
+    found = te_numpy.evaluate(out, {data: x, weight: w})
+    wanted = nn.conv2d(var("x", shape=(1, 16, 9, 8)), const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups)
+    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4)
+    packed = _stage(out, "packed")
+    np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("m", "span", "taps"), [(2, 1, 3), (2, 4, 3), (4, 2, 3), (4, 4, 1), (4, 1, 2)])
 def test_what_the_expressions_of_volumes_mean(m: int, span: int, taps: int) -> None:
     """The same for slices in groups of `span`, padded in front and behind so that there are four."""
@@ -107,6 +123,19 @@ def block(seed: int) -> tuple[Function, list[Array]]:
     return Function((x, residual), nn.relu(relay.add(y, residual))), [numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)]
 
 
+def grouped(seed: int) -> tuple[Function, list[Array]]:
+    """A convolution of groups."""
+    pick, numbers = random.Random(seed), np.random.default_rng(seed)
+    n, height, width = pick.randint(1, 2), pick.randint(7, 20), pick.randint(7, 20)
+    each, groups = pick.choice((4, 8, 16, 24, 32)), pick.choice((4, 8))
+    channels = each * groups
+    x = var("x", shape=(n, height, width, channels))
+    weight = const(numbers.standard_normal((3, 3, each, channels), np.float32) / np.float32(np.sqrt(9 * each)))
+    shape = {"channels": channels, "kernel_size": (3, 3), "groups": groups}
+    y = nn.conv2d(x, weight, padding=(1, 1), data_layout="NHWC", kernel_layout="HWIO", **shape)
+    return Function((x,), nn.relu(y)), [numbers.standard_normal(x.tensor_type.shape, np.float32)]
+
+
 def volume(seed: int) -> tuple[Function, list[Array]]:
     """The same for volumes, with one to four taps in depth."""
     pick, numbers = random.Random(seed), np.random.default_rng(seed)
@@ -132,7 +161,7 @@ def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> 
 
 @on_every_target
 @pytest.mark.parametrize("tiles", ["2x2", "4x4"])
-@pytest.mark.parametrize(("seed", "make"), [*((s, block) for s in range(12)), *((s, volume) for s in range(6))])
+@pytest.mark.parametrize(("seed", "make"), [*((s, block) for s in range(12)), *((s, make) for make in (volume, grouped) for s in range(6))])
 def test_random_shapes(seed: int, make: Callable[[int], tuple[Function, list[Array]]], tiles: str, target: Target) -> None:
     function, arrays = make(seed)
     artifact, text = compiled(function, target, tiles)
@@ -230,7 +259,7 @@ def test_a_block_makes_only_its_own_rows(batch: int, size: int, depth: int, tile
     assert f"T.allocate(({found.points**2 * found.block * found.tiles * depth},), \"float32\", \"global\") as spectrum" in text
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", False), ("NCHW", False)])
+@pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", True), ("NCHW", False)])
 def test_the_direct_way_is_taken_otherwise(kind: str, expected: bool) -> None:
     groups = 2 if kind == "grouped" else 1
     x, weight = var("x", shape=(1, 16, 16, 16)), var("weight", shape=(3, 3, 16 // groups, 16))

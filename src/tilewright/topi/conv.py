@@ -57,8 +57,8 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
-        found = cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+    if dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
+        found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
     if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":

@@ -35,16 +35,19 @@ _STRIP: Final = 2048
 
 def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
     """The convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor NHWC."""
-    tile = register_tile(z.block * z.tiles, z.channels, z.depth, machine.current())
+    tile = register_tile(z.block * z.tiles, z.part_channels, z.part_depth, machine.current())
+    if z.parts > 1 and z.part_channels % tile.columns:
+        tile = Tile(tile.rows, 1, tile.lanes)
     columns = _columns(data, z)
     spectrum = _spectrum(columns, z)
     packed = _pack(weight, kernel, z, tile)
     blocks, inside = z.rows // z.block, z.block * z.tiles
     width = -(-z.channels // tile.columns) * tile.columns
-    k = te.reduce_axis((0, z.depth), "k")
+    k = te.reduce_axis((0, z.part_depth), "k")
 
     def term(xi: Var, n: Var, b: Var, at: Var, o: Var) -> PrimExpr:
-        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), k.var)
+        c = k.var if z.parts == 1 else add(mul(floordiv(floordiv(o, tile.columns), z.part_channels // tile.columns), z.part_depth), k.var)
+        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), c)
         return te.sum(x * packed(xi, floordiv(o, tile.columns), k.var, floormod(o, tile.columns)), axis=k)
 
     shape, names = (z.points**2, z.batch, blocks, inside, width), ("xi", "n", "b", "tile", "o")
@@ -58,9 +61,9 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
         return chosen(p, [by_pairs(r, column) for r in rows])
 
     stages = WinogradStages(
-        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, unroll(z.depth),  # type: ignore[arg-type]
+        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, unroll(z.part_depth),  # type: ignore[arg-type]
     )
-    flops = 2 * z.points**2 * z.batch * blocks * inside * z.depth * z.channels
+    flops = 2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels
     partial = te.compute(
         (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
         attrs={"keep": True, "stages": stages, "flops": flops}, axis_names=("n", "t", "u", "p", "j", "o"),
@@ -109,10 +112,11 @@ def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
 def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.Tensor:
     """The transformed weights, in panels: `[i*a + j, panel, k, column]`."""
     panels = -(-z.channels // tile.columns)
+    depth, channels = z.depth // z.groups, z.channels // z.groups
     g = matrices(z.m).weights
 
     def on_arrays(w: Array) -> Array:
-        return transformed_weights(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z.m, panels, tile.columns)
+        return transformed_weights(_between_zeros(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z), z.m, panels, tile.columns)
 
     def element(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
@@ -120,14 +124,26 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
         for r in range(TAPS):
             for s in range(TAPS):
                 where: list[Any] = [None] * len(kernel)
-                for d, v in zip(kernel, (o, k, r, s), strict=True):
+                for d, v in zip(kernel, (o, floormod(k, depth), r, s), strict=True):
                     where[d] = v
                 down = chosen(floordiv(xi, z.points), [const(float(row[r]), weight.dtype) for row in g])
                 along = chosen(floormod(xi, z.points), [const(float(row[s]), weight.dtype) for row in g])
                 value = add(value, mul(mul(down, along), weight(*where)))
-        return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
+        own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))
+        return if_then_else(all_of(o < z.channels, own), value, cast(weight.dtype, 0))
 
-    return te.compute((z.points**2, panels, z.depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((z.points**2, panels, z.part_depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+
+
+def _between_zeros(w: Array, z: Cut) -> Array:
+    """Weights `[r, s, o, k]` of groups, each with zeros for the other groups of its part."""
+    if z.parts == z.groups:
+        return w
+    together, depth = z.groups // z.parts, z.depth // z.groups
+    result = np.zeros((*w.shape[:2], z.parts, together, z.channels // z.groups, together, depth), w.dtype)
+    for g in range(together):
+        result[:, :, :, g, :, g] = w.reshape(*w.shape[:2], z.parts, together, -1, depth)[:, :, :, g]
+    return result.reshape(*w.shape[:3], together * depth)
 
 
 def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:

@@ -7,7 +7,7 @@ and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both way
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -78,7 +78,10 @@ def _product_of_roots(roots: Sequence[Fraction]) -> list[Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles."""
+    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles.
+
+    One of several groups is made in `parts`, each a product of its own, of whole groups with zeros between them.
+    """
 
     batch: int
     height: int
@@ -88,6 +91,16 @@ class Cut:
     padding: tuple[int, int, int, int]
     m: int
     block: int = 1
+    groups: int = 1
+    parts: int = 1
+
+    @property
+    def part_depth(self) -> int:
+        return self.depth // self.parts
+
+    @property
+    def part_channels(self) -> int:
+        return self.channels // self.parts
 
     @property
     def out(self) -> tuple[int, int]:
@@ -112,10 +125,10 @@ class Cut:
     def cycles(self, machine: Machine) -> float:
         """The estimate: products, transforms, weights read for each block, and what a block does not keep in the cache."""
         squared, blocks = self.points**2, self.batch * self.rows // self.block
-        products = squared * blocks * product_cycles(self.block * self.tiles, self.channels, self.depth, machine)
+        products = squared * blocks * self.parts * product_cycles(self.block * self.tiles, self.part_channels, self.part_depth, machine)
         vectors = -(-self.depth // machine.lanes()) + -(-self.channels // machine.lanes())
         transforms = squared * self.batch * self.rows * self.tiles * vectors * self.points
-        weights, between = 4 * squared * self.depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
+        weights, between = 4 * squared * self.part_depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
         again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
         spilled = blocks * between * _SPILLED if between > machine.l2_bytes else 0.0
         return products + transforms + weights * (_FROM_MEMORY + (blocks - 1) * again) + spilled
@@ -125,8 +138,9 @@ class Cut:
         height, width = self.out
         top, left, bottom, right = self.padding
         inside = _inside(height, top, bottom) * _inside(width, left, right)
-        products = self.batch * height * inside * product_cycles(width, self.channels, steps * self.depth, machine)
-        return products + 4 * steps * self.depth * self.channels * _FROM_MEMORY
+        depth = self.depth // self.groups
+        products = self.batch * height * inside * self.groups * product_cycles(width, self.channels // self.groups, steps * depth, machine)
+        return products + 4 * steps * depth * self.channels * _FROM_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,24 +191,34 @@ def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
 
 def cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str,
+    dilation: Sequence[int], out_dtype: str, groups: int = 1,
 ) -> Cut | None:
-    """How Winograd's algorithm makes this convolution of `data` NHWC, of one group; None when the direct way is to be taken."""
+    """How Winograd's algorithm makes this convolution of `data` NHWC; None when the direct way is to be taken."""
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
     if setting == "off":
         return None
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
-    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0])
-    if min(whole.out) < 2 * max(_SIZES) - 1:
-        return None
     machine = machines.current()
+    parts = _parts(groups, depth // groups, channels // groups, machine)
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
+    if min(whole.out) < 2 * max(_SIZES) - 1 or not parts:
+        return None
     best = {m: min(_blocks(whole, m), key=lambda c: c.cycles(machine)) for m in _SIZES}
     if setting != "auto":
         return best[int(setting[0])]
     small, large = (best[m] for m in _SIZES)
     found = large if large.cycles(machine) < _GAIN_OF_LARGER * small.cycles(machine) else small
     return found if found.cycles(machine) < _GAIN * whole.direct_cycles(machine) else None
+
+
+def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
+    """In how many products groups of `depth` and `channels` are made: as many groups in each as fill vectors; 0 when none do."""
+    if groups == 1:
+        return 1
+    lanes = machine.lanes()
+    together = next((g for g in range(1, groups + 1) if groups % g == 0 and g * channels % lanes == 0), 0)
+    return groups // together if together and together * depth >= _FEWEST_CHANNELS else 0
 
 
 def volume_cut(
@@ -237,4 +261,4 @@ def _setting(
 def _blocks(c: Cut, m: int) -> Iterator[Cut]:
     """The ways to share out the rows of tiles evenly."""
     rows = -(-c.out[0] // m)
-    return (Cut(c.batch, c.height, c.width, c.depth, c.channels, c.padding, m, b) for b in range(1, rows + 1) if rows % b == 0)
+    return (replace(c, m=m, block=b) for b in range(1, rows + 1) if rows % b == 0)
