@@ -18,8 +18,12 @@ def walk(e: PrimExpr) -> Iterator[PrimExpr]:
             yield x
         elif id(x) not in seen:
             seen.add(id(x))
-            stack.append((x, True))
-            stack.extend((o, False) for o in reversed(x.operands()))
+            operands = x.operands()
+            if operands:
+                stack.append((x, True))
+                stack.extend([(o, False) for o in reversed(operands)])
+            else:
+                yield x
 
 
 def rewrite(e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
