@@ -207,6 +207,14 @@ def test_where_it_is_chosen() -> None:
     assert chosen(56, 64, 64, tiles="off") is None
 
 
+def test_where_it_is_chosen_for_groups() -> None:
+    """Where whole groups fill vectors, and the zeros between them do not cost what is gained."""
+    assert chosen(56, 128, 128, groups=32) == 4
+    assert chosen(14, 512, 512, groups=32) is None
+    assert chosen(14, 512, 512, groups=32, tiles="2x2") == 2
+    assert chosen(56, 24, 24, groups=3, tiles="4x4") is None
+
+
 def chosen_volume(slices: int, size: int, channels: int, taps: int = 3, pad: int = 1, tiles: str = "auto", **options: Any) -> tuple[int, int] | None:
     """The tile of a volume's slices and how many of these are made together, on a machine with wide vectors."""
     data = te.placeholder((1, slices, size, size, channels), "float32")
