@@ -238,6 +238,8 @@ def _norm() -> list[Example]:
     found += [Example(nn.BatchNorm(), (x, c(), c(), c(), c())), Example(nn.BatchNorm(3, 1e-3, False, False), (real(1, 2, 3, 6), c(), c(), c(), c()))]
     found += [Example(nn.Dropout(), (real(2, 3),)), Example(nn.LayerNorm(), (real(2, 3, 6), c(), c())), Example(nn.LayerNorm(1, center=False), (x, c(), c()))]
     found += [Example(nn.InstanceNorm(), (x, c(), c())), Example(nn.InstanceNorm(-1), (real(2, 3, 4, 6), c(), c())), Example(nn.GroupNorm(3), (x, c(), c()))]
+    groups = real(2), real(2)
+    found += [Example(nn.InstanceNorm(axis), (real(*shape), *groups)) for axis, shape in ((3, (2, 3, 4, 2, 17)), (2, (1, 5, 2, 6)), (1, (3, 2, 9)))]
     found += [Example(nn.L2Normalize(1e-6, (1,)), (x,)), Example(nn.L2Normalize(1e-6), (real(3, 4),)), Example(nn.LRN(), (x,)), Example(nn.LRN(4, alpha=0.1, bias=1), (x,))]
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +25,8 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.target import Target
 from tilewright.topi.machine import Machine, use
 from tilewright.topi.winograd import convolution
-from tilewright.topi.winograd_choice import Cut, cut, matrices
+from tilewright.topi.winograd_choice import Cut, VolumeCut, cut, matrices, volume_cut
+from tilewright.topi.winograd_volume import volume_convolution
 
 Array = np.ndarray[Any, Any]
 WIDE = Machine(vector_bits=512, vector_registers=32, l1_bytes=48 << 10, l2_bytes=1 << 20)
@@ -71,6 +73,42 @@ def _stage(t: te.Tensor, name: str) -> Any:
     raise AssertionError(f"there is no stage '{name}'")
 
 
+@pytest.mark.parametrize(("groups", "parts"), [(8, 2), (2, 2), (4, 1)])
+def test_what_the_expressions_of_groups_mean(groups: int, parts: int) -> None:
+    """The same for groups, several of them in one product with zeros between them."""
+    numbers = np.random.default_rng(groups)
+    data, weight = te.placeholder((1, 9, 8, 16)), te.placeholder((32, 16 // groups, 3, 3), constant=True)
+    x, w = numbers.standard_normal((1, 9, 8, 16), np.float32), numbers.standard_normal((32, 16 // groups, 3, 3), np.float32)
+    with use(WIDE):
+        out = convolution(data, weight, (0, 1, 2, 3), Cut(1, 9, 8, 16, 32, (1, 1, 1, 1), 4, 1, groups, parts))
+    found = te_numpy.evaluate(out, {data: x, weight: w})
+    wanted = nn.conv2d(var("x", shape=(1, 16, 9, 8)), const(w), padding=(1, 1), kernel_size=(3, 3), channels=32, groups=groups)
+    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.transpose(0, 3, 1, 2), evaluate(function, x.transpose(0, 3, 1, 2)), rtol=1e-4, atol=1e-4)
+    packed = _stage(out, "packed")
+    np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("m", "span", "taps"), [(2, 1, 3), (2, 4, 3), (4, 2, 3), (4, 4, 1), (4, 1, 2)])
+def test_what_the_expressions_of_volumes_mean(m: int, span: int, taps: int) -> None:
+    """The same for slices in groups of `span`, padded in front and behind so that there are four."""
+    numbers = np.random.default_rng(m)
+    front = (taps - 1) // 2
+    back = taps - 1 - front
+    data, weight = te.placeholder((2, 4, 9, 8, 5)), te.placeholder((7, 5, taps, 3, 3), constant=True)
+    x, w = numbers.standard_normal((2, 4, 9, 8, 5), np.float32), numbers.standard_normal((7, 5, taps, 3, 3), np.float32)
+    with use(WIDE):
+        z = Cut(2, 9, 8, 5, 7, (2, 1, 1, 0), m, 1)
+        out = volume_convolution(data, weight, (0, 1, 2, 3, 4), VolumeCut(z, 4, taps, front, back, span))
+    found = te_numpy.evaluate(out, {data: x, weight: w})
+    padding = (front, 2, 1, back, 1, 0)
+    wanted = nn.conv3d(var("x", shape=(2, 5, 4, 9, 8)), const(w), padding=padding, kernel_size=(taps, 3, 3), channels=7)
+    function = Function((wanted.args[0],), wanted)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found.transpose(0, 4, 1, 2, 3), evaluate(function, x.transpose(0, 4, 1, 2, 3)), rtol=1e-4, atol=1e-4)
+    packed = _stage(out, "packed")
+    np.testing.assert_allclose(te_numpy.evaluate(packed, {weight: w}), packed.op.prepack(w), rtol=1e-5, atol=1e-6)
+
+
 def block(seed: int) -> tuple[Function, list[Array]]:
     """A convolution of random size with a bias, a residual and a relu behind it."""
     pick, numbers = random.Random(seed), np.random.default_rng(seed)
@@ -85,6 +123,34 @@ def block(seed: int) -> tuple[Function, list[Array]]:
     return Function((x, residual), nn.relu(relay.add(y, residual))), [numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)]
 
 
+def grouped(seed: int) -> tuple[Function, list[Array]]:
+    """A convolution of groups."""
+    pick, numbers = random.Random(seed), np.random.default_rng(seed)
+    n, height, width = pick.randint(1, 2), pick.randint(7, 20), pick.randint(7, 20)
+    each, groups = pick.choice((4, 8, 16, 24, 32)), pick.choice((4, 8))
+    channels = each * groups
+    x = var("x", shape=(n, height, width, channels))
+    weight = const(numbers.standard_normal((3, 3, each, channels), np.float32) / np.float32(np.sqrt(9 * each)))
+    shape = {"channels": channels, "kernel_size": (3, 3), "groups": groups}
+    y = nn.conv2d(x, weight, padding=(1, 1), data_layout="NHWC", kernel_layout="HWIO", **shape)
+    return Function((x,), nn.relu(y)), [numbers.standard_normal(x.tensor_type.shape, np.float32)]
+
+
+def volume(seed: int) -> tuple[Function, list[Array]]:
+    """The same for volumes, with one to four taps in depth."""
+    pick, numbers = random.Random(seed), np.random.default_rng(seed)
+    n, slices, height, width = pick.randint(1, 2), pick.randint(2, 9), pick.randint(9, 20), pick.randint(9, 20)
+    depth, channels, taps = pick.randint(4, 50), pick.randint(4, 50), pick.randint(1, 4)
+    front = pick.randrange(taps)
+    x = var("x", shape=(n, slices, height, width, depth))
+    weight = const(numbers.standard_normal((taps, 3, 3, depth, channels), np.float32) / np.float32(np.sqrt(9 * taps * depth)))
+    padding = (front, pick.randrange(3), pick.randrange(3), taps - 1 - front, pick.randrange(3), pick.randrange(3))
+    y = nn.conv3d(x, weight, padding=padding, channels=channels, kernel_size=(taps, 3, 3), data_layout="NDHWC", kernel_layout="DHWIO")
+    residual = var("residual", shape=y.tensor_type.shape)
+    y = relay.add(y, const(numbers.standard_normal((1, 1, 1, 1, channels), np.float32)))
+    return Function((x, residual), nn.relu(relay.add(y, residual))), [numbers.standard_normal(v.tensor_type.shape, np.float32) for v in (x, residual)]
+
+
 def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> tuple[Any, str]:
     """The program, and the text of its kernels."""
     report = Report()
@@ -95,9 +161,9 @@ def compiled(function: Function, target: Target, tiles: str, level: int = 3) -> 
 
 @on_every_target
 @pytest.mark.parametrize("tiles", ["2x2", "4x4"])
-@pytest.mark.parametrize("seed", range(12))
-def test_random_shapes(seed: int, tiles: str, target: Target) -> None:
-    function, arrays = block(seed)
+@pytest.mark.parametrize(("seed", "make"), [*((s, block) for s in range(12)), *((s, make) for make in (volume, grouped) for s in range(6))])
+def test_random_shapes(seed: int, make: Callable[[int], tuple[Function, list[Array]]], tiles: str, target: Target) -> None:
+    function, arrays = make(seed)
     artifact, text = compiled(function, target, tiles)
     assert "spectrum" in text
     wanted = evaluate(function, *arrays)
@@ -141,6 +207,34 @@ def test_where_it_is_chosen() -> None:
     assert chosen(56, 64, 64, tiles="off") is None
 
 
+def test_where_it_is_chosen_for_groups() -> None:
+    """Where whole groups fill vectors, and the zeros between them do not cost what is gained."""
+    assert chosen(56, 128, 128, groups=32) == 4
+    assert chosen(14, 512, 512, groups=32) is None
+    assert chosen(14, 512, 512, groups=32, tiles="2x2") == 2
+    assert chosen(56, 24, 24, groups=3, tiles="4x4") is None
+
+
+def chosen_volume(slices: int, size: int, channels: int, taps: int = 3, pad: int = 1, tiles: str = "auto", **options: Any) -> tuple[int, int] | None:
+    """The tile of a volume's slices and how many of these are made together, on a machine with wide vectors."""
+    data = te.placeholder((1, slices, size, size, channels), "float32")
+    weight = te.placeholder((channels, channels, taps, 3, 3), "float32", constant=True)
+    given = {"ksize": (taps, 3, 3), "strides": (1, 1, 1), "dilation": (1, 1, 1), "out_dtype": "float32", **options}
+    with use(WIDE), PassContext(opt_level=3, config={"relay.backend.winograd": tiles}):
+        found = volume_cut(data, weight, channels, channels, padding=(pad, 1, 1, pad, 1, 1), **given)
+    return None if found is None else (found.image.m, found.span)
+
+
+def test_where_it_is_chosen_for_volumes() -> None:
+    assert [chosen_volume(*s) for s in ((8, 56, 64), (4, 28, 128), (2, 14, 256), (1, 7, 512))] == [(4, 8), (4, 4), (4, 2), None]
+    assert chosen_volume(8, 56, 64, tiles="off") is None
+    assert chosen_volume(8, 56, 64, pad=3) is None
+    assert chosen_volume(1, 56, 64, pad=0) is None
+    assert chosen_volume(8, 56, 64, strides=(2, 1, 1)) is None
+    assert chosen_volume(8, 56, 64, ksize=(3, 3, 1)) is None
+    assert chosen_volume(1, 7, 512, tiles="4x4") == (4, 1)
+
+
 @pytest.mark.parametrize(
     "options", [{"constant": False}, {"strides": (1, 2)}, {"dilation": (2, 2)}, {"ksize": (3, 1)}, {"dtype": "float64"}, {"out_dtype": "float64"}],
     ids=lambda o: next(iter(o)),
@@ -173,7 +267,7 @@ def test_a_block_makes_only_its_own_rows(batch: int, size: int, depth: int, tile
     assert f"T.allocate(({found.points**2 * found.block * found.tiles * depth},), \"float32\", \"global\") as spectrum" in text
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", False), ("NCHW", False)])
+@pytest.mark.parametrize(("kind", "expected"), [("constant", True), ("parameter", False), ("grouped", True), ("NCHW", False)])
 def test_the_direct_way_is_taken_otherwise(kind: str, expected: bool) -> None:
     groups = 2 if kind == "grouped" else 1
     x, weight = var("x", shape=(1, 16, 16, 16)), var("weight", shape=(3, 3, 16 // groups, 16))

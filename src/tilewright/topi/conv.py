@@ -24,7 +24,8 @@ from tilewright.topi.matmul import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
 from tilewright.topi.tiles import conv_tile
-from tilewright.topi.winograd_choice import cut
+from tilewright.topi.winograd_choice import cut, volume_cut
+from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import DataType
 
 Ints = Sequence[int]
@@ -56,10 +57,14 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
-        found = cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+    if dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
+        found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
+    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":
+        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+        if volume is not None:
+            return volume_convolution(data, weight, kernel, volume)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
 

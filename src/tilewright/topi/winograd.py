@@ -35,16 +35,19 @@ _STRIP: Final = 2048
 
 def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
     """The convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor NHWC."""
-    tile = register_tile(z.block * z.tiles, z.channels, z.depth, machine.current())
+    tile = register_tile(z.block * z.tiles, z.part_channels, z.part_depth, machine.current())
+    if z.parts > 1 and z.part_channels % tile.columns:
+        tile = Tile(tile.rows, 1, tile.lanes)
     columns = _columns(data, z)
     spectrum = _spectrum(columns, z)
     packed = _pack(weight, kernel, z, tile)
     blocks, inside = z.rows // z.block, z.block * z.tiles
     width = -(-z.channels // tile.columns) * tile.columns
-    k = te.reduce_axis((0, z.depth), "k")
+    k = te.reduce_axis((0, z.part_depth), "k")
 
     def term(xi: Var, n: Var, b: Var, at: Var, o: Var) -> PrimExpr:
-        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), k.var)
+        c = k.var if z.parts == 1 else add(mul(floordiv(floordiv(o, tile.columns), z.part_channels // tile.columns), z.part_depth), k.var)
+        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), c)
         return te.sum(x * packed(xi, floordiv(o, tile.columns), k.var, floormod(o, tile.columns)), axis=k)
 
     shape, names = (z.points**2, z.batch, blocks, inside, width), ("xi", "n", "b", "tile", "o")
@@ -55,12 +58,12 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
     def downwards(n: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
         at = add(mul(floormod(t, z.block), z.tiles), u)
         column = [product(add(j, i * z.points), n, floordiv(t, z.block), at, o) for i in range(z.points)]
-        return chosen(p, [_by_pairs(r, column) for r in rows])
+        return chosen(p, [by_pairs(r, column) for r in rows])
 
     stages = WinogradStages(
-        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, unroll(z.depth),  # type: ignore[arg-type]
+        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, unroll(z.part_depth),  # type: ignore[arg-type]
     )
-    flops = 2 * z.points**2 * z.batch * blocks * inside * z.depth * z.channels
+    flops = 2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels
     partial = te.compute(
         (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
         attrs={"keep": True, "stages": stages, "flops": flops}, axis_names=("n", "t", "u", "p", "j", "o"),
@@ -68,7 +71,7 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
 
     def result(n: Var, y: Var, x: Var, o: Var) -> PrimExpr:
         row = [partial(n, floordiv(y, z.m), floordiv(x, z.m), floormod(y, z.m), j, o) for j in range(z.points)]
-        return chosen(floormod(x, z.m), [_by_pairs(r, row) for r in rows])
+        return chosen(floormod(x, z.m), [by_pairs(r, row) for r in rows])
 
     return te.compute((z.batch, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
 
@@ -85,7 +88,7 @@ def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
             inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
             taps.append(if_then_else(inside, data(n, y, x - left, c), const(0, data.dtype)))
         inside = all_of(*([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
-        return if_then_else(inside, chosen(i, [_by_parity(r, taps) for r in transform]), const(0, data.dtype))
+        return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
 
     return te.compute(  # type: ignore[no-any-return]
         (z.batch, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns", attrs={"keep": True},
@@ -98,7 +101,7 @@ def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
 
     def element(i: Var, j: Var, n: Var, b: Var, t: Var, u: Var, c: Var) -> PrimExpr:
         taps = [columns(n, b, t, i, u * z.m + s, c) for s in range(z.points)]
-        return chosen(j, [_by_parity(r, taps) for r in transform])
+        return chosen(j, [by_parity(r, taps) for r in transform])
 
     return te.compute(  # type: ignore[no-any-return]
         (z.points, z.points, z.batch, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum", attrs={"keep": True},
@@ -109,19 +112,11 @@ def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
 def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.Tensor:
     """The transformed weights, in panels: `[i*a + j, panel, k, column]`."""
     panels = -(-z.channels // tile.columns)
+    depth, channels = z.depth // z.groups, z.channels // z.groups
     g = matrices(z.m).weights
 
     def on_arrays(w: Array) -> Array:
-        exact = np.asarray(g, np.float64)
-        both = np.einsum("ir,js->ijrs", exact, exact).reshape(z.points**2, TAPS * TAPS)
-        taps = np.zeros((TAPS, TAPS, panels * tile.columns, z.depth), np.float64)
-        taps[:, :, : z.channels] = w.transpose(kernel[2], kernel[3], kernel[0], kernel[1])
-        flat = taps.reshape(TAPS * TAPS, panels, tile.columns, z.depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
-        result = np.empty((z.points**2, flat.shape[1]), np.float32)
-        for start in range(0, flat.shape[1], _STRIP):  # what is being worked on stays in the cache
-            strip = slice(start, start + _STRIP)
-            result[:, strip] = both @ flat[:, strip]
-        return result.reshape(z.points**2, panels, z.depth, tile.columns)
+        return transformed_weights(_between_zeros(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z), z.m, panels, tile.columns)
 
     def element(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
@@ -129,14 +124,41 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
         for r in range(TAPS):
             for s in range(TAPS):
                 where: list[Any] = [None] * len(kernel)
-                for d, v in zip(kernel, (o, k, r, s), strict=True):
+                for d, v in zip(kernel, (o, floormod(k, depth), r, s), strict=True):
                     where[d] = v
                 down = chosen(floordiv(xi, z.points), [const(float(row[r]), weight.dtype) for row in g])
                 along = chosen(floormod(xi, z.points), [const(float(row[s]), weight.dtype) for row in g])
                 value = add(value, mul(mul(down, along), weight(*where)))
-        return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
+        own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))
+        return if_then_else(all_of(o < z.channels, own), value, cast(weight.dtype, 0))
 
-    return te.compute((z.points**2, panels, z.depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((z.points**2, panels, z.part_depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+
+
+def _between_zeros(w: Array, z: Cut) -> Array:
+    """Weights `[r, s, o, k]` of groups, each with zeros for the other groups of its part."""
+    if z.parts == z.groups:
+        return w
+    together, depth = z.groups // z.parts, z.depth // z.groups
+    result = np.zeros((*w.shape[:2], z.parts, together, z.channels // z.groups, together, depth), w.dtype)
+    for g in range(together):
+        result[:, :, :, g, :, g] = w.reshape(*w.shape[:2], z.parts, together, -1, depth)[:, :, :, g]
+    return result.reshape(*w.shape[:3], together * depth)
+
+
+def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
+    """Weights `[r, s, o, k]` transformed, as panels `[i*a + j, panel, k, column]`, the last one filled up with zeros."""
+    g = np.asarray(matrices(m).weights, np.float64)
+    both = np.einsum("ir,js->ijrs", g, g).reshape(len(g) ** 2, TAPS * TAPS)
+    *_, channels, depth = w.shape
+    taps = np.zeros((TAPS, TAPS, panels * columns, depth), np.float64)
+    taps[:, :, :channels] = w
+    flat = taps.reshape(TAPS * TAPS, panels, columns, depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
+    result = np.empty((len(both), flat.shape[1]), np.float32)
+    for start in range(0, flat.shape[1], _STRIP):  # what is being worked on stays in the cache
+        strip = slice(start, start + _STRIP)
+        result[:, strip] = both @ flat[:, strip]
+    return result.reshape(len(both), panels, depth, columns)
 
 
 def chosen(index: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:
@@ -147,13 +169,13 @@ def chosen(index: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:
     return result
 
 
-def _by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
+def by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
     """`sum of row[k] * terms[k]` as the even terms plus or minus the odd ones: the points come in pairs p and -p, which share both."""
     halves = [_scaled(row[first::2], terms[first::2]) for first in (0, 1)]
     return _sum([h for h in halves if h is not None])
 
 
-def _by_pairs(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
+def by_pairs(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
     """The same with terms 1 and 2, 3 and 4, … joined first, whose coefficients differ by sign alone."""
     parts = [_scaled(row[k : k + 2] if k else row[:1], terms[k : k + 2] if k else terms[:1]) for k in (0, *range(1, len(row), 2))]
     return _sum([p for p in parts if p is not None])

@@ -1,4 +1,4 @@
-"""Winograd's algorithm for 3x3 convolutions: its matrices, and where it is worth it.
+"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and where it is worth it.
 
 F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the transforms
 and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in cycles.
@@ -7,7 +7,7 @@ and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both way
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -27,8 +27,9 @@ _SIZES: Final = (2, 4)
 _FEWEST_CHANNELS: Final = 4
 _LEVEL: Final = 3
 
-_FROM_MEMORY, _FROM_CACHE, _SPILLED = 0.056, 0.01, 0.1
-"""Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level."""
+_FROM_MEMORY, _FROM_CACHE, _SPILLED, _STREAMED = 0.056, 0.01, 0.1, 0.05
+"""Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level:
+of an image, and of the slices of a volume, which are longer runs."""
 _THIRD_LEVEL: Final = 16 << 20
 _GAIN, _GAIN_OF_LARGER = 0.85, 0.85
 """It must be so much faster than the direct way, and tiles of 4x4 than those of 2x2, which round less and need fewer weights."""
@@ -77,7 +78,10 @@ def _product_of_roots(roots: Sequence[Fraction]) -> list[Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles."""
+    """A 3x3 convolution of stride 1 in NHWC, and how it is cut: tiles of m x m, in blocks of `block` rows of tiles.
+
+    One of several groups is made in `parts`, each a product of its own, of whole groups with zeros between them.
+    """
 
     batch: int
     height: int
@@ -87,6 +91,16 @@ class Cut:
     padding: tuple[int, int, int, int]
     m: int
     block: int = 1
+    groups: int = 1
+    parts: int = 1
+
+    @property
+    def part_depth(self) -> int:
+        return self.depth // self.parts
+
+    @property
+    def part_channels(self) -> int:
+        return self.channels // self.parts
 
     @property
     def out(self) -> tuple[int, int]:
@@ -111,48 +125,85 @@ class Cut:
     def cycles(self, machine: Machine) -> float:
         """The estimate: products, transforms, weights read for each block, and what a block does not keep in the cache."""
         squared, blocks = self.points**2, self.batch * self.rows // self.block
-        products = squared * blocks * product_cycles(self.block * self.tiles, self.channels, self.depth, machine)
+        products = squared * blocks * self.parts * product_cycles(self.block * self.tiles, self.part_channels, self.part_depth, machine)
         vectors = -(-self.depth // machine.lanes()) + -(-self.channels // machine.lanes())
         transforms = squared * self.batch * self.rows * self.tiles * vectors * self.points
-        weights, between = 4 * squared * self.depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
+        weights, between = 4 * squared * self.part_depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
         again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
         spilled = blocks * between * _SPILLED if between > machine.l2_bytes else 0.0
         return products + transforms + weights * (_FROM_MEMORY + (blocks - 1) * again) + spilled
 
-    def direct_cycles(self, machine: Machine) -> float:
-        """The same for the direct way, which skips taps in the padding."""
+    def direct_cycles(self, machine: Machine, steps: int = TAPS * TAPS) -> float:
+        """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output."""
         height, width = self.out
         top, left, bottom, right = self.padding
         inside = _inside(height, top, bottom) * _inside(width, left, right)
-        products = self.batch * height * inside * product_cycles(width, self.channels, TAPS * TAPS * self.depth, machine)
-        return products + 4 * TAPS * TAPS * self.depth * self.channels * _FROM_MEMORY
+        depth = self.depth // self.groups
+        products = self.batch * height * inside * self.groups * product_cycles(width, self.channels // self.groups, steps * depth, machine)
+        return products + 4 * steps * depth * self.channels * _FROM_MEMORY
 
 
-def _inside(size: int, before: int, after: int) -> float:
+@dataclass(frozen=True, slots=True)
+class VolumeCut:
+    """A convolution of volumes NDHWC whose slices are cut as `image` says; `span` output slices are made together."""
+
+    image: Cut
+    slices: int
+    taps: int
+    front: int
+    back: int
+    span: int
+
+    @property
+    def out_slices(self) -> int:
+        return self.slices + self.front + self.back - self.taps + 1
+
+    @property
+    def groups(self) -> int:
+        return self.out_slices // self.span
+
+    def cycles(self, machine: Machine) -> float:
+        """As of a `Cut`; a group of slices transforms those around it too."""
+        z = self.image
+        squared, pieces = z.points**2, z.batch * self.groups * (z.rows // z.block)
+        inside = z.block * z.tiles
+        products = squared * pieces * self.span * self._share() * product_cycles(inside, z.channels, self.taps * z.depth, machine)
+        read = min(self.span + self.taps - 1, self.slices)
+        vectors = read * -(-z.depth // machine.lanes()) + self.span * -(-z.channels // machine.lanes())
+        transforms = squared * pieces * inside * vectors * z.points
+        weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (read * z.depth + self.span * z.channels)
+        again = _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
+        spilled = pieces * between * _STREAMED if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (_FROM_MEMORY + (pieces - 1) * again) + spilled
+
+    def direct_cycles(self, machine: Machine) -> float:
+        return self.out_slices * self._share() * self.image.direct_cycles(machine, self.taps * TAPS * TAPS)
+
+    def _share(self) -> float:
+        """Of the taps in depth, those on the volume."""
+        return _inside(self.out_slices, self.front, self.back, self.taps)
+
+
+def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
     """The share of the taps along one dimension that fall on the image."""
-    return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (TAPS * size)
+    return 1 - (before * (before + 1) + after * (after + 1)) / 2 / (taps * size)
 
 
 def cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str,
+    dilation: Sequence[int], out_dtype: str, groups: int = 1,
 ) -> Cut | None:
-    """How Winograd's algorithm makes this convolution of `data` NHWC, of one group; None when the direct way is to be taken."""
-    context = PassContext.current()
-    setting = context.get("relay.backend.winograd")
-    known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
-    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
-    floats = data.dtype == weight.dtype == DataType(out_dtype) == DataType("float32")
-    if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
-        return None
-    if setting == "off" or (setting == "auto" and context.opt_level < _LEVEL):
+    """How Winograd's algorithm makes this convolution of `data` NHWC; None when the direct way is to be taken."""
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+    if setting == "off":
         return None
     n, height, width, _ = data.extents
     top, left, bottom, right = padding
-    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0])
-    if min(whole.out) < 2 * max(_SIZES) - 1:
-        return None
     machine = machines.current()
+    parts = _parts(groups, depth // groups, channels // groups, machine)
+    whole = Cut(n, height, width, depth, channels, (top, left, bottom, right), _SIZES[0], 1, groups, parts)
+    if min(whole.out) < 2 * max(_SIZES) - 1 or not parts:
+        return None
     best = {m: min(_blocks(whole, m), key=lambda c: c.cycles(machine)) for m in _SIZES}
     if setting != "auto":
         return best[int(setting[0])]
@@ -161,7 +212,53 @@ def cut(
     return found if found.cycles(machine) < _GAIN * whole.direct_cycles(machine) else None
 
 
+def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
+    """In how many products groups of `depth` and `channels` are made: as many groups in each as fill vectors; 0 when none do."""
+    if groups == 1:
+        return 1
+    lanes = machine.lanes()
+    together = next((g for g in range(1, groups + 1) if groups % g == 0 and g * channels % lanes == 0), 0)
+    return groups // together if together and together * depth >= _FEWEST_CHANNELS else 0
+
+
+def volume_cut(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str,
+) -> VolumeCut | None:
+    """The same for `data` NDHWC, with any number of taps in depth."""
+    n, slices, height, width, _ = data.extents
+    (taps, *plane), (front, top, left, back, bottom, right) = ksize, padding
+    sides = (top, left, bottom, right)
+    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype)
+    whole = Cut(n, height, width, depth, channels, sides, _SIZES[0])
+    if setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1 or slices + front + back < taps:
+        return None
+    machine = machines.current()
+    groups = slices + front + back - taps + 1
+    ways = [
+        VolumeCut(b, slices, taps, front, back, span)
+        for m in _SIZES if setting in ("auto", f"{m}x{m}") for b in _blocks(whole, m) for span in range(1, groups + 1) if groups % span == 0
+    ]
+    found = min(ways, key=lambda v: v.cycles(machine))
+    return found if setting != "auto" or found.cycles(machine) < _GAIN * found.direct_cycles(machine) else None
+
+
+def _setting(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str,
+) -> str:
+    """What is asked for, and "off" where the algorithm does not apply."""
+    context = PassContext.current()
+    setting: str = context.get("relay.backend.winograd")
+    known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
+    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
+    floats = data.dtype == weight.dtype == DataType(out_dtype) == DataType("float32")
+    if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
+        return "off"
+    return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
+
+
 def _blocks(c: Cut, m: int) -> Iterator[Cut]:
     """The ways to share out the rows of tiles evenly."""
     rows = -(-c.out[0] // m)
-    return (Cut(c.batch, c.height, c.width, c.depth, c.channels, c.padding, m, b) for b in range(1, rows + 1) if rows % b == 0)
+    return (replace(c, m=m, block=b) for b in range(1, rows + 1) if rows % b == 0)

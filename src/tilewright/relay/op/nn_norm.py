@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import axes_of, axis_of, differ, require_same_dtype, text
+from tilewright.relay.op.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
 from tilewright.relay.op.shaping import Reshape
 from tilewright.topi import norm as topi
 from tilewright.types import TensorType, TupleType, Type
@@ -230,6 +231,15 @@ class InstanceNorm(Normalization):
     epsilon: float = 1e-5
     center: bool = True
     scale: bool = True
+
+    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+        """The statistics are the same in whatever order an image is stored; images stand one after another."""
+        perm = perms[0]
+        if perm is None:
+            return self, (None,) * 3, None
+        if perm[0] != 0:
+            return None
+        return InstanceNorm(perm.index(self.axis % len(perm)), self.epsilon, self.center, self.scale), (perm, None, None), perm
 
     def _over(self, ndim: int) -> tuple[int, ...]:
         return tuple(d for d in range(1, ndim) if d != self.axis % ndim)

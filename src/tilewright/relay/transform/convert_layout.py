@@ -2,6 +2,8 @@
 
     nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
 
+    nn.dense(transpose(%x, axes=[1, 0]), w) -> transpose(nn.matmul(w, %x), axes=[1, 0])
+
 A forward sweep that knows, for every value, in which order it is stored. Each operator says how it works on permuted
 arguments (`Op.relayout`); transposes appear only where one cannot, and at the results. Constants are permuted now.
 Transposes and reshapes of a permuted value cost nothing as long as no memory has to move.
@@ -16,11 +18,12 @@ from tilewright.errors import InternalError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.node import node
-from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op.nn_matmul import Dense, Matmul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.movement import Perm, axes_of, between, carried, inverse, is_identity, reshaped, transposed
-from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 from tilewright.types import TensorType, TupleType, Type
 
 CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
@@ -37,8 +40,9 @@ class ConvertLayout(FunctionPass):
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):
             return function
-        sweep = _Sweep()
-        for e in post_order(function.body, inside=False):
+        order = post_order(function.body, inside=False)
+        sweep = _Sweep(consumers(order))
+        for e in order:
             sweep.visit(e)
         body = sweep.logical(function.body)
         return function if body is function.body else with_operands(function, [body])
@@ -53,7 +57,8 @@ class _Stored:
 
 
 class _Sweep:
-    def __init__(self) -> None:
+    def __init__(self, users: dict[Expr, list[Expr]]) -> None:
+        self.users = users
         self.stored: dict[Expr, _Stored] = {}
         self.moved: dict[tuple[Expr, Perm | None], Expr] = {}
 
@@ -111,7 +116,7 @@ class _Sweep:
         op = e.op
         args = e.args[0].fields if op.variadic and isinstance(e.args[0], Tuple) else e.args  # type: ignore[union-attr]
         perms = [self.stored[a].perm for a in args]
-        moved = self._movement(e, perms[0]) if perms else None
+        moved = (self._movement(e, perms[0]) or self._product(e, perms)) if perms else None
         if moved is not None:
             return moved
         how = op.relayout(perms)  # type: ignore[union-attr]
@@ -134,7 +139,7 @@ class _Sweep:
         if isinstance(e.op, Transpose):
             axes = axes_of(e)
             order = compose_inverse(axes, perm or tuple(range(len(axes))))
-            if perm is None and order not in CHANNELS_LAST:
+            if perm is None and order not in CHANNELS_LAST and not (_swaps_a_matrix(order, e) and self._feeds_products(e)):
                 return None
             return _Stored(source, None if is_identity(order) else order)
         if perm is not None and e.op.view:  # type: ignore[union-attr]
@@ -143,6 +148,33 @@ class _Sweep:
             if kept is not None:
                 return _Stored(reshaped(source, [after[p] for p in kept]), None if is_identity(kept) else kept)
         return None
+
+
+    def _feeds_products(self, e: Call) -> bool:
+        """Is `e` only the left operand of products with constants, maybe as a view?"""
+        used = [u for v in self.users[e] for u in (self.users[v] if _is_view(v) else [v])]
+        return bool(used) and all(_is_product_with_constant(u) for u in used)
+
+    def _product(self, e: Call, perms: list[Perm | None]) -> _Stored | None:
+        """A product whose left operand is stored transposed has its result stored so."""
+        if perms != [(1, 0), None] or not _is_product_with_constant(e):
+            return None
+        x, w = e.args
+        return _Stored(Call(Matmul(out_dtype=e.attrs.out_dtype), [self.stored[w].expr, self.stored[x].expr], e.span), (1, 0))
+
+
+def _is_view(e: Expr) -> bool:
+    return isinstance(e, Call) and isinstance(e.op, Op) and e.op.view
+
+
+def _is_product_with_constant(e: Expr) -> bool:
+    return isinstance(e, Call) and isinstance(e.op, Dense) and isinstance(e.args[1], Constant) and e.tensor_type.dtype.is_float
+
+
+def _swaps_a_matrix(order: Perm, e: Call) -> bool:
+    """Is `order` the transposition of the last two axes of `e`, the others of size 1?"""
+    rank = len(order)
+    return order == (*range(rank - 2), rank - 1, rank - 2) and all(d == 1 for d in e.tensor_type.shape[:-2])
 
 
 def compose_inverse(axes: Perm, perm: Perm) -> Perm:

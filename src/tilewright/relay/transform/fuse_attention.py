@@ -223,7 +223,9 @@ def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: i
 
 
 def _lead(own: tuple[int, ...], shape: tuple[int, ...], batch: int, heads: int) -> tuple[int, int] | None:
-    """The leading axes of a mask, which broadcasts to `shape`, as batch and heads."""
+    """The leading axes of a mask, which broadcasts to `shape`, as batch and heads; axes of size 1 before these do not count."""
+    while len(shape) > 2 and shape[0] == 1:
+        own, shape = own[1:], shape[1:]
     if all(d == 1 for d in own):
         return 1, 1
     if own == shape:

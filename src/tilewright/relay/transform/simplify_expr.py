@@ -13,7 +13,9 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.op.broadcast import Add, Divide, Multiply, Power, Subtract
 from tilewright.relay.op.elementwise import Cast, Sqrt
+from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_matmul import BatchMatmul
+from tilewright.relay.op.nn_norm import InstanceNorm
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.transform.movement import axes_of, carried, compose, inverse, is_identity, reshaped, transposed
@@ -185,6 +187,30 @@ def slice_everything(e: Call) -> Expr | None:
     return e.args[0] if all(s == 1 for s in strides) else None
 
 
+def take_one(e: Call) -> Expr | None:
+    """take(x, 2, axis=1) -> reshape(strided_slice(x, 2, 3, axes=[1]))"""
+    x, where = e.args
+    axis = e.attrs.axis
+    if axis is None or e.attrs.batch_dims or not isinstance(where, Constant) or where.value.ndim or not e.tensor_type.is_static:
+        return None
+    at = int(where.value)
+    if not 0 <= at < x.tensor_type.shape[axis]:
+        return None
+    part = Call(StridedSlice(begin=(at,), end=(at + 1,), strides=(1,), axes=(axis % x.tensor_type.ndim,)), [x], e.span)
+    return reshaped(part, e.tensor_type.shape)
+
+
+def slice_of_transpose(e: Call) -> Expr | None:
+    """strided_slice(transpose(x), axes=[0]) -> transpose(strided_slice(x, axes=[its place in x])): less is moved"""
+    x = e.args[0]
+    if not (isinstance(x, Call) and isinstance(x.op, Transpose)) or e.attrs.axes is None:
+        return None
+    order = axes_of(x)
+    axes = tuple(order[a % len(order)] for a in e.attrs.axes)
+    part = Call(StridedSlice(**{**e.op.attributes(), "axes": axes}), [x.args[0]], e.span)  # type: ignore[union-attr]
+    return transposed(part, order)
+
+
 def product_of_transpose(e: Call) -> Expr | None:
     """nn.batch_matmul(x, transpose(y, swap of the last two)) -> nn.batch_matmul(x, y, transpose_b=not transpose_b)"""
     y = e.args[1]
@@ -198,6 +224,19 @@ def product_of_transpose(e: Call) -> Expr | None:
     return Call(BatchMatmul(**attributes), [e.args[0], y.args[0]], e.span)
 
 
+def norm_of_groups(e: Call) -> Expr | None:
+    """nn.instance_norm(reshape(x of (n, c, h, w), (n, g, -1))) -> reshape(nn.instance_norm(reshape(x, (n, g, c/g, h, w)))):
+    the channels stay apart from the pixels, so that images may be stored channels last"""
+    view, axis = e.args[0], e.attrs.axis
+    if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and view.tensor_type.ndim == 3 and axis % 3 == 1):
+        return None
+    source, (n, g, _) = view.args[0].tensor_type.shape, view.tensor_type.shape
+    if len(source) < 3 or not e.tensor_type.is_static or source[0] != n or source[1] % g or source == view.tensor_type.shape:
+        return None
+    grouped = reshaped(view.args[0], (n, g, source[1] // g, *source[2:]))
+    return reshaped(Call(e.op, [grouped, *e.args[1:]], e.span), e.tensor_type.shape)
+
+
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
 _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Add: (add_zero, merge_constants),
@@ -208,8 +247,10 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Cast: (cast_nothing, cast_twice),
     Transpose: (transpose_of,),
     Concatenate: (concatenate_one,),
-    StridedSlice: (slice_everything,),
+    StridedSlice: (slice_everything, slice_of_transpose),
+    Take: (take_one,),
     BatchMatmul: (product_of_transpose,),
+    InstanceNorm: (norm_of_groups,),
 }
 
 __all__ = ["SimplifyExpr", "is_identity", "simplify"]

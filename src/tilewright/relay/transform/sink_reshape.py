@@ -44,7 +44,8 @@ class _Rule:
         kind = e.known_type()
         if not isinstance(kind, TensorType) or not kind.is_static:
             return None
-        at = next((k for k, a in enumerate(e.args) if self._is_sinkable(a, kind)), None)
+        sinkable = [k for k, a in enumerate(e.args) if self._is_sinkable(a, kind)]
+        at = next((k for k in sinkable if self._only_here(e.args[k])), sinkable[0] if sinkable else None)
         if at is None or any(self._joins(a) for k, a in enumerate(e.args) if k != at):
             return None
         source = e.args[at].args[0]  # type: ignore[attr-defined]
@@ -62,9 +63,16 @@ class _Rule:
             return False
         return a.tensor_type.shape == result.shape and self._is_anchored(a.args[0])
 
+    def _only_here(self, a: Expr) -> bool:
+        """Is a reshape, and what it reshapes, used by nothing else, so that the call is fused with it?"""
+        return self._uses(a) <= 1 and self._uses(a.args[0]) <= 1  # type: ignore[attr-defined]
+
     def _joins(self, a: Expr) -> bool:
         """True for an operand that the call can be fused with as it is."""
-        return self._is_anchored(a) and len(self.users.get(self.origin.get(a, a), ())) <= 1
+        return self._is_anchored(a) and self._uses(a) <= 1
+
+    def _uses(self, e: Expr) -> int:
+        return len(self.users.get(self.origin.get(e, e), ()))
 
     def _is_anchored(self, e: Expr) -> bool:
         """True for a convolution or product and the elementwise calls behind it."""

@@ -67,7 +67,9 @@ def _in_lanes(k: KernelBlocks, axes: list[Var], reduced: list[int], stages: list
     inner = [axes[d] for d in reduced if d != len(axes) - 1]
     if len(axes) - 1 in reduced:
         s.reorder(*outer, *inner, axes[-1])
-        block = s.fuse(*outer) if outer else s.split(inner[0], [1, None])[0]
+        block = s.fuse(*outer) if outer else s.split(inner[0] if inner else axes[-1], [1, None])[0]
+        outer = [block]
+        _vectorize(k, axes[-1], lanes)
     else:
         while lanes > 1 and lanes > s.extent(axes[-1]):
             lanes //= 2
@@ -77,6 +79,8 @@ def _in_lanes(k: KernelBlocks, axes: list[Var], reduced: list[int], stages: list
     for name in reversed(stages):
         s.compute_at(name, block)
         around = s.loops(name)
+        if len(axes) - 1 in reduced and around[-1] is not block:
+            _vectorize(k, around[-1], lanes)
         spatial = [v for v in s.axes(name)[0] if around.index(v) > around.index(block)]
         if spatial and s.extent(spatial[-1]) == lanes and len(axes) - 1 not in reduced:
             s.reorder(*[v for v in around[around.index(block) + 1 :] if v is not spatial[-1]], spatial[-1])

@@ -1,0 +1,108 @@
+"""Convolutions of volumes by Winograd's algorithm: groups of output slices, and in each blocks of rows of tiles.
+
+    for image, group of slices, block of rows (parallel):
+        for slice: for row: for vector of channels: { columns = …; for tile: spectrum[all points] = … }
+        for point: for panel: for slice: product = sum over taps of spectrum @ U      the register tiles of a matrix product
+        for slice: for row: for tile: for vector of channels: { partial = …; out = epilogue(…) }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.expr import Var
+from tilewright.te.tensor import ComputeOp
+from tilewright.tir.transform.partition_loops import WHOLE
+from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
+from tilewright.topi.schedules.tile import accumulate
+from tilewright.topi.tiles import Tile
+
+_ENOUGH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeStages:
+    """The computations in order, and how they are cut: `m` outputs a side, `blocks` of `rows` rows of tiles, `groups` of slices."""
+
+    columns: ComputeOp
+    spectrum: ComputeOp
+    sums: ComputeOp
+    product: ComputeOp
+    m: int
+    rows: int
+    blocks: int
+    groups: int
+    tile: Tile
+
+
+def schedule_winograd_volume(k: KernelBlocks) -> None:
+    """`out[n, d, y, x, o]`, in one nest of groups and blocks; within one, stage by stage."""
+    s, stages = k.schedule, k.anchor.attrs["stages"]
+    (n, d, y, x, o), _ = s.axes(k.output)
+    group, piece = s.split(d, [stages.groups, None])
+    block, row, p = s.split(y, [stages.blocks, stages.rows, stages.m])
+    u, q = s.split(x, [None, stages.m])
+    vector, lane = s.split(o, [None, stages.tile.lanes])
+    s.reorder(n, group, block, piece, row, u, vector, p, q, lane)
+    outer = s.fuse(n, group, block)
+    for v in (outer, piece, row):
+        s.annotate(v, WHOLE, True)
+    s.unroll(q)
+    s.vectorize(lane)
+    _outputs(k, vector)
+    xi = _products(k, stages, outer)
+    inputs = _inputs(k, stages, outer)
+    if k.multiply_time < WORTH_SHARING:
+        return
+    if s.extent(outer) >= _ENOUGH:
+        s.parallel(outer)
+    else:
+        for loops in (inputs, [xi], [piece, row]):
+            s.parallel(s.fuse(*loops))
+
+
+def _named(loops: list[Var]) -> dict[str, Var]:
+    return {v.name: v for v in loops}
+
+
+def _outputs(k: KernelBlocks, at: Var) -> None:
+    """The products of one tile and one vector of channels, transformed downwards."""
+    s, name = k.schedule, k.name(k.anchor)
+    loops = _named(s.compute_at(name, at))
+    s.reorder(loops["j"], loops["p"])
+    s.unroll(loops["p"])
+    s.vectorize(loops["o"])
+
+
+def _products(k: KernelBlocks, stages: VolumeStages, at: Var) -> Var:
+    """One matrix product for each point and slice."""
+    s, name, tile = k.schedule, k.name(stages.product), stages.tile
+    loops = _named(s.compute_at(name, at))
+    outer, inner = s.split(loops["tile"], [None, tile.rows])
+    panel, vector, lane = s.split(loops["o"], [None, tile.vectors, tile.lanes])
+    slices = [loops["f"]] if "f" in loops else []
+    s.reorder(loops["xi"], panel, *slices, outer, inner, vector, lane)
+    accumulate(k, k.name(stages.sums), outer, tile, depth_unroll=1)
+    for v in (inner, vector):
+        s.unroll(v)
+    s.vectorize(lane)
+    return loops["xi"]
+
+
+def _inputs(k: KernelBlocks, stages: VolumeStages, at: Var) -> list[Var]:
+    """The transform of the input: a row of tiles and one vector of channels at a time; the loops over these."""
+    s = k.schedule
+    lanes = min(k.machine.lanes(), stages.tile.lanes)
+    loops = _named(s.compute_at(k.name(stages.spectrum), at))
+    vector, lane = s.split(loops["c"], [None, lanes])
+    rows = [loops[v] for v in ("e", "t") if v in loops]
+    s.reorder(*rows, vector, loops["u"], loops["i"], loops["j"], lane)
+    s.unroll(loops["j"])
+    s.vectorize(lane)
+    inner = _named(s.compute_at(k.name(stages.columns), vector))
+    s.reorder(inner["x"], inner["i"], inner["c"])
+    s.unroll(inner["i"])
+    s.vectorize(inner["c"])
+    for v in rows:
+        s.annotate(v, WHOLE, True)
+    return [*rows, vector]

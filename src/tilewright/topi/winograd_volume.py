@@ -1,0 +1,142 @@
+"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm (`topi/winograd.py`).
+
+The transforms are those of the slices; what belongs to an output slice is summed up between them:
+
+    columns[n, g, e, b, t, i, x, c]     = sum over r of Bt[i, r] * data[n, z, y*m + r - top, x - left, c]
+    spectrum[i, j, n, g, e, b, t, u, c] = sum over s of Bt[j, s] * columns[n, g, e, b, t, i, u*m + s, c]
+    product[i*a + j, n, g, f, b, tile, o] = sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c, o]
+    partial[n, d, y, u, p, j, o]        = sum over i of At[p, i] * product[i*a + j, n, g, f, b, tile, o]
+    out[n, d, y, u*m + q, o]            = sum over j of At[q, j] * partial[n, d, y, u, p, j, o]
+
+Output slices are counted in groups, `d = g*span + f`, which share the transformed input slices `z = g*span + e - front`;
+rows of tiles in blocks, as for images. A tap in depth that falls in the padding is not multiplied.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright import te
+from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.topi import machine
+from tilewright.topi.matmul import unroll
+from tilewright.topi.schedules.winograd_volume import VolumeStages, schedule_winograd_volume
+from tilewright.topi.tiles import Tile, register_tile
+from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights
+from tilewright.topi.winograd_choice import TAPS, VolumeCut, matrices
+
+Array = np.ndarray[Any, Any]
+_SLICE: Final = ("n", "g", "e", "b", "t")
+
+
+def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut) -> te.Tensor:
+    """The convolution of `data` NDHWC with constant weights, whose axes `kernel` are O, I, D, H, W, as a tensor NDHWC."""
+    z = v.image
+    blocks, inside = z.rows // z.block, z.block * z.tiles
+    tile = register_tile(inside, z.channels, v.taps * z.depth, machine.current())
+    columns = _columns(data, v)
+    spectrum = _spectrum(columns, v)
+    packed = _pack(weight, kernel, v, tile)
+    width = -(-z.channels // tile.columns) * tile.columns
+    step = unroll(z.depth)
+    taps = te.reduce_axis((0, v.taps), "kd")
+    outer, inner = te.reduce_axis((0, z.depth // step), "k"), te.reduce_axis((0, step), "k_in")
+
+    def term(xi: Var, n: Var, g: Var, f: Var, b: Var, at: Var, o: Var) -> PrimExpr:
+        k, e = outer.var * step + inner.var, f + taps.var
+        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, g, e, b, floordiv(at, z.tiles), floormod(at, z.tiles), k)
+        w = packed(xi, floordiv(o, tile.columns), taps.var, k, floormod(o, tile.columns))
+        return te.sum(if_then_else(_on_volume(v, g, e), x * w, const(0, data.dtype)), axis=[taps, outer, inner])
+
+    shape, names = (z.points**2, z.batch, v.groups, v.span, blocks, inside, width), ("xi", "n", "g", "f", "b", "tile", "o")
+    acc = te.compute(shape, term, name="sums", axis_names=names)
+    product = te.compute(shape, acc, name="product", attrs={"keep": True}, axis_names=names)
+    rows = matrices(z.m).outputs
+
+    def downwards(n: Var, d: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
+        at, slab = add(mul(floormod(t, z.block), z.tiles), u), (n, floordiv(d, v.span), floormod(d, v.span), floordiv(t, z.block))
+        column = [product(add(j, i * z.points), *slab, at, o) for i in range(z.points)]
+        return chosen(p, [by_pairs(r, column) for r in rows])
+
+    stages = VolumeStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, v.groups, tile)  # type: ignore[arg-type]
+    flops = 2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels
+    partial = te.compute(
+        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd_volume,
+        attrs={"keep": True, "stages": stages, "flops": flops, "shared": True}, axis_names=("n", "d", "t", "u", "p", "j", "o"),
+    )
+
+    def result(n: Var, d: Var, y: Var, x: Var, o: Var) -> PrimExpr:
+        row = [partial(n, d, floordiv(y, z.m), floordiv(x, z.m), floormod(y, z.m), j, o) for j in range(z.points)]
+        return chosen(floormod(x, z.m), [by_pairs(r, row) for r in rows])
+
+    return te.compute((z.batch, v.out_slices, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
+
+
+def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
+    """Is slice `e` of group `g` one of the volume, and not padding?"""
+    at = g * v.span + e
+    return all_of(*([at >= v.front] if v.front else []), *([at < v.front + v.slices] if v.back else []))
+
+
+def _columns(data: te.Tensor, v: VolumeCut) -> te.Tensor:
+    z = v.image
+    width = z.tiles * z.m + TAPS - 1
+    transform = matrices(z.m).inputs
+    top, left = z.padding[:2]
+
+    def element(n: Var, g: Var, e: Var, b: Var, t: Var, i: Var, x: Var, c: Var) -> PrimExpr:
+        taps, first = [], (b * z.block + t) * z.m
+        for r in range(z.points):
+            y = first + (r - top)
+            inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
+            taps.append(if_then_else(inside, data(n, g * v.span + e - v.front, y, x - left, c), const(0, data.dtype)))
+        inside = all_of(_on_volume(v, g, e), *([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
+        return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
+
+    return te.compute(  # type: ignore[no-any-return]
+        (z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns",
+        attrs={"keep": True}, axis_names=(*_SLICE, "i", "x", "c"),
+    )
+
+
+def _spectrum(columns: te.Tensor, v: VolumeCut) -> te.Tensor:
+    z = v.image
+    transform = matrices(z.m).inputs
+
+    def element(i: Var, j: Var, n: Var, g: Var, e: Var, b: Var, t: Var, u: Var, c: Var) -> PrimExpr:
+        taps = [columns(n, g, e, b, t, i, u * z.m + s, c) for s in range(z.points)]
+        return chosen(j, [by_parity(r, taps) for r in transform])
+
+    return te.compute(  # type: ignore[no-any-return]
+        (z.points, z.points, z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum",
+        attrs={"keep": True}, axis_names=("i", "j", *_SLICE, "u", "c"),
+    )
+
+
+def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) -> te.Tensor:
+    """The transformed weights, in panels: `[i*a + j, panel, tap in depth, k, column]`."""
+    z = v.image
+    panels = -(-z.channels // tile.columns)
+    o_axis, k_axis, d_axis, *image = kernel
+    g = matrices(z.m).weights
+
+    def on_arrays(w: Array) -> Array:
+        ordered = w.transpose(*image, o_axis, d_axis, k_axis).reshape(TAPS, TAPS, z.channels, v.taps * z.depth)
+        return transformed_weights(ordered, z.m, panels, tile.columns).reshape(z.points**2, panels, v.taps, z.depth, tile.columns)
+
+    def element(xi: Var, panel: Var, tap: Var, k: Var, column: Var) -> PrimExpr:
+        o = panel * tile.columns + column
+        value: Any = 0.0
+        for r in range(TAPS):
+            for s in range(TAPS):
+                where: list[Any] = [None] * len(kernel)
+                for d, at in zip(kernel, (o, k, tap, r, s), strict=True):
+                    where[d] = at
+                down = chosen(floordiv(xi, z.points), [const(float(row[r]), weight.dtype) for row in g])
+                along = chosen(floormod(xi, z.points), [const(float(row[s]), weight.dtype) for row in g])
+                value = add(value, mul(mul(down, along), weight(*where)))
+        return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
+
+    return te.compute((z.points**2, panels, v.taps, z.depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
