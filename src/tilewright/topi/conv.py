@@ -17,7 +17,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
-from tilewright.topi.matmul import matmul_rows
+from tilewright.topi.products import matmul_rows
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
 from tilewright.topi.tiles import register_tile

@@ -191,7 +191,7 @@ class Rounding(Elementwise):
         return data
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, self.intrinsic if data.dtype.is_float else lambda x: x, self.intrinsic.name)
+        return topi.elementwise(data, topi.rounded(self.intrinsic), self.intrinsic.name)
 
 
 @op("floor", kind=Fusion.ELEMWISE)
@@ -241,9 +241,7 @@ class Negative(Elementwise):
         return np.negative(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        if data.dtype.is_float:
-            return topi.elementwise(data, lambda x: E.mul(x, E.const(-1, x.dtype)), "negative")
-        return topi.elementwise(data, lambda x: E.sub(E.const(0, x.dtype), x), "negative")
+        return topi.elementwise(data, topi.negated, "negative")
 
 
 @op("sign", kind=Fusion.ELEMWISE)
@@ -261,15 +259,12 @@ class Predicate(Elementwise):
     """Base of the tests of floating-point values: the result is boolean."""
 
     test: ClassVar[Callable[..., Any]]
+    of_elements: ClassVar[Callable[..., E.PrimExpr]]
     of_integers: ClassVar[bool] = False
 
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
         return TensorType(t.shape, BOOL)
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        """The test of one floating-point element."""
-        raise NotImplementedError
 
     def reference(self, data: Array) -> Array:
         if not DataType(data.dtype).is_float:
@@ -277,9 +272,7 @@ class Predicate(Elementwise):
         return np.asarray(self.test(data), bool)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        if not data.dtype.is_float:
-            return topi.elementwise(data, lambda x: E.const(int(self.of_integers), BOOL), self.name)
-        return topi.elementwise(data, self.element, self.name)
+        return topi.elementwise(data, self.of_elements, self.name)
 
 
 @op("isnan", kind=Fusion.ELEMWISE)
@@ -287,9 +280,7 @@ class IsNan(Predicate):
     """True where x is not a number."""
 
     test = staticmethod(np.isnan)
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        return E.isnan(x, dtype=BOOL)
+    of_elements = staticmethod(topi.is_nan)
 
 
 @op("isinf", kind=Fusion.ELEMWISE)
@@ -297,9 +288,7 @@ class IsInf(Predicate):
     """True where x is plus or minus infinity."""
 
     test = staticmethod(np.isinf)
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        return E.isinf(x, dtype=BOOL)
+    of_elements = staticmethod(topi.is_inf)
 
 
 @op("isfinite", kind=Fusion.ELEMWISE)
@@ -307,10 +296,8 @@ class IsFinite(Predicate):
     """True where x is neither infinite nor not-a-number."""
 
     test = staticmethod(np.isfinite)
+    of_elements = staticmethod(topi.is_finite)
     of_integers = True
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        return E.logical_not(E.logical_or(E.isnan(x, dtype=BOOL), E.isinf(x, dtype=BOOL)))
 
 
 @op("logical_not", kind=Fusion.ELEMWISE)
@@ -344,7 +331,7 @@ class BitwiseNot(Elementwise):
         return np.bitwise_not(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, E.logical_not if data.dtype == BOOL else E.bitwise_not, "bitwise_not")
+        return topi.elementwise(data, topi.bits_not, "bitwise_not")
 
 
 def converted(data: Array, dtype: str) -> Array:
@@ -368,9 +355,7 @@ class Cast(Elementwise):
         return converted(data, self.dtype)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        if DataType(self.dtype) == BOOL:
-            return topi.elementwise(data, lambda x: E.compare(E.NE, x, E.const(0, x.dtype)), "cast")
-        return topi.elementwise(data, lambda x: E.cast(self.dtype, x), "cast")
+        return topi.elementwise(data, lambda x: topi.converted(x, self.dtype), "cast")
 
     def simplify(self, call: Call) -> Expr | None:
         (data,) = call.args
@@ -451,12 +436,7 @@ class FixedPointMultiply(Elementwise):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         left, right = self._shifts()
-
-        def element(x: E.PrimExpr) -> E.PrimExpr:
-            product = E.mul(E.cast("int64", x), (1 << left) * self.multiplier)
-            return E.cast("int32", E.shift_right(E.add(product, 1 << (right - 1)), E.const(right, "int64")))
-
-        return topi.elementwise(data, element, "fixed_point_multiply")
+        return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right), "fixed_point_multiply")
 
 
 @op("nn.relu", kind=Fusion.ELEMWISE)

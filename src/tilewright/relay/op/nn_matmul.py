@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
-from tilewright.topi import matmul as topi
+from tilewright.topi import products as topi
 from tilewright.types import DataType, TensorType, Type
 
 
