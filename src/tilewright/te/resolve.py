@@ -55,7 +55,8 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     for t in args:
         if not isinstance(t, Tensor):
             raise ScheduleError(f"an argument of a schedule is a tensor, and {t!r} is a {type(t).__name__}")
-        s[t]
+        if not isinstance(t.op, PlaceholderOp):  # an input need not be read
+            s[t]
     doubled = [t.name for k, t in enumerate(args) if t in args[:k]]
     if doubled:
         raise ScheduleError(f"'{doubled[0]}' is twice among the arguments")

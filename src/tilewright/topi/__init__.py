@@ -15,36 +15,19 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final
 
-_SOURCES: Final = ("math", "broadcast", "reduction", "moves", "lookup")
-"""The modules whose functions are part of this namespace."""
-_MODULES: Final = frozenset({"arm_cpu", "generic", "nn", "sparse", "tag", "utils", "x86"})
-_names: dict[str, str] = {}
+from tilewright.topi.gpu import FAMILIES, Family
+from tilewright.topi.names import Names
 
-
-def _source(name: str) -> str | None:
-    """The module that a public function comes from."""
-    if not _names:
-        _names.update({n: source for source in _SOURCES for n in importlib.import_module(f"{__name__}.{source}").__all__})
-    return _names.get(name)
+_NAMES: Final = Names(__name__, ("math", "broadcast", "reduction", "moves", "lookup"))
+_MODULES: Final = frozenset({"arm_cpu", "generic", "nn", "tag", "utils", "x86"})
 
 
 def __getattr__(name: str) -> Any:
-    from tilewright.topi.gpu import FAMILIES, Family
-
-    if name in FAMILIES:
-        found: Any = Family(name)
-    elif not name.startswith("_") and (source := _source(name)) is not None:
-        found = getattr(importlib.import_module(f"{__name__}.{source}"), name)
-    elif name in _MODULES:
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
-    globals()[name] = found
+    found = globals()[name] = Family(name) if name in FAMILIES else _NAMES.get(name)
     return found
 
 
 def __dir__() -> list[str]:
-    from tilewright.topi.gpu import FAMILIES
-
-    _source("")
-    return sorted({*_names, *_MODULES, *FAMILIES})
+    return sorted({*_NAMES.all(), *_MODULES, *FAMILIES})

@@ -105,6 +105,16 @@ def rounded(how: E.Intrinsic) -> Callable[[PrimExpr], PrimExpr]:
     return lambda x: how(x) if x.dtype.is_float else x
 
 
+def positive(x: PrimExpr) -> PrimExpr:
+    """max(x, 0)."""
+    return E.maximum(x, E.const(0, x.dtype))
+
+
+def leaky(x: PrimExpr, slope: E.Value) -> PrimExpr:
+    """x above zero, slope * x elsewhere."""
+    return E.if_then_else(x > 0, x, E.mul(x, slope if isinstance(slope, PrimExpr) else E.const(slope, x.dtype)))
+
+
 def is_nan(x: PrimExpr) -> PrimExpr:
     return E.isnan(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
 

@@ -118,7 +118,10 @@ def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], sh
 
 
 def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
-    """`x` with `(before, after)` elements more along each dimension: `value`, or the edge, or the mirror image."""
+    """`x` with `(before, after)` elements more along each dimension.
+
+    They are `value` (`mode` constant), the edge, or the mirror image, without the edge itself (reflect) or with it (symmetric).
+    """
     sizes = dims(x)
     shape = [n + before + after for n, (before, after) in zip(sizes, widths, strict=True)]
 
@@ -137,8 +140,9 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
         p = v - before
         if mode == "edge":
             return E.maximum(E.minimum(p, n - 1), 0) if before or after else p
-        back = E.if_then_else(p >= n, 2 * (n - 1) - p, p) if after else p
-        return E.if_then_else(p < 0, 0 - p, back) if before else back
+        repeated = int(mode == "symmetric")
+        back = E.if_then_else(p >= n, 2 * (n - 1) + repeated - p, p) if after else p
+        return E.if_then_else(p < 0, 0 - repeated - p, back) if before else back
 
     def replicated(*i: Var) -> PrimExpr:
         return x(*(outside(v, n, *w) for v, n, w in zip(i, sizes, widths, strict=True)))

@@ -14,6 +14,7 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, differ
 from tilewright.topi import elementwise as topi
+from tilewright.topi.nn.activation import prelu
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 
@@ -447,7 +448,7 @@ class Relu(Elementwise):
         return np.maximum(data, np.zeros((), data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, lambda x: E.maximum(x, E.const(0, x.dtype)), "relu")
+        return topi.elementwise(data, topi.positive, "relu")
 
 
 @op("nn.leaky_relu", kind=Fusion.ELEMWISE)
@@ -460,7 +461,7 @@ class LeakyRelu(Elementwise):
         return np.where(data > 0, data, data * np.asarray(self.alpha, data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, lambda x: E.if_then_else(x > 0, x, E.mul(x, E.const(self.alpha, x.dtype))), "leaky_relu")
+        return topi.elementwise(data, lambda x: topi.leaky(x, self.alpha), "leaky_relu")
 
 
 @op("nn.prelu", kind=Fusion.BROADCAST)
@@ -483,10 +484,7 @@ class PRelu(Op):
         return np.where(data > 0, data, data * self._aligned(alpha, data.ndim)).astype(data.dtype)
 
     def compute(self, data: te.Tensor, alpha: te.Tensor) -> te.Tensor:
-        axis = self.axis % data.ndim
-        return te.compute(  # type: ignore[no-any-return]
-            data.shape, lambda *i: E.if_then_else(data(*i) > 0, data(*i), E.mul(data(*i), alpha(i[axis]))), name="prelu"
-        )
+        return prelu(data, alpha, self.axis)
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = perms[0]
