@@ -27,7 +27,7 @@ def convolutions() -> list[Case]:
     same = N.Conv2d(padding=(1, 0, 1, 0)).reference
     found = [
         case("conv1d", lambda x, w: nn.conv1d(x, w, 2, 1), plain1, x1, w1), case("conv1d_ncw", lambda x, w: nn.conv1d_ncw(x, w, 2, 1), plain1, x1, w1),
-        case("conv1d_nwc", lambda x, w: nn.conv1d_nwc(x, w), N.Conv1d(data_layout="NWC", kernel_layout="WIO").reference, real(2, 9, 3), real(3, 3, 5)),
+        case("conv1d_nwc", nn.conv1d_nwc, N.Conv1d(data_layout="NWC", kernel_layout="WIO").reference, real(2, 9, 3), real(3, 3, 5)),
         case("group_conv1d_ncw", lambda x, w: nn.group_conv1d_ncw(x, w, groups=2), N.Conv1d(groups=2).reference, real(2, 4, 9), real(6, 2, 3)),
         case("group_conv1d_nwc", lambda x, w: nn.group_conv1d_nwc(x, w, groups=2), N.Conv1d(groups=2, data_layout="NWC", kernel_layout="WIO").reference, real(2, 9, 4), real(3, 2, 6)),
         case("conv2d", lambda x, w: nn.conv2d(x, w, (2, 1), (1, 0, 2, 1), (1, 2)), plain2, x2, w2),

@@ -46,10 +46,13 @@ def reduce(
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
     total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=schedule_reduce)
-    return te.compute(shape, total, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
 
 
-def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str) -> te.Tensor:
+def arg_reduce(
+    x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str,
+    schedule: Callable[..., None] | None = schedule_reduce,
+) -> te.Tensor:
     """The row-major position, along `axes`, of the greatest (or least) element; the first such one, or the last."""
     shape, over, place = _window(x, axes, keepdims)
 
@@ -70,8 +73,8 @@ def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
-    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=schedule_reduce)
-    return te.compute(shape, found[0], name=name, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]
+    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=schedule)
+    return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]
 
 
 def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Reduction:

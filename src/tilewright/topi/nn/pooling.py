@@ -155,7 +155,7 @@ def _places_of_maxima(data: te.Tensor, spatial: Ints, counts: Ints, window: Ints
         return if_then_else(inside, data(*where), te.min_value(data.dtype))
 
     windows = te.compute((*shape, *window), seen, name="windows")
-    return arg_reduce(windows, [data.ndim, data.ndim + 1], False, True, False, "int32", "place_of_maximum")
+    return arg_reduce(windows, [data.ndim, data.ndim + 1], False, True, False, "int32", "place_of_maximum", schedule=None)
 
 
 __all__ = ["adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d", "pool3d", "pool_grad"]
