@@ -102,6 +102,15 @@ def test_every_step_of_a_te_schedule_is_described() -> None:
     assert {name for name in steps if f"`{name}`" not in text} == set()
 
 
+def test_the_python_of_the_page_on_topi_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    sources = blocks(ROOT / "docs" / "topi.md", "python")
+    assert len(sources) >= 4
+    names: dict[str, object] = {}
+    for source in sources:
+        exec(compile(source, "topi.md", "exec"), names)
+    assert "vectorized" in capsys.readouterr().out
+
+
 def test_every_word_of_the_loop_language_is_described() -> None:
     text = (ROOT / "docs" / "tir.md").read_text(encoding="utf-8")
     words = {*_CALLS, *_NAMED, *_LOOPS, *_HEADERS, *_DECLARATIONS} - {"float", "Cast", "Ramp", "Broadcast", "Not", "Select", "buffer_decl"}

@@ -20,7 +20,6 @@ from random_kernels import KINDS, Maker
 from tilewright import expr as E
 from tilewright import relay, te, tir
 from tilewright.compiler.kernel import lower
-from tilewright.compiler.program import machine_of
 from tilewright.driver.main import main
 from tilewright.errors import ParseError
 from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, as_expr, const
@@ -88,7 +87,7 @@ def kernels(function: Function) -> Iterator[tuple[Function, list[bool]]]:
 def check_kernels(function: Function) -> int:
     count = 0
     for count, (primitive, constants) in enumerate(kernels(function), 1):
-        kernel = lower(primitive, constants, machine_of(Target("llvm")), f"kernel_{count}", keep_stages=True)
+        kernel = lower(primitive, constants, Target("llvm").machine, f"kernel_{count}", keep_stages=True)
         assert set(kernel.stages) == {"scheduled", "lowered"}
         for func in (*kernel.stages.values(), kernel.func):
             same_again(func)

@@ -27,6 +27,7 @@ from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
+from tilewright.topi import machine as machines
 
 
 def lower(
@@ -34,9 +35,11 @@ def lower(
 ) -> IRModule:
     """The loops of a te schedule over the tensors `args`, or of loop programs: without blocks, inner values allocated, simplified.
 
+    Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine.
     `simple_mode` leaves out what makes the text longer: loop bounds taken from conditions, and loops cut where those change.
     """
-    funcs = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
+    with machines.use((Target.current() or Target("llvm")).machine):
+        funcs = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
     if not simple_mode:
         funcs = [partition_loops(tighten_loop_bounds(f)) for f in funcs]
     return IRModule({f.name: f for f in funcs})
@@ -53,7 +56,8 @@ def build(
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
-    signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
+    with machines.use(chosen.machine):
+        signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}

@@ -18,15 +18,13 @@ from tilewright.expr import const
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
-from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
-from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import PrimFunc, block_names
+from tilewright.te.tensor import ComputeOp, Operation, Tensor
+from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.topi import machine as machines
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules.injective import schedule_injective
-from tilewright.topi.schedules.kernel import KernelBlocks
+from tilewright.topi.schedules.arrange import arrange
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +72,7 @@ def lower(
         args = [t for t in [*inputs, *packed] if t in needed]
         larger = {t: shape for t, shape in zip((*inputs, *outputs), storage, strict=False) if shape is not None}
         func = create_prim_func(args, outputs, name, function.span or _origin(function), origins, storage=larger)
-        scheduled = _schedule(func, args, outputs)
+        scheduled = arrange(func, args, outputs)
         blocks = lower_blocks(scheduled)
         flat = lower_loops(blocks)
     where = {t: k for k, t in enumerate(inputs)}
@@ -165,25 +163,3 @@ def _needed(packed: Sequence[Tensor], outputs: Sequence[Tensor]) -> set[Tensor]:
         if t not in given:
             stack.extend(t.op.inputs)
     return found
-
-
-def _schedule(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
-    """Inline what is elementwise, then let the anchor's schedule arrange the rest."""
-    s = Schedule(func)
-    blocks = zip(computations(args, outputs), block_names(func), strict=True)
-    names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
-    ops = list(names)
-    results = {t.op for t in outputs}
-    for op in ops:
-        if op not in results and not isinstance(op.body[0], Reduce) and not op.attrs.get("keep") and op.prepack is None:
-            s.compute_inline(names.pop(op))
-    anchors = [op for op in ops if op.schedule is not None and op in names]
-    if not anchors:
-        for t in outputs:
-            schedule_injective(s, names[t.op], machines.current())  # type: ignore[index]
-        return s.func
-    anchor = anchors[-1]
-    output = names[outputs[0].op]  # type: ignore[index]
-    assert anchor.schedule is not None
-    anchor.schedule(KernelBlocks(s, anchor, names, output))
-    return s.func

@@ -31,15 +31,9 @@ from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.target import Target
-from tilewright.topi.machine import Machine
 
 Array = np.ndarray[Any, Any]
 _ALIGNMENT = 64
-
-
-def machine_of(target: Target) -> Machine:
-    """The processor of a target, as schedules see it."""
-    return Machine(target.vector_bits, target.vector_registers, target.l1_bytes, target.l2_bytes, target.cores)
 
 
 def build_program(main: Function, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = ()) -> Artifact:
@@ -81,7 +75,7 @@ class _Builder:
 
     def __init__(self, plan: MemoryPlan, target: Target, report: Report, cache: Cache) -> None:
         self.plan, self.target, self.report, self.cache = plan, target, report, cache
-        self.machine = machine_of(target)
+        self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}

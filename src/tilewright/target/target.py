@@ -19,12 +19,15 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tilewright.errors import TargetError
 from tilewright.runtime.host import host_arch, host_cache_sizes, host_features, host_triple
 from tilewright.target import cpu
 from tilewright.types import DataType
+
+if TYPE_CHECKING:
+    from tilewright.topi.machine import Machine
 
 KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",)}
 """Kind -> the keys it always has."""
@@ -174,12 +177,26 @@ class Target:
     def __hash__(self) -> int:
         return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
 
+    @property
+    def machine(self) -> Machine:
+        """The processor, as tensor expressions and schedules see it."""
+        from tilewright.topi.machine import Machine
+
+        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores)
+
     def __enter__(self) -> Self:
+        """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""
+        from tilewright.topi import machine
+
         _CURRENT.set((*_CURRENT.get(), self))
+        machine.enter(self.machine)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        from tilewright.topi import machine
+
         _CURRENT.set(_CURRENT.get()[:-1])
+        machine.leave()
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:

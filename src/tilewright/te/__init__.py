@@ -49,6 +49,7 @@ from tilewright.te.extern import ExternOp, extern, extern_primfunc
 from tilewright.te.scan import ScanOp, scan
 from tilewright.te.schedule import Schedule, create_schedule
 from tilewright.te.stage import Stage
+from tilewright.te.tag import tag_scope
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -81,6 +82,6 @@ __all__ = [
     "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
     "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
     "floormod", "fma", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
-    "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
+    "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]

@@ -46,6 +46,9 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
     func, blocks = create_blocks(inputs, outputs, name, binds=binds)
     buffers = dict(zip([*inputs, *outputs], func.params, strict=True))
     func = replace(func, params=tuple(buffers[t] for t in args), attrs=func.attrs | ({SCALARS: scalars} if scalars else {}))
+    if s.arrange is not None:
+        _check_no_steps(s)
+        return s.arrange(func, inputs, outputs)
     resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
@@ -69,13 +72,24 @@ def _check_args(s: Schedule, args: Sequence[Any]) -> None:
     for t in args:
         if not isinstance(t, Tensor):
             raise ScheduleError(f"an argument of a schedule is a tensor, and {t!r} is a {type(t).__name__}")
-        s[t]
+        if not isinstance(t.op, PlaceholderOp):  # an input need not be read
+            s[t]
     doubled = [t.name for k, t in enumerate(args) if t in args[:k]]
     if doubled:
         raise ScheduleError(f"'{doubled[0]}' is twice among the arguments")
     missing = [t.name for op in s.outputs for t in op.outputs if t not in args]
     if missing:
         raise ScheduleError(f"'{missing[0]}' is an output of the schedule and not among the arguments, which are {', '.join(t.name for t in args)}")
+
+
+def _check_no_steps(s: Schedule) -> None:
+    """A schedule that arranges itself has no place for steps."""
+    for stage in s.stages:
+        if s.rewrites or stage.inlined or stage.attached or stage.scope or stage.relations or stage.marks or stage.notes or stage.prefetches:
+            raise ScheduleError(
+                f"'{stage.op.name}' has a step, and this schedule was made for its computation as a whole, which arranges all loops; "
+                "begin with te.create_schedule or topi.generic, which leave the loops to you"
+            )
 
 
 class _Resolver:

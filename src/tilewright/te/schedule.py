@@ -12,7 +12,7 @@ one, and `s[C].op` then is what is left for C to do. Lowering replays the record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ from tilewright.expr_walk import substitute
 from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor
 from tilewright.tir.block_rewrites import check_scope
-from tilewright.tir.stmt import IterVar
+from tilewright.tir.stmt import IterVar, PrimFunc
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,18 @@ class Rfactor:
 
 
 Rewrite: TypeAlias = CacheRead | CacheWrite | Rfactor
+Arrange: TypeAlias = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc]
+"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled."""
 
 
 class Schedule:
-    """How the computations behind `outputs` are to run. `stages` are in order of need, inputs among them."""
+    """How the computations behind `outputs` are to run. `stages` are in order of need, inputs among them.
 
-    def __init__(self, ops: Sequence[Operation]) -> None:
+    With `arrange`, the loops are arranged by that function when the schedule is lowered, and by no steps.
+    """
+
+    def __init__(self, ops: Sequence[Operation], arrange: Arrange | None = None) -> None:
+        self.arrange = arrange
         self.outputs = list(ops)
         order = _producers_first(ops)
         self.stages = [Stage(op, is_output=op in self.outputs) for op in order]

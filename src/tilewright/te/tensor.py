@@ -35,6 +35,7 @@ from tilewright.expr import (
 from tilewright.expr import _intern as intern
 from tilewright.expr_walk import walk
 from tilewright.node import node
+from tilewright.te.tag import current_tag
 from tilewright.tir.stmt import IterVar
 from tilewright.types import INT64, DataType
 
@@ -44,6 +45,11 @@ class Operation:
 
     __slots__ = ()
     name: str
+
+    @property
+    def tag(self) -> str:
+        """What kind of computation this is, in a word of `topi.tag`; "" when nobody said."""
+        return ""
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -183,6 +189,10 @@ class ComputeOp(Operation):
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
+    def tag(self) -> str:
+        return str(self.attrs.get("tag", ""))
+
+    @property
     def outputs(self) -> tuple[Tensor, ...]:
         return tuple(self.tensors)
 
@@ -208,6 +218,7 @@ def compute(
     shape: Sequence[Any],
     fcompute: Callable[..., Any],
     name: str = "compute",
+    tag: str = "",
     *,
     schedule: Callable[..., Any] | None = None,
     prepack: Callable[..., np.ndarray[Any, Any]] | None = None,
@@ -216,8 +227,11 @@ def compute(
 ) -> Any:
     """A tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
-    Returns a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction).
+    Returns a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag` says
+    what kind of computation it is (`topi.tag`); without one, the tag of the enclosing `tag_scope`.
     """
+    tag = tag or current_tag()
+    attrs = {"tag": tag, **(attrs or {})} if tag else attrs
     dims = [dimension(d) for d in shape]
     names = axis_names or _axis_names(fcompute, len(dims))
     axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))

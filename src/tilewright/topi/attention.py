@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, cast, const, exp, floordiv, if_then_else, mul
 from tilewright.topi import machine
-from tilewright.topi.matmul import unroll
+from tilewright.topi.products import unroll
 from tilewright.topi.schedules.attention import AttentionStages, schedule_attention
 from tilewright.topi.tiles import Tile, register_tile
 

@@ -20,7 +20,7 @@ from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floorm
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
 from tilewright.topi.dots import ONE, Dot, dot_of
-from tilewright.topi.matmul import matmul_rows, unroll
+from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
 from tilewright.topi.tiles import conv_tile

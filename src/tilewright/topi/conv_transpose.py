@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
-from tilewright.topi.matmul import flatten, row_products, unflatten
+from tilewright.topi.products import flatten, row_products, unflatten
 from tilewright.topi.schedules.reduce import schedule_reduce
 from tilewright.types import DataType
 

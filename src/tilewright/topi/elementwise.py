@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr
-from tilewright.types import DataType
+from tilewright.topi.tag import BROADCAST, ELEMWISE
+from tilewright.types import BOOL, DataType
 
 
 def elementwise(x: te.Tensor, f: Callable[[PrimExpr], Any], name: str) -> te.Tensor:
     """`f` of every element."""
-    return te.compute(x.shape, lambda *i: f(x(*i)), name=name)  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: f(x(*i)), name=name, tag=ELEMWISE)  # type: ignore[no-any-return]
 
 
-def broadcast(shape: tuple[Any, ...], f: Callable[..., Any], *inputs: te.Tensor, name: str) -> te.Tensor:
+def broadcast(shape: Sequence[Any], f: Callable[..., Any], *inputs: te.Tensor, name: str) -> te.Tensor:
     """`f` of the elements of `inputs`, which broadcast to `shape`."""
-    return te.compute(shape, lambda *i: f(*(at(x, i) for x in inputs)), name=name)  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: f(*(at(x, i) for x in inputs)), name=name, tag=BROADCAST)  # type: ignore[no-any-return]
 
 
 def at(x: te.Tensor, indices: tuple[Any, ...]) -> PrimExpr:
@@ -92,3 +93,82 @@ def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 def truncated_remainder(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """The remainder with the sign of `x`, as in C."""
     return E.sub(x, E.mul(E.trunc(E.div(x, y)), y)) if x.dtype.is_float else E.truncmod(x, y)
+
+
+def negated(x: PrimExpr) -> PrimExpr:
+    """-x, of a zero too; integers wrap around."""
+    return E.mul(x, E.const(-1, x.dtype)) if x.dtype.is_float else E.sub(E.const(0, x.dtype), x)
+
+
+def rounded(how: E.Intrinsic) -> Callable[[PrimExpr], PrimExpr]:
+    """One of the roundings; integers are round already."""
+    return lambda x: how(x) if x.dtype.is_float else x
+
+
+def positive(x: PrimExpr) -> PrimExpr:
+    """max(x, 0)."""
+    return E.maximum(x, E.const(0, x.dtype))
+
+
+def leaky(x: PrimExpr, slope: E.Value) -> PrimExpr:
+    """x above zero, slope * x elsewhere."""
+    return E.if_then_else(x > 0, x, E.mul(x, slope if isinstance(slope, PrimExpr) else E.const(slope, x.dtype)))
+
+
+def is_nan(x: PrimExpr) -> PrimExpr:
+    return E.isnan(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
+
+
+def is_inf(x: PrimExpr) -> PrimExpr:
+    return E.isinf(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
+
+
+def is_finite(x: PrimExpr) -> PrimExpr:
+    return E.logical_not(E.logical_or(is_nan(x), is_inf(x))) if x.dtype.is_float else E.const(1, BOOL)
+
+
+def exclusive_or(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """True where exactly one is true."""
+    return E.compare(E.NE, x, y)
+
+
+def bits_and(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    return E.logical_and(x, y) if x.dtype == BOOL else E.bitwise_and(x, y)
+
+
+def bits_or(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    return E.logical_or(x, y) if x.dtype == BOOL else E.bitwise_or(x, y)
+
+
+def bits_xor(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    return exclusive_or(x, y) if x.dtype == BOOL else E.bitwise_xor(x, y)
+
+
+def bits_not(x: PrimExpr) -> PrimExpr:
+    return E.logical_not(x) if x.dtype == BOOL else E.bitwise_not(x)
+
+
+def selected(condition: PrimExpr, x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """x where the condition, a boolean or a number, is not zero; y elsewhere."""
+    return E.if_then_else(condition if condition.dtype == BOOL else E.compare(E.NE, condition, E.const(0, condition.dtype)), x, y)
+
+
+def converted(x: PrimExpr, dtype: str | DataType) -> PrimExpr:
+    """x as `dtype`; as a boolean, whether it is not zero."""
+    if DataType(dtype) == BOOL:
+        return x if x.dtype == BOOL else E.compare(E.NE, x, E.const(0, x.dtype))
+    return E.cast(dtype, x)
+
+
+def times_fixed_point(x: PrimExpr, multiplier: E.Value, left: E.Value, right: E.Value) -> PrimExpr:
+    """`(x << left) * multiplier >> right`, rounded, of int32 by way of int64."""
+    factor = _shifted(multiplier, left)
+    product = E.mul(E.cast("int64", x), factor)
+    half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
+    return E.cast("int32", E.shift_right(E.add(product, half), E.cast("int64", right)))
+
+
+def _shifted(value: E.Value, by: E.Value) -> E.Value:
+    if isinstance(value, int) and isinstance(by, int):
+        return value << by
+    return E.shift_left(E.cast("int64", value), E.cast("int64", by))

@@ -35,7 +35,7 @@ from tilewright.expr import (
 from tilewright.te.tensor import TensorElem
 from tilewright.topi import machine
 from tilewright.topi.conv import Geometry, axis_names, channels_last, kernel_order, placed
-from tilewright.topi.matmul import flatten, unflatten, unroll
+from tilewright.topi.products import flatten, unflatten, unroll
 from tilewright.topi.schedules.tile import schedule_conv, schedule_matmul
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.types import INT32, DataType

@@ -1,6 +1,6 @@
 """What computations and schedules need to know of the processor, without knowing targets.
 
-The build sets the machine from its `Target`; the default is a plain 128-bit machine, so that everything here also works
+A build, and `with Target(…):`, set the machine; the default is a plain 128-bit machine, so that everything here also works
 on its own.
 """
 
@@ -31,18 +31,30 @@ class Machine:
 
 
 _PLAIN: Final = Machine()
-_CURRENT: ContextVar[Machine] = ContextVar("machine")
+_CURRENT: Final[ContextVar[tuple[Machine, ...]]] = ContextVar("machine", default=())
 
 
 def current() -> Machine:
-    return _CURRENT.get(_PLAIN)
+    """The innermost machine that was entered; the plain one outside."""
+    entered = _CURRENT.get()
+    return entered[-1] if entered else _PLAIN
+
+
+def enter(machine: Machine) -> None:
+    """Compute and schedule for `machine` until `leave`."""
+    _CURRENT.set((*_CURRENT.get(), machine))
+
+
+def leave() -> None:
+    """Go back to the machine before."""
+    _CURRENT.set(_CURRENT.get()[:-1])
 
 
 @contextmanager
 def use(machine: Machine) -> Iterator[None]:
     """Compute and schedule for `machine` inside the `with` block."""
-    token = _CURRENT.set(machine)
+    enter(machine)
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        leave()

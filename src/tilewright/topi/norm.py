@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, cast, const, exp, log, rsqrt, sqrt
+from tilewright.expr import PrimExpr, Value, Var, add, all_of, cast, const, div, exp, if_then_else, log, maximum, mul, rsqrt, sqrt
+from tilewright.expr import pow as power
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.schedules.rows import schedule_rows
 
@@ -14,8 +15,8 @@ from tilewright.topi.schedules.rows import schedule_rows
 class _Rows:
     """A tensor seen as rows along some of its axes."""
 
-    def __init__(self, x: te.Tensor, axes: Sequence[int]) -> None:
-        self.x = x
+    def __init__(self, x: te.Tensor, axes: Sequence[int], schedule: Callable[..., None] | None = schedule_rows) -> None:
+        self.x, self.schedule = x, schedule
         self.axes = sorted(a % x.ndim for a in axes)
         self.kept = [d for d in range(x.ndim) if d not in self.axes]
         self.count = math.prod(x.extents[d] for d in self.axes)
@@ -28,7 +29,7 @@ class _Rows:
             return kind(term(self.element(row, over), row), axis=over)  # type: ignore[operator,no-any-return]
 
         return te.compute(  # type: ignore[no-any-return]
-            [self.x.shape[d] for d in self.kept], body, name=name, schedule=schedule_rows, attrs={"axes": self.axes},
+            [self.x.shape[d] for d in self.kept], body, name=name, schedule=self.schedule, attrs={"axes": self.axes},
             axis_names=[f"i{d}" for d in self.kept],
         )
 
@@ -59,9 +60,9 @@ def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
     return te.compute(x.shape, lambda *i: x(*i) - shift(*rows.row(i)), name="log_softmax")  # type: ignore[no-any-return]
 
 
-def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes."""
-    rows = _Rows(x, axes)
+def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, schedule: Callable[..., None] | None = schedule_rows) -> te.Tensor:
+    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Without `schedule` the result may get another shape."""
+    rows = _Rows(x, axes, schedule)
     scale = 1.0 / rows.count
     total = rows.reduce(lambda e, row: e, te.sum, "norm_sum")
     mean = te.compute(total.shape, lambda *i: total(*i) * cast(x.dtype, scale), name="norm_mean", attrs={"keep": True})
@@ -82,9 +83,48 @@ def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
 
 def l2_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
     """x / sqrt(max(sum(x * x), epsilon)) along `axes`."""
-    from tilewright.expr import maximum
-
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
     inverse = te.compute(total.shape, lambda *i: rsqrt(maximum(total(*i), cast(x.dtype, epsilon))), name="norm_inverse", attrs={"keep": True})
     return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="l2_normalized")  # type: ignore[no-any-return]
+
+
+def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
+    """x / sqrt(mean of x * x + epsilon) along `axes`."""
+    rows = _Rows(x, axes)
+    total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
+    inverse = te.compute(
+        total.shape, lambda *i: const(1, x.dtype) / sqrt(total(*i) * cast(x.dtype, 1.0 / rows.count) + cast(x.dtype, epsilon)), name="norm_inverse",
+        attrs={"keep": True},
+    )
+    return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="rms_normalized")  # type: ignore[no-any-return]
+
+
+def scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
+    """`x * gamma + beta`, each when there is one, along `axis`."""
+
+    def element(*i: Var) -> PrimExpr:
+        value = x(*i)
+        value = value if gamma is None else mul(value, gamma(i[axis]))
+        return value if beta is None else add(value, beta(i[axis]))
+
+    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
+
+
+def lrn(x: te.Tensor, size: int, axis: int, bias: float, alpha: float, beta: float) -> te.Tensor:
+    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta."""
+    count, before = x.shape[axis], (size - 1) // 2
+    tap = te.reduce_axis((0, size), "r")
+
+    def neighbours(*i: Var) -> PrimExpr:
+        at = i[axis] + tap.var - before
+        value = x(*i[:axis], at, *i[axis + 1 :])
+        return te.sum(if_then_else(all_of(at >= 0, at < count), value * value, const(0, x.dtype)), axis=tap)
+
+    total = te.compute(x.shape, neighbours, name="lrn_sum")
+
+    def element(*i: Var) -> PrimExpr:
+        scale = add(mul(total(*i), const(alpha / size, x.dtype)), const(bias, x.dtype))
+        return div(x(*i), power(scale, const(beta, x.dtype)))
+
+    return te.compute(x.shape, element, name="lrn")  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Tensor expressions of reductions along axes."""
+"""Reductions along axes: what operators are made of, and `topi.sum` and the like."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Any
 
 from tilewright import expr as E
 from tilewright import te
+from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.shapes import axes_of, broadcast_shapes, text
+from tilewright.topi.tag import COMM_REDUCE, COMM_REDUCE_IDX
+from tilewright.topi.transform import dims
+
+Axis = int | Sequence[int] | None
+Reduction = Callable[..., te.Tensor]
 
 
 def _window(x: te.Tensor, axes: Sequence[int], keepdims: bool) -> tuple[list[Any], list[IterVar], Callable[[Sequence[Var]], list[Any]]]:
@@ -38,11 +45,14 @@ def reduce(
     """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
-    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, schedule=schedule_reduce)
-    return te.compute(shape, total, name=f"{name}_out")  # type: ignore[no-any-return]
+    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=schedule_reduce)
+    return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
 
 
-def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str) -> te.Tensor:
+def arg_reduce(
+    x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str,
+    schedule: Callable[..., None] | None = schedule_reduce,
+) -> te.Tensor:
     """The row-major position, along `axes`, of the greatest (or least) element; the first such one, or the last."""
     shape, over, place = _window(x, axes, keepdims)
 
@@ -63,5 +73,46 @@ def arg_reduce(x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
-    found = te.compute(shape, body, name=f"{name}_pair", schedule=schedule_reduce)
-    return te.compute(shape, found[0], name=name, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]
+    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=schedule)
+    return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]
+
+
+def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Reduction:
+    def apply(data: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+        return reduce(data, axes_of(axis, data.ndim), keepdims, combine, name)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"{doc} Along `axis`, one or several, all without; with `keepdims` those stay as dimensions of size one."
+    return apply
+
+
+sum = _function("sum", te.sum, "The sum; integers wrap around in their own type.")
+prod = _function("prod", te.prod, "The product; integers wrap around in their own type.")
+max = _function("max", te.max, "The greatest element.")
+min = _function("min", te.min, "The least element.")
+all = _function("all", te.min, "True when every boolean is.")
+any = _function("any", te.max, "True when one boolean or more is.")
+
+
+def argmax(data: te.Tensor, axis: Axis = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
+    """Where the greatest element along `axis` is, int32: the first such place, or the last."""
+    return arg_reduce(data, axes_of(axis, data.ndim), keepdims, True, select_last_index, "int32", "argmax")
+
+
+def argmin(data: te.Tensor, axis: Axis = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
+    """Where the least element along `axis` is, int32: the first such place, or the last."""
+    return arg_reduce(data, axes_of(axis, data.ndim), keepdims, False, select_last_index, "int32", "argmin")
+
+
+def collapse_sum(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
+    """The sum along the dimensions that broadcasting from `target_shape` to the shape of `data` would repeat. Raises `ShapeError`."""
+    shape, target = dims(data), tuple(target_shape)
+    if broadcast_shapes(shape, target) != shape:
+        raise ShapeError(f"{text(shape)} cannot be collapsed to {text(target)}, which does not broadcast to it")
+    lead = len(shape) - len(target)
+    repeated = [d + lead for d, n in enumerate(target) if n == 1 and shape[d + lead] != 1]
+    kept = reduce(data, [*range(lead), *repeated], True, te.sum, "collapse_sum")
+    return te.compute(target, lambda *i: kept(*(0,) * lead, *i), name="collapsed", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+
+
+__all__ = ["all", "any", "argmax", "argmin", "collapse_sum", "max", "min", "prod", "sum"]

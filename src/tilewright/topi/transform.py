@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var
+from tilewright.topi.shapes import product
 from tilewright.types import TensorType
 
 Dims = Sequence[Any]
@@ -117,7 +118,10 @@ def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], sh
 
 
 def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
-    """`x` with `(before, after)` elements more along each dimension: `value`, or the edge, or the mirror image."""
+    """`x` with `(before, after)` elements more along each dimension.
+
+    They are `value` (`mode` constant), the edge, or the mirror image, without the edge itself (reflect) or with it (symmetric).
+    """
     sizes = dims(x)
     shape = [n + before + after for n, (before, after) in zip(sizes, widths, strict=True)]
 
@@ -136,8 +140,9 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
         p = v - before
         if mode == "edge":
             return E.maximum(E.minimum(p, n - 1), 0) if before or after else p
-        back = E.if_then_else(p >= n, 2 * (n - 1) - p, p) if after else p
-        return E.if_then_else(p < 0, 0 - p, back) if before else back
+        repeated = int(mode == "symmetric")
+        back = E.if_then_else(p >= n, 2 * (n - 1) + repeated - p, p) if after else p
+        return E.if_then_else(p < 0, 0 - repeated - p, back) if before else back
 
     def replicated(*i: Var) -> PrimExpr:
         return x(*(outside(v, n, *w) for v, n, w in zip(i, sizes, widths, strict=True)))
@@ -158,3 +163,39 @@ def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: s
         return x(*_regroup(where, split, source))
 
     return te.compute(shape, element, name=name)  # type: ignore[no-any-return]
+
+
+def part(x: te.Tensor, axis: int, begin: Any, end: Any) -> te.Tensor:
+    """The elements from `begin` to `end` along `axis`."""
+    first = [begin if d == axis else 0 for d in range(x.ndim)]
+    shape = dims(x)
+    return strided_slice(x, first, [1] * x.ndim, [*shape[:axis], end - begin, *shape[axis + 1 :]], "split")
+
+
+def repeat(x: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
+    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+    if axis is None:
+        x, axis = reshape(x, (product(dims(x)),)), 0
+    at = axis
+    return te.compute(  # type: ignore[no-any-return]
+        [n * repeats if d == at else n for d, n in enumerate(dims(x))],
+        lambda *i: x(*(v // repeats if d == at else v for d, v in enumerate(i))), name="repeat",
+    )
+
+
+def tile(x: te.Tensor, reps: tuple[int, ...]) -> te.Tensor:
+    """The whole tensor `reps[d]` times along each dimension."""
+    n = max(x.ndim, len(reps))
+    lead = n - x.ndim
+    sizes, times = (*(1,) * lead, *dims(x)), (*(1,) * (n - len(reps)), *reps)
+    return te.compute(  # type: ignore[no-any-return]
+        [n * r for n, r in zip(sizes, times, strict=True)],
+        lambda *i: x(*(v % n if r != 1 else v for v, n, r in zip(i[lead:], sizes[lead:], times[lead:], strict=True))), name="tile",
+    )
+
+
+def reverse(x: te.Tensor, axis: int) -> te.Tensor:
+    """The elements in opposite order along `axis`."""
+    return te.compute(  # type: ignore[no-any-return]
+        x.shape, lambda *i: x(*(x.shape[d] - 1 - v if d == axis else v for d, v in enumerate(i))), name="reverse"
+    )

@@ -24,7 +24,7 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, fma, if_then_else, mul, sub
 from tilewright.topi import machine
-from tilewright.topi.matmul import unroll
+from tilewright.topi.products import unroll
 from tilewright.topi.schedules.winograd import WinogradStages, schedule_winograd
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd_choice import TAPS, Cut, Row, matrices

@@ -21,7 +21,7 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
-from tilewright.topi.matmul import unroll
+from tilewright.topi.products import unroll
 from tilewright.topi.schedules.winograd_volume import VolumeStages, schedule_winograd_volume
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights

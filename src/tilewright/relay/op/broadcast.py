@@ -12,8 +12,10 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, broadcast_shapes, require_same_dtype, text
+from tilewright.relay.op.shapes import Perm, broadcast_shapes, require_same_dtype
 from tilewright.topi import elementwise as topi
+from tilewright.topi.shapes import require_broadcast
+from tilewright.topi.transform import dims
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 
@@ -59,8 +61,7 @@ class Binary(Broadcasting):
             return np.asarray(self.numpy(lhs, rhs), self.result(DataType(lhs.dtype)).numpy())
 
     def compute(self, lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
-        shape = broadcast_shapes(TensorType(lhs.shape).shape, TensorType(rhs.shape).shape)
-        return topi.broadcast(shape, self.element, lhs, rhs, name=self.name)
+        return topi.broadcast(broadcast_shapes(dims(lhs), dims(rhs)), self.element, lhs, rhs, name=self.name)
 
 
 class Function2(Binary):
@@ -269,7 +270,7 @@ class LogicalXor(Logical):
     """True where exactly one is true."""
 
     of_arrays = staticmethod(np.logical_xor)
-    of_elements = staticmethod(lambda x, y: E.compare(E.NE, x, y))
+    of_elements = staticmethod(topi.exclusive_or)
 
 
 class Bitwise(Function2):
@@ -288,7 +289,7 @@ class BitwiseAnd(Bitwise):
     """The bits set in both."""
 
     of_arrays = staticmethod(np.bitwise_and)
-    of_elements = staticmethod(lambda x, y: E.logical_and(x, y) if x.dtype == BOOL else E.bitwise_and(x, y))
+    of_elements = staticmethod(topi.bits_and)
 
 
 @op("bitwise_or", kind=Fusion.BROADCAST)
@@ -296,7 +297,7 @@ class BitwiseOr(Bitwise):
     """The bits set in one or both."""
 
     of_arrays = staticmethod(np.bitwise_or)
-    of_elements = staticmethod(lambda x, y: E.logical_or(x, y) if x.dtype == BOOL else E.bitwise_or(x, y))
+    of_elements = staticmethod(topi.bits_or)
 
 
 @op("bitwise_xor", kind=Fusion.BROADCAST)
@@ -304,7 +305,7 @@ class BitwiseXor(Bitwise):
     """The bits set in exactly one."""
 
     of_arrays = staticmethod(np.bitwise_xor)
-    of_elements = staticmethod(lambda x, y: E.compare(E.NE, x, y) if x.dtype == BOOL else E.bitwise_xor(x, y))
+    of_elements = staticmethod(topi.bits_xor)
 
 
 @op("left_shift", kind=Fusion.BROADCAST)
@@ -339,19 +340,11 @@ class Where(Broadcasting):
         return np.asarray(np.where(condition.astype(bool), x, y))
 
     def compute(self, condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-        shape = broadcast_shapes(*(TensorType(t.shape).shape for t in (condition, x, y)))
-
-        def element(c: E.PrimExpr, a: E.PrimExpr, b: E.PrimExpr) -> E.PrimExpr:
-            return E.if_then_else(c if c.dtype == BOOL else E.compare(E.NE, c, E.const(0, c.dtype)), a, b)
-
-        return topi.broadcast(shape, element, condition, x, y, name="where")
+        return topi.broadcast(broadcast_shapes(*map(dims, (condition, x, y))), topi.selected, condition, x, y, name="where")
 
 
 def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:
-    result = broadcast_shapes(data.shape, tuple(shape))
-    if result != tuple(shape):
-        raise ShapeError(f"{text(data.shape)} cannot be broadcast to {text(shape)}: their common shape is {text(result)}")
-    return TensorType(result, data.dtype)
+    return TensorType(require_broadcast(data.shape, tuple(shape)), data.dtype)
 
 
 @op("broadcast_to", kind=Fusion.BROADCAST)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shapes import axis_of, product, text
 from tilewright.topi import indexing as topi
-from tilewright.topi.transform import dims
+from tilewright.topi import lookup, moves
 from tilewright.types import DataType, TensorType, Type
 
 
@@ -133,9 +131,7 @@ class Arange(Op):
     dtype: str = "float32"
 
     def _count(self) -> int:
-        if self.step == 0:
-            raise ShapeError("a step of 0 never arrives; use another")
-        return max(0, math.ceil((self.stop - self.start) / self.step))
+        return lookup.arange_count(self.start, self.stop, self.step)
 
     def infer(self) -> TensorType:
         return TensorType((self._count(),), self.dtype)
@@ -194,13 +190,7 @@ class ShapeOf(Op):
         return np.asarray(data.shape, DataType(self.dtype).numpy())
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        def element(k: E.Var) -> E.PrimExpr:
-            value = E.const(0, "int64")
-            for d, n in enumerate(data.shape):
-                value = E.if_then_else(E.compare(E.EQ, k, d), n, value)
-            return E.cast(self.dtype, value)
-
-        return te.compute((data.ndim,), element, name="shape_of")  # type: ignore[no-any-return]
+        return lookup.shape(data, self.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
         t = call.args[0].tensor_type
@@ -221,7 +211,7 @@ class NdarraySize(Op):
         return np.asarray(data.size, DataType(self.dtype).numpy())
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return te.compute((), lambda: E.cast(self.dtype, product(dims(data))), name="size")  # type: ignore[no-any-return]
+        return lookup.ndarray_size(data, self.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
         t = call.args[0].tensor_type
@@ -247,11 +237,4 @@ class Trilu(Op):
         return np.asarray(keep(data, int(k.reshape(()))), data.dtype)
 
     def compute(self, data: te.Tensor, k: te.Tensor) -> te.Tensor:
-        def element(*i: E.Var) -> E.PrimExpr:
-            diagonal = E.cast("int64", k(*(0,) * k.ndim)) + i[-2]
-            kept = i[-1] >= diagonal if self.upper else i[-1] <= diagonal
-            return E.if_then_else(kept, data(*i), E.const(0, data.dtype))
-
-        return te.compute(data.shape, element, name="trilu")  # type: ignore[no-any-return]
-
-
+        return moves.trilu(data, k, self.upper)

@@ -14,6 +14,7 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, differ
 from tilewright.topi import elementwise as topi
+from tilewright.topi.nn.activation import prelu
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 
@@ -195,7 +196,7 @@ class Rounding(Elementwise):
         return data
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, self.intrinsic if data.dtype.is_float else lambda x: x, self.intrinsic.name)
+        return topi.elementwise(data, topi.rounded(self.intrinsic), self.intrinsic.name)
 
 
 @op("floor", kind=Fusion.ELEMWISE)
@@ -247,9 +248,7 @@ class Negative(Elementwise):
         return np.negative(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        if data.dtype.is_float:
-            return topi.elementwise(data, lambda x: E.mul(x, E.const(-1, x.dtype)), "negative")
-        return topi.elementwise(data, lambda x: E.sub(E.const(0, x.dtype), x), "negative")
+        return topi.elementwise(data, topi.negated, "negative")
 
 
 @op("sign", kind=Fusion.ELEMWISE)
@@ -268,15 +267,12 @@ class Predicate(Elementwise):
     """Base of the tests of floating-point values: the result is boolean."""
 
     test: ClassVar[Callable[..., Any]]
+    of_elements: ClassVar[Callable[..., E.PrimExpr]]
     of_integers: ClassVar[bool] = False
 
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
         return TensorType(t.shape, BOOL)
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        """The test of one floating-point element."""
-        raise NotImplementedError
 
     def reference(self, data: Array) -> Array:
         if not DataType(data.dtype).is_float:
@@ -284,9 +280,7 @@ class Predicate(Elementwise):
         return np.asarray(self.test(data), bool)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        if not data.dtype.is_float:
-            return topi.elementwise(data, lambda x: E.const(int(self.of_integers), BOOL), self.name)
-        return topi.elementwise(data, self.element, self.name)
+        return topi.elementwise(data, self.of_elements, self.name)
 
 
 @op("isnan", kind=Fusion.ELEMWISE)
@@ -294,9 +288,7 @@ class IsNan(Predicate):
     """True where x is not a number."""
 
     test = staticmethod(np.isnan)
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        return E.isnan(x, dtype=BOOL)
+    of_elements = staticmethod(topi.is_nan)
 
 
 @op("isinf", kind=Fusion.ELEMWISE)
@@ -304,9 +296,7 @@ class IsInf(Predicate):
     """True where x is plus or minus infinity."""
 
     test = staticmethod(np.isinf)
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        return E.isinf(x, dtype=BOOL)
+    of_elements = staticmethod(topi.is_inf)
 
 
 @op("isfinite", kind=Fusion.ELEMWISE)
@@ -314,10 +304,8 @@ class IsFinite(Predicate):
     """True where x is neither infinite nor not-a-number."""
 
     test = staticmethod(np.isfinite)
+    of_elements = staticmethod(topi.is_finite)
     of_integers = True
-
-    def element(self, x: E.PrimExpr) -> E.PrimExpr:
-        return E.logical_not(E.logical_or(E.isnan(x, dtype=BOOL), E.isinf(x, dtype=BOOL)))
 
 
 @op("logical_not", kind=Fusion.ELEMWISE)
@@ -351,7 +339,7 @@ class BitwiseNot(Elementwise):
         return np.bitwise_not(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, E.logical_not if data.dtype == BOOL else E.bitwise_not, "bitwise_not")
+        return topi.elementwise(data, topi.bits_not, "bitwise_not")
 
 
 def converted(data: Array, dtype: str) -> Array:
@@ -375,9 +363,7 @@ class Cast(Elementwise):
         return converted(data, self.dtype)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        if DataType(self.dtype) == BOOL:
-            return topi.elementwise(data, lambda x: E.compare(E.NE, x, E.const(0, x.dtype)), "cast")
-        return topi.elementwise(data, lambda x: E.cast(self.dtype, x), "cast")
+        return topi.elementwise(data, lambda x: topi.converted(x, self.dtype), "cast")
 
     def simplify(self, call: Call) -> Expr | None:
         (data,) = call.args
@@ -460,12 +446,7 @@ class FixedPointMultiply(Elementwise):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         left, right = self._shifts()
-
-        def element(x: E.PrimExpr) -> E.PrimExpr:
-            product = E.mul(E.cast("int64", x), (1 << left) * self.multiplier)
-            return E.cast("int32", E.shift_right(E.add(product, 1 << (right - 1)), E.const(right, "int64")))
-
-        return topi.elementwise(data, element, "fixed_point_multiply")
+        return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right), "fixed_point_multiply")
 
 
 @op("nn.relu", kind=Fusion.ELEMWISE)
@@ -477,7 +458,7 @@ class Relu(Elementwise):
         return np.maximum(data, np.zeros((), data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, lambda x: E.maximum(x, E.const(0, x.dtype)), "relu")
+        return topi.elementwise(data, topi.positive, "relu")
 
 
 @op("nn.leaky_relu", kind=Fusion.ELEMWISE)
@@ -491,7 +472,7 @@ class LeakyRelu(Elementwise):
         return np.where(data > 0, data, data * np.asarray(self.alpha, data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return topi.elementwise(data, lambda x: E.if_then_else(x > 0, x, E.mul(x, E.const(self.alpha, x.dtype))), "leaky_relu")
+        return topi.elementwise(data, lambda x: topi.leaky(x, self.alpha), "leaky_relu")
 
 
 @op("nn.prelu", kind=Fusion.BROADCAST)
@@ -515,10 +496,7 @@ class PRelu(Op):
         return np.where(data > 0, data, data * self._aligned(alpha, data.ndim)).astype(data.dtype)
 
     def compute(self, data: te.Tensor, alpha: te.Tensor) -> te.Tensor:
-        axis = self.axis % data.ndim
-        return te.compute(  # type: ignore[no-any-return]
-            data.shape, lambda *i: E.if_then_else(data(*i) > 0, data(*i), E.mul(data(*i), alpha(i[axis]))), name="prelu"
-        )
+        return prelu(data, alpha, self.axis)
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = perms[0]

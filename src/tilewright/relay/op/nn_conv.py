@@ -21,27 +21,10 @@ from tilewright.relay.op.shapes import Perm, Shape, differ, inverse, last_channe
 from tilewright.topi import conv as topi
 from tilewright.topi import conv_transpose as topi_transpose
 from tilewright.topi import int8
+from tilewright.topi.windows import both_sides, per_dimension, window_count
 from tilewright.types import DataType, TensorType, Type
 
 Ints = Sequence[int]
-
-
-def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
-    """One number for each of `n` spatial dimensions."""
-    numbers = (value,) if isinstance(value, int) else tuple(value)
-    numbers = numbers * n if len(numbers) == 1 else numbers
-    if len(numbers) != n:
-        raise ShapeError(f"{what} must be one number or {n}, and it is {text(numbers)}")
-    return numbers
-
-
-def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
-    """Padding as n numbers before and n after; one number, n, or 2n are understood."""
-    numbers = (padding,) if isinstance(padding, int) else tuple(padding)
-    full = {1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers}.get(len(numbers)) if len(numbers) != 1 else numbers * (2 * n)
-    if full is None:
-        raise ShapeError(f"padding must be 1, {n} or {2 * n} numbers, and it is {text(numbers)}")
-    return full
 
 
 def normalized(self: Any, n: int, *names: str) -> None:
@@ -55,15 +38,6 @@ def normalized(self: Any, n: int, *names: str) -> None:
 
 def ordered(shape: Sequence[Any], axes: Perm) -> tuple[Any, ...]:
     return tuple(shape[a] for a in axes)
-
-
-def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, dilation: int, axis: int) -> Any:
-    """How many places a window has along one dimension; raises `ShapeError` when it does not fit."""
-    reach = (kernel - 1) * dilation + 1
-    room = size + before + after - reach
-    if isinstance(room, int) and room < 0:
-        raise ShapeError(f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and {after}")
-    return room // stride + 1
 
 
 class Convolution(Op):

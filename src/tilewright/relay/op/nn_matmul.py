@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
 from tilewright.topi import int8
-from tilewright.topi import matmul as topi
+from tilewright.topi import products as topi
+from tilewright.topi.nn.activation import bias_add
 from tilewright.types import DataType, TensorType, Type
 
 
@@ -155,8 +155,7 @@ class BiasAdd(Op):
         return np.asarray(data + bias.reshape([-1 if d == self.axis % data.ndim else 1 for d in range(data.ndim)]))
 
     def compute(self, data: te.Tensor, bias: te.Tensor) -> te.Tensor:
-        axis = self.axis % data.ndim
-        return te.compute(data.shape, lambda *i: E.add(data(*i), bias(i[axis])), name="bias_add")  # type: ignore[no-any-return]
+        return bias_add(data, bias, self.axis)
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = perms[0]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
@@ -172,17 +171,6 @@ def _normalized(data: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     return np.asarray((x - mean) / np.sqrt(variance + np.asarray(epsilon, x.dtype)))
 
 
-def _scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
-    """`x * gamma + beta`, each when there is one, along `axis`."""
-
-    def element(*i: E.Var) -> E.PrimExpr:
-        value = x(*i)
-        value = value if gamma is None else E.mul(value, gamma(i[axis]))
-        return value if beta is None else E.add(value, beta(i[axis]))
-
-    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
-
-
 class Normalization(Op):
     """Base of the normalisations with a gamma and a beta for each element of `axis`."""
 
@@ -204,7 +192,7 @@ class Normalization(Op):
 
     def _finish(self, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
         name = self.name.removeprefix("nn.")
-        return _scaled(x, self.axis % x.ndim, gamma if self.scale else None, beta if self.center else None, name)
+        return topi.scaled(x, self.axis % x.ndim, gamma if self.scale else None, beta if self.center else None, name)
 
 
 @op("nn.layer_norm", kind=Fusion.OUT_FUSABLE)
@@ -345,19 +333,4 @@ class LRN(Op):
         return np.asarray(x / scale ** np.asarray(self.beta, x.dtype), data.dtype)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        axis, size = self.axis % data.ndim, data.shape[self.axis]
-        before, _ = self._reach()
-        tap = te.reduce_axis((0, self.size), "r")
-
-        def neighbours(*i: E.Var) -> E.PrimExpr:
-            at = i[axis] + tap.var - before
-            x = data(*i[:axis], at, *i[axis + 1 :])
-            return te.sum(E.if_then_else(E.all_of(at >= 0, at < size), x * x, E.const(0, x.dtype)), axis=tap)
-
-        total = te.compute(data.shape, neighbours, name="lrn_sum")
-
-        def element(*i: E.Var) -> E.PrimExpr:
-            scale = E.add(E.mul(total(*i), E.const(self.alpha / self.size, data.dtype)), E.const(self.bias, data.dtype))
-            return E.div(data(*i), E.pow(scale, E.const(self.beta, data.dtype)))
-
-        return te.compute(data.shape, element, name="lrn")  # type: ignore[no-any-return]
+        return topi.lrn(data, self.size, self.axis % data.ndim, self.bias, self.alpha, self.beta)

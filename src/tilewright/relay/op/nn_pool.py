@@ -11,11 +11,12 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.layouts import channels_first, channels_last, data_axes
-from tilewright.relay.op.nn_conv import normalized, ordered, per_dimension, window_count
+from tilewright.relay.op.nn_conv import normalized, ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, inverse, last_channels, require_rank
 from tilewright.topi import pool as topi
 from tilewright.topi.adaptive import adaptive_pool
+from tilewright.topi.windows import per_dimension, pooled_size, reaching
 from tilewright.types import DataType, TensorType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
@@ -73,22 +74,11 @@ class Pool(Spatial):
         return [self._size(shape[k], k) for k in range(self.rank)]
 
     def _size(self, size: Any, k: int) -> Any:
-        before, after, stride = self.padding[k], self.padding[self.rank + k], self.strides[k]
-        more = stride - 1 if self.ceil_mode else 0
-        count = window_count(size, before, after + more, self.pool_size[k], stride, self.dilation[k], k)
-        if not self.ceil_mode:
-            return count
-        if not isinstance(count, int):
-            raise ShapeError(f"ceil_mode needs known sizes, and spatial dimension {k} is {size}; give the model's inputs fixed sizes")
-        return count - 1 if (count - 1) * stride >= size + before else count
+        return pooled_size(size, self.pool_size[k], self.strides[k], self.dilation[k], self.padding[k], self.padding[self.rank + k], self.ceil_mode, k)
 
     def _reaching(self, shape: Shape) -> tuple[int, ...]:
         """The padding, with what the last windows of ceil mode need more of it."""
-        after = []
-        for k, (size, count) in enumerate(zip(shape, self._sizes(shape), strict=True)):
-            reach = (count - 1) * self.strides[k] + (self.pool_size[k] - 1) * self.dilation[k] + 1
-            after.append(max(self.padding[self.rank + k], reach - size - self.padding[k]))
-        return (*self.padding[: self.rank], *after)
+        return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding)
 
     def infer(self, data: Type) -> TensorType:
         t = require_rank(tensors(data)[0], self.rank + 2, "data")

@@ -11,8 +11,9 @@ from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Shape, axes_of, axis_of, differ, product, same, text
+from tilewright.relay.op.shapes import Shape, differ, product, text
 from tilewright.topi import transform as topi
+from tilewright.topi.shapes import expanded, fill_left_over, require_elements, squeezed
 from tilewright.types import TensorType, Type
 
 
@@ -63,12 +64,8 @@ class Reshape(View):
             object.__setattr__(self, "newshape", (self.newshape,))
 
     def shape_of(self, shape: Shape) -> Shape:
-        result = self._spelled_out(shape)
-        result = _left_over(shape, result, self.newshape)
-        have, want = product(shape), product(result)
-        if differ(have, want):
-            raise ShapeError(f"{text(shape)} has {have} elements and cannot have the shape {text(self.newshape)}, which has {want}")
-        return result
+        result = fill_left_over(shape, self._spelled_out(shape), self.newshape)
+        return require_elements(shape, result, self.newshape)
 
     def _spelled_out(self, shape: Shape) -> Shape:
         """The new shape with 0, -2, -3 and -4 carried out; -1 stays."""
@@ -113,26 +110,6 @@ def _split(whole: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def _left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
-    """`result` with its -1 replaced by what the other dimensions leave."""
-    unknown = [d for d, n in enumerate(result) if isinstance(n, int) and n == -1]
-    if not unknown:
-        return result
-    if len(unknown) > 1:
-        raise ShapeError(f"newshape {text(newshape)} has -1 more than once; only one dimension can be worked out")
-    kept = [n for d, n in enumerate(result) if d != unknown[0]]
-    rest = list(shape)
-    for n in list(kept):  # symbolic sizes on both sides cancel
-        match = next((k for k, m in enumerate(rest) if m is n or (isinstance(n, PrimExpr) and same(m, n))), None)
-        if isinstance(n, PrimExpr) and match is not None:
-            kept.remove(n)
-            del rest[match]
-    have, others = product(rest), product(kept)
-    if isinstance(have, int) and isinstance(others, int) and (others == 0 or have % others):
-        raise ShapeError(f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}")
-    return tuple(have // others if d == unknown[0] else n for d, n in enumerate(result))
-
-
 @op("reshape_like", kind=Fusion.INJECTIVE)
 class ReshapeLike(Op):
     """The elements in row-major order under the shape of the second tensor, which is not read."""
@@ -162,13 +139,7 @@ class Squeeze(View):
     axis: int | tuple[int, ...] | None = None
 
     def shape_of(self, shape: Shape) -> Shape:
-        if self.axis is None:
-            return tuple(n for n in shape if not same(n, 1))
-        gone = axes_of(self.axis, len(shape))
-        for d in gone:
-            if not same(shape[d], 1):
-                raise ShapeError(f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can")
-        return tuple(n for d, n in enumerate(shape) if d not in gone)
+        return squeezed(shape, self.axis)
 
 
 @op("expand_dims", kind=Fusion.INJECTIVE)
@@ -179,8 +150,7 @@ class ExpandDims(View):
     num_newaxis: int = 1
 
     def shape_of(self, shape: Shape) -> Shape:
-        at = axis_of(self.axis, len(shape) + 1)
-        return (*shape[:at], *(1,) * self.num_newaxis, *shape[at:])
+        return expanded(shape, self.axis, self.num_newaxis)
 
 
 @op("nn.batch_flatten", kind=Fusion.INJECTIVE)

@@ -14,6 +14,7 @@ from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_same_dtype, text
 from tilewright.topi import transform as topi
+from tilewright.topi.shapes import cuts, permutation, slices
 from tilewright.types import TensorType, TupleType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
@@ -32,12 +33,7 @@ class Transpose(Op):
 
     def order(self, ndim: int) -> Perm:
         """The axes, counted from the front."""
-        if self.axes is None:
-            return tuple(reversed(range(ndim)))
-        order = tuple(axis_of(a, ndim) for a in self.axes)
-        if sorted(order) != list(range(ndim)):
-            raise ShapeError(f"axes {text(self.axes)} must name each of the {ndim} dimensions once")
-        return order
+        return permutation(self.axes, ndim)
 
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
@@ -157,15 +153,7 @@ class Split(Op):
 
     def _cuts(self, size: Any) -> list[Any]:
         """Where the parts begin, and the end."""
-        wanted = self.indices_or_sections
-        if isinstance(wanted, int):
-            if wanted < 1 or (isinstance(size, int) and size % wanted):
-                raise ShapeError(f"a dimension of {size} cannot be split into {wanted} equal parts; give the indices to cut at")
-            return [size // wanted * k for k in range(wanted + 1)]
-        cuts = [0, *wanted, size]
-        if any(isinstance(b, int) and a > b for a, b in itertools.pairwise(cuts)):
-            raise ShapeError(f"the indices {text(wanted)} must ascend and stay within the dimension of {size}")
-        return cuts
+        return cuts(size, self.indices_or_sections)
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
@@ -182,13 +170,7 @@ class Split(Op):
 
     def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
         axis = self.axis % data.ndim
-        shape = topi.dims(data)
-
-        def part(begin: Any, end: Any) -> te.Tensor:
-            first = [begin if d == axis else 0 for d in range(data.ndim)]
-            return topi.strided_slice(data, first, [1] * data.ndim, [*shape[:axis], end - begin, *shape[axis + 1 :]], "split")
-
-        return tuple(part(a, b) for a, b in itertools.pairwise(self._cuts(shape[axis])))
+        return tuple(topi.part(data, axis, a, b) for a, b in itertools.pairwise(self._cuts(topi.dims(data)[axis])))
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
         """The order of the result is that of each part."""
@@ -214,29 +196,7 @@ class StridedSlice(Op):
 
     def slices(self, shape: Shape) -> list[tuple[Any, Any, int]]:
         """For each dimension its first index, its number of elements and its step."""
-        named = range(len(self.begin)) if self.axes is None else self.axes
-        steps = self.strides or (1,)
-        steps = steps * len(self.begin) if len(steps) == 1 else steps
-        if not len(self.begin) == len(self.end) == len(steps) == len(named):
-            raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)}, strides {text(steps)} and axes {text(tuple(named))} differ in length")
-        result: list[tuple[Any, Any, int]] = [(0, n, 1) for n in shape]
-        for begin, end, step, axis in zip(self.begin, self.end, steps, named, strict=True):
-            at = axis_of(axis, len(shape))
-            result[at] = self._along(shape[at], begin, end, step)
-        return result
-
-    def _along(self, size: Any, begin: int, end: int, step: int) -> tuple[Any, Any, int]:
-        if self.slice_mode == "size":
-            first = begin + size if begin < 0 else begin
-            return first, size - first if end < 0 else end, 1
-        if step == 0:
-            raise ShapeError("a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward")
-        if not isinstance(size, int):
-            if begin == 0 and step == 1 and end >= 2**31 - 1:
-                return 0, size, 1
-            raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
-        found = range(size)[begin:end:step]
-        return found.start if len(found) else 0, len(found), step
+        return slices(shape, self.begin, self.end, self.strides, self.axes, self.slice_mode)
 
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
@@ -361,14 +321,7 @@ class Repeat(Op):
         return np.repeat(data, self.repeats, self.axis)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        shape = topi.dims(data)
-        if self.axis is None:
-            data, shape = topi.reshape(data, (product(shape),)), (product(shape),)
-        at = (self.axis or 0) % data.ndim
-        return te.compute(  # type: ignore[no-any-return]
-            [n * self.repeats if d == at else n for d, n in enumerate(shape)],
-            lambda *i: data(*(v // self.repeats if d == at else v for d, v in enumerate(i))), name="repeat",
-        )
+        return topi.repeat(data, self.repeats, None if self.axis is None else self.axis % data.ndim)
 
 
 @op("tile", kind=Fusion.INJECTIVE)
@@ -390,12 +343,7 @@ class Tile(Op):
         return np.tile(data, self.reps)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        sizes, reps = self._aligned(topi.dims(data))
-        lead = len(sizes) - data.ndim
-        return te.compute(  # type: ignore[no-any-return]
-            [n * r for n, r in zip(sizes, reps, strict=True)],
-            lambda *i: data(*(v % n if r != 1 else v for v, n, r in zip(i[lead:], sizes[lead:], reps[lead:], strict=True))), name="tile",
-        )
+        return topi.tile(data, self.reps)
 
 
 @op("reverse", kind=Fusion.INJECTIVE)
@@ -414,7 +362,4 @@ class Reverse(Op):
         return np.flip(data, self.axis).copy()
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        at = self.axis % data.ndim
-        return te.compute(  # type: ignore[no-any-return]
-            data.shape, lambda *i: data(*(data.shape[d] - 1 - v if d == at else v for d, v in enumerate(i))), name="reverse"
-        )
+        return topi.reverse(data, self.axis % data.ndim)

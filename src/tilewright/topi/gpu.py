@@ -1,0 +1,32 @@
+"""The schedules of the field for GPUs and other accelerators, each refused with what to take instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tilewright.errors import ScheduleError
+
+FAMILIES: Final = frozenset({"adreno", "bifrost", "cuda", "gpu", "hexagon", "hls", "intel_graphics", "mali", "rocm"})
+
+
+class Family:
+    """The namespace `topi.cuda` and the like: every `schedule_…` of it can be named, and refuses to be called."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name.startswith("schedule_"):
+            raise AttributeError(f"topi.{self.name} has no '{name}': computations are in topi and topi.nn, for all machines", name=name)
+
+        def refuse(*args: Any, **named: Any) -> Any:
+            raise ScheduleError(
+                f"topi.{self.name}.{name} binds loops to threads of a GPU, and code is made for CPUs; "
+                f"use topi.x86.{name} or topi.arm_cpu.{name}, or topi.generic.{name} for plain loops"
+            )
+
+        return refuse
+
+    def __repr__(self) -> str:
+        return f"topi.{self.name}"

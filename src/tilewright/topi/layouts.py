@@ -1,0 +1,35 @@
+"""Layout names (`NCHW`, `OHWI`, `NCDHW`): where each dimension stands, and the axes that bring one into another."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tilewright.errors import ShapeError
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+
+
+@lru_cache(maxsize=256)
+def axes_between(source: str, wanted: str, what: str) -> tuple[int, ...]:
+    """Axes with which `transpose` brings a tensor in layout `source` into layout `wanted`; `ShapeError` when it cannot."""
+    if sorted(source) != sorted(wanted):
+        raise ShapeError(f"{what} '{source}' is not known here; it must be an order of the letters {', '.join(wanted)}, for example {wanted}")
+    return tuple(source.index(letter) for letter in wanted)
+
+
+def data_axes(layout: str, spatial: int) -> tuple[int, ...]:
+    """Axes that bring data into N, C, spatial order."""
+    return axes_between(layout, "NC" + SPATIAL[spatial], "data layout")
+
+
+def kernel_axes(layout: str, spatial: int, transposed: bool = False) -> tuple[int, ...]:
+    """Axes that bring a kernel into O, I, spatial order (I, O for a transposed convolution)."""
+    return axes_between(layout, ("IO" if transposed else "OI") + SPATIAL[spatial], "kernel layout")
+
+
+def channels_first(spatial: int) -> str:
+    return "NC" + SPATIAL[spatial]
+
+
+def channels_last(spatial: int) -> str:
+    return "N" + SPATIAL[spatial] + "C"

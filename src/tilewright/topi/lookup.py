@@ -1,0 +1,176 @@
+"""`topi`'s functions that make tensors, and that read them at computed places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr, Value, Var
+from tilewright.topi import indexing as of
+from tilewright.topi.elementwise import at
+from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, product, text
+from tilewright.topi.tag import ELEMWISE, INJECTIVE, tagged
+from tilewright.topi.transform import dims
+from tilewright.types import DataType
+
+
+@tagged(ELEMWISE)
+def full(shape: Sequence[Any], dtype: str | DataType, fill_value: Value) -> te.Tensor:
+    """`fill_value`, a number or an expression, everywhere in a tensor of `shape` and `dtype`."""
+    return of.full(tuple(shape), fill_value, dtype)
+
+
+@tagged(ELEMWISE)
+def full_like(x: te.Tensor, fill_value: Value) -> te.Tensor:
+    """`fill_value` in the shape and dtype of `x`, which is not read."""
+    return of.full(x.shape, fill_value, x.dtype, "full_like")
+
+
+@tagged(INJECTIVE)
+def arange(start: float, stop: float | None = None, step: float = 1, dtype: str | DataType = "float32") -> te.Tensor:
+    """start, start + step, … up to but without stop; from zero up to `start` when `stop` is not given."""
+    first, last = (0, start) if stop is None else (start, stop)
+    return of.arange(first, step, arange_count(first, last, step), dtype)
+
+
+def arange_count(start: float, stop: float, step: float) -> int:
+    """How many numbers there are from `start` up to but without `stop`; raises `ShapeError` for a step of zero."""
+    if step == 0:
+        raise ShapeError("a step of 0 never arrives; use another")
+    return max(0, math.ceil((stop - start) / step))
+
+
+@tagged(INJECTIVE)
+def shape(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
+    """The shape of `array`, as a vector."""
+
+    def element(k: Var) -> PrimExpr:
+        value = E.const(0, "int64")
+        for d, n in enumerate(array.shape):
+            value = E.if_then_else(E.compare(E.EQ, k, d), n, value)
+        return E.cast(dtype, value)
+
+    return te.compute((array.ndim,), element, name="shape")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def ndarray_size(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
+    """The number of elements of `array`, a scalar."""
+    return te.compute((), lambda: E.cast(dtype, product(dims(array))), name="size")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def take(a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> te.Tensor:
+    """The slices of `a` along `axis` at `indices`, whose shape takes the axis's place; elements of the flattened `a` without an axis.
+
+    Indices outside are held at the ends (`mode` "clip"), taken modulo the size ("wrap"), or promised not to occur ("fast").
+    The first `batch_dims` dimensions of both go together.
+    """
+    if mode not in ("clip", "wrap", "fast"):
+        raise ShapeError(f"mode '{mode}' is not known; it is clip, wrap or fast")
+    if axis is None:
+        return of.take_flat(a, indices, mode)
+    along, batch = axis_of(axis, a.ndim), axis_of(batch_dims, indices.ndim + 1, "batch_dims")
+    result = (*dims(a)[:along], *dims(indices)[batch:], *dims(a)[along + 1 :])
+    return of.take(a, indices, along, batch, mode, result)
+
+
+@tagged(INJECTIVE)
+def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
+    """`out[i…] = data[i… with i[axis] = indices[i…]]`; negative indices count from the end."""
+    return of.gather(data, axis_of(axis, data.ndim), indices)
+
+
+@tagged(INJECTIVE)
+def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
+    """`a` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` dimensions that go together."""
+    coordinates = dims(indices)[0]
+    if batch_dims + coordinates > a.ndim:
+        raise ShapeError(f"points of {coordinates} coordinates after {batch_dims} batch dimensions do not lie in {text(dims(a))}")
+    return of.gather_nd(a, indices, batch_dims, (*dims(indices)[1:], *dims(a)[batch_dims + coordinates :]))
+
+
+@tagged(INJECTIVE)
+def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
+    """`data[indices[0], indices[1], …]` as numpy has it: index tensors that broadcast, for the leading dimensions."""
+    lead = broadcast_shapes(*map(dims, indices))
+    if len(indices) > data.ndim:
+        raise ShapeError(f"{len(indices)} indices are given for {data.ndim} dimensions; give at most one for each")
+
+    def element(*i: Var) -> PrimExpr:
+        point = [of.from_end(at(x, i[: len(lead)]), n) for x, n in zip(indices, dims(data), strict=False)]
+        return data(*point, *i[len(lead) :])
+
+    return te.compute((*lead, *dims(data)[len(indices) :]), element, name="adv_index")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def one_hot(indices: te.Tensor, on_value: Value, off_value: Value, depth: int, axis: int, dtype: str | DataType) -> te.Tensor:
+    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value` elsewhere."""
+    on, off = (of.full((), v, dtype) for v in (on_value, off_value))
+    return of.one_hot(indices, on, off, depth, axis_of(axis, indices.ndim + 1), dtype)
+
+
+@tagged(INJECTIVE)
+def unravel_index(indices: te.Tensor, shape: te.Tensor | Sequence[int]) -> te.Tensor:
+    """The coordinates `[d, i…]`, along a tensor of `shape`, of the row-major positions `indices[i…]`."""
+    sizes: list[Any] = [shape(d) for d in range(shape.extents[0])] if isinstance(shape, te.Tensor) else list(shape)
+
+    def element(d: Var, *i: Var) -> PrimExpr:
+        position, found = indices(*i), indices(*i)
+        for k in range(len(sizes) - 1, -1, -1):
+            size = E.cast(indices.dtype, sizes[k])
+            found = E.if_then_else(E.compare(E.EQ, d, k), E.floormod(position, size), found)
+            position = E.floordiv(position, size)
+        return found
+
+    return te.compute((len(sizes), *indices.shape), element, name="unravel_index")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 0, axis: int = 0) -> te.Tensor:
+    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]` on."""
+    if axis not in (0, 1) or data.ndim < 2:
+        raise ShapeError(f"axis {axis} cannot be the time of a tensor of shape {text(dims(data))}; it is 0 or 1, and the batch is the other of the two")
+
+    def element(*i: Var) -> PrimExpr:
+        inside = E.cast("int64", valid_length(i[1 - axis])) > i[axis]
+        return E.if_then_else(inside, data(*i), E.const(mask_value, data.dtype))
+
+    return te.compute(data.shape, element, name="sequence_mask")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: int | tuple[int, int] = 0, align: str = "RIGHT_LEFT") -> te.Tensor:
+    """Matrices with the diagonals from k[0] to k[1] taken from `diagonal`, above the main one for k > 0.
+
+    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first; shorter ones stand
+    left or right in their row as `align` says, for those above the main diagonal and for those below.
+    """
+    low, high = (k, k) if isinstance(k, int) else k
+    rows, columns = dims(data)[-2:]
+    if align not in ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT") or low > high or differ(high - low + 1, 1 if low == high else dims(diagonal)[-2]):
+        raise ShapeError(f"diagonals {low} to {high}, align '{align}', do not fit a tensor of diagonals of shape {text(dims(diagonal))}")
+    above, below = (word == "RIGHT" for word in align.split("_"))
+
+    def element(*i: Var) -> PrimExpr:
+        y, x = i[-2:]
+        d = x - y
+        length = E.minimum(E.add(rows, E.minimum(d, 0)), E.sub(columns, E.maximum(d, 0)))
+        spare = E.sub(dims(diagonal)[-1], length)
+        right = E.if_then_else(d >= 0, spare if above else E.const(0, "int64"), spare if below else E.const(0, "int64"))
+        place = E.minimum(x, y) + (right if low != high else 0)
+        row = () if low == high else (high - d,)
+        return E.if_then_else(E.all_of(d >= low, d <= high), diagonal(*i[:-2], *row, place), data(*i))
+
+    return te.compute(data.shape, element, name="matrix_set_diag")  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "adv_index", "arange", "full", "full_like", "gather", "gather_nd", "matrix_set_diag", "ndarray_size", "one_hot", "sequence_mask", "shape", "take",
+    "unravel_index",
+]

@@ -1,0 +1,122 @@
+"""`topi`'s functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import CompileError
+from tilewright.expr import PrimExpr
+from tilewright.topi import elementwise as of
+from tilewright.types import DataType
+
+Unary = Callable[[te.Tensor], te.Tensor]
+
+
+def _function(name: str, f: Callable[[PrimExpr], PrimExpr], doc: str) -> Unary:
+    def apply(x: te.Tensor) -> te.Tensor:
+        return of.elementwise(x, f, name)
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"{doc} `x` of any shape; the result has its shape."
+    return apply
+
+
+identity = _function("identity", lambda x: x, "x itself.")
+negative = _function("negative", of.negated, "-x; integers wrap around.")
+abs = _function("abs", of.absolute, "x without its sign.")
+sign = _function("sign", of.sign, "-1, 0 or 1; what is not a number stays.")
+exp = _function("exp", E.exp, "e to the power x.")
+log = _function("log", E.log, "The natural logarithm.")
+log2 = _function("log2", E.log2, "The logarithm to base 2.")
+log10 = _function("log10", lambda x: E.mul(E.log(x), E.const(1 / math.log(10), x.dtype)), "The logarithm to base 10.")
+sqrt = _function("sqrt", E.sqrt, "The square root.")
+rsqrt = _function("rsqrt", E.rsqrt, "1 / sqrt(x).")
+erf = _function("erf", E.erf, "The error function.")
+sigmoid = _function("sigmoid", E.sigmoid, "1 / (1 + exp(-x)).")
+sin = _function("sin", E.sin, "The sine.")
+cos = _function("cos", E.cos, "The cosine.")
+tan = _function("tan", E.tan, "The tangent.")
+asin = _function("asin", E.asin, "The inverse sine.")
+acos = _function("acos", E.acos, "The inverse cosine.")
+atan = _function("atan", E.atan, "The inverse tangent.")
+sinh = _function("sinh", E.sinh, "The hyperbolic sine.")
+cosh = _function("cosh", E.cosh, "The hyperbolic cosine.")
+tanh = _function("tanh", E.tanh, "The hyperbolic tangent.")
+asinh = _function("asinh", E.asinh, "The inverse hyperbolic sine.")
+acosh = _function("acosh", E.acosh, "The inverse hyperbolic cosine.")
+atanh = _function("atanh", E.atanh, "The inverse hyperbolic tangent.")
+floor = _function("floor", of.rounded(E.floor), "The greatest whole number that is not above x.")
+ceil = _function("ceil", of.rounded(E.ceil), "The least whole number that is not below x.")
+trunc = _function("trunc", of.rounded(E.trunc), "x without its fraction.")
+round = _function("round", of.rounded(E.nearbyint), "The nearest whole number; halves go to the even one.")
+isnan = _function("isnan", of.is_nan, "True where x is not a number.")
+isinf = _function("isinf", of.is_inf, "True where x is plus or minus infinity.")
+isfinite = _function("isfinite", of.is_finite, "True where x is neither infinite nor not a number.")
+logical_not = _function("logical_not", E.logical_not, "True where the boolean x is false.")
+bitwise_not = _function("bitwise_not", of.bits_not, "Every bit of the integer or boolean x flipped.")
+
+fast_exp = exp
+fast_tanh = tanh
+fast_erf = erf
+"""The functions themselves: code for them is made of polynomials that run in vectors."""
+
+
+def ceil_log2(x: Any) -> Any:
+    """The least k with 2^k >= x, of a tensor, an expression or a number above zero; in the type of x."""
+    if isinstance(x, te.Tensor):
+        return of.elementwise(x, ceil_log2, "ceil_log2")
+    value = E.as_expr(x)
+    if value.dtype.is_float:
+        return E.ceil(E.log2(value))
+    return E.cast(value.dtype, E.ceil(E.log2(E.cast("float64", value))))
+
+
+def clip(x: te.Tensor, a_min: float, a_max: float) -> te.Tensor:
+    """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
+    return of.elementwise(x, lambda e: of.clamp(e, a_min, a_max), "clip")
+
+
+def cast(x: Any, dtype: str | DataType, span: Any = None) -> Any:
+    """x, a tensor or an expression, as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
+    if isinstance(x, te.Tensor):
+        return of.elementwise(x, lambda e: of.converted(e, dtype), "cast")
+    return of.converted(E.as_expr(x), dtype)
+
+
+def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
+    """The bits of x as `dtype`, which is as wide. Raises `CompileError` when it is not."""
+    wanted = DataType(dtype)
+    if wanted.bits != x.dtype.bits:
+        raise CompileError(f"the bits of {x.dtype} cannot be read as {wanted}: the widths differ; cast the tensor instead")
+    return of.elementwise(x, lambda e: E.reinterpret(e, dtype=wanted), "reinterpret")
+
+
+def fixed_point_multiply(x: te.Tensor, multiplier: int, shift: int) -> te.Tensor:
+    """x * multiplier * 2^(shift - 31), rounded: int32 times a number in Q31."""
+    left, right = max(shift, 0), 31 - min(shift, 0)
+    return of.elementwise(x, lambda e: of.times_fixed_point(e, multiplier, left, right), "fixed_point_multiply")
+
+
+def fixed_point_multiply_per_axis(
+    x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor, is_lshift_required: int, is_rshift_required: int, axes: Any
+) -> te.Tensor:
+    """x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of `axes` of x."""
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        at = [i[a] for a in axes]
+        left = E.cast("int64", lshift(*at)) if is_lshift_required else 0
+        right = E.add(E.cast("int64", rshift(*at)), 31) if is_rshift_required else 31
+        return of.times_fixed_point(x(*i), y(*at), left, right)
+
+    return te.compute(x.shape, element, name="fixed_point_multiply_per_axis", tag="broadcast")  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bitwise_not", "cast", "ceil", "ceil_log2", "clip", "cos", "cosh", "erf", "exp", "fast_erf",
+    "fast_exp", "fast_tanh", "fixed_point_multiply", "fixed_point_multiply_per_axis", "floor", "identity", "isfinite", "isinf", "isnan", "log", "log2",
+    "log10", "logical_not", "negative", "reinterpret", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+]

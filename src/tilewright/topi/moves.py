@@ -1,0 +1,245 @@
+"""`topi`'s functions that move elements without changing them: shapes, orders, parts, repetitions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr, Value, Var
+from tilewright.topi import transform as of
+from tilewright.topi.blocks import plans_of_layouts
+from tilewright.topi.products import matmul as product_of
+from tilewright.topi.shapes import (
+    Shape,
+    axis_of,
+    cuts,
+    differ,
+    expanded,
+    fill_left_over,
+    permutation,
+    product,
+    require_elements,
+    slices,
+    squeezed,
+    text,
+)
+from tilewright.topi.tag import INJECTIVE, tagged
+from tilewright.topi.transform import dims
+
+Tensors = Sequence[te.Tensor]
+
+
+@tagged(INJECTIVE)
+def expand_dims(a: te.Tensor, axis: int, num_newaxis: int = 1) -> te.Tensor:
+    """With `num_newaxis` new dimensions of size one before dimension `axis`."""
+    return of.reshape(a, expanded(dims(a), axis, num_newaxis), "expand_dims")
+
+
+@tagged(INJECTIVE)
+def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: int | Sequence[int]) -> te.Tensor:
+    """`a` repeated along the dimensions `axis` of `shape_like`, which `a` does not have. Raises `ShapeError`."""
+    new = {axis_of(d, shape_like.ndim) for d in ((axis,) if isinstance(axis, int) else axis)}
+    kept = [d for d in range(shape_like.ndim) if d not in new]
+    if len(kept) != a.ndim or any(differ(n, dims(shape_like)[d]) for n, d in zip(dims(a), kept, strict=True)):
+        raise ShapeError(f"{text(dims(a))} is not {text(dims(shape_like))} without the dimensions {text(sorted(new))}")
+    return te.compute(shape_like.shape, lambda *i: a(*(i[d] for d in kept)), name="expand_like")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def transpose(a: te.Tensor, axes: Sequence[int] | None = None) -> te.Tensor:
+    """Dimension k of the result is dimension `axes[k]`; reversed without `axes`."""
+    return of.transpose(a, permutation(axes, a.ndim))
+
+
+@tagged(INJECTIVE)
+def flip(a: te.Tensor, axis: int = 0) -> te.Tensor:
+    """The elements in opposite order along `axis`."""
+    return of.reverse(a, axis_of(axis, a.ndim))
+
+
+@tagged(INJECTIVE)
+def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> te.Tensor:
+    """The first `seq_lengths[b]` elements along `seq_axis` in opposite order, for each b along `batch_axis`."""
+    along, batch = axis_of(seq_axis, a.ndim), axis_of(batch_axis, a.ndim)
+
+    def element(*i: Var) -> PrimExpr:
+        length = E.cast("int64", seq_lengths(i[batch]))
+        place = E.if_then_else(i[along] < length, length - 1 - i[along], i[along])
+        return a(*(place if d == along else v for d, v in enumerate(i)))
+
+    return te.compute(a.shape, element, name="reverse_sequence")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def strided_slice(
+    a: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+    slice_mode: str = "end", assume_inbound: bool = True,
+) -> te.Tensor:
+    """`a[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
+
+    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains. `begin`, `end` and `strides` may be shorter
+    than the tensor has dimensions. `assume_inbound` is of no effect: bounds are known, and held in the tensor.
+    """
+    n = len(begin) if axes is None else len(axes)
+    steps = [*(strides or ()), *[1] * (n - len(strides or ()))]
+    along = slices(dims(a), begin, _ends(end, n), steps, axes, slice_mode)
+    return of.strided_slice(a, [f for f, _, _ in along], [s for _, _, s in along], [n for _, n, _ in along])
+
+
+def _ends(end: Sequence[int], n: int) -> list[int]:
+    return [*end, *[2**31 - 1] * (n - len(end))]
+
+
+@tagged(INJECTIVE)
+def strided_set(a: te.Tensor, v: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> te.Tensor:
+    """`a` with `v` put at `a[begin:end:strides]`, which has the shape of `v`. Raises `ShapeError`."""
+    steps = [*(strides or ()), *[1] * (len(begin) - len(strides or ()))]
+    along = slices(dims(a), begin, end, steps, None, "end")
+    if any(differ(n, m) for (_, n, _), m in zip(along, dims(v), strict=True)):
+        raise ShapeError(f"the part to be set has the shape {text([n for _, n, _ in along])}, and the values have {text(dims(v))}")
+
+    def element(*i: Var) -> PrimExpr:
+        inside, where = E.all_of(), list[PrimExpr]()
+        for x, (first, n, step) in zip(i, along, strict=True):
+            distance = x - first if step > 0 else first - x
+            inside = E.all_of(inside, distance >= 0, E.floordiv(distance, abs(step)) < n)
+            inside = inside if abs(step) == 1 else E.all_of(inside, E.compare(E.EQ, E.floormod(distance, abs(step)), 0))
+            where.append(E.floordiv(distance, abs(step)))
+        return E.if_then_else(inside, v(*where), a(*i))
+
+    return te.compute(a.shape, element, name="strided_set")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def reshape(a: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
+    """The elements in row-major order under `newshape`; one size may be -1, for what is left over."""
+    wanted = tuple(newshape)
+    return of.reshape(a, require_elements(dims(a), fill_left_over(dims(a), wanted, wanted), wanted))
+
+
+@tagged(INJECTIVE)
+def squeeze(a: te.Tensor, axis: int | Sequence[int] | None = None) -> te.Tensor:
+    """Without the dimensions of size one: those named by `axis`, or all."""
+    return of.reshape(a, squeezed(dims(a), axis), "squeeze")
+
+
+@tagged(INJECTIVE)
+def concatenate(a_tuple: Tensors, axis: int = 0) -> te.Tensor:
+    """The tensors one after another along `axis`."""
+    return of.concatenate(list(a_tuple), axis_of(axis, a_tuple[0].ndim))
+
+
+@tagged(INJECTIVE)
+def stack(a: Tensors, axis: int = 0) -> te.Tensor:
+    """The tensors, all of one shape, side by side along a new dimension `axis`."""
+    return of.stack(list(a), axis_of(axis, a[0].ndim + 1))
+
+
+@tagged(INJECTIVE)
+def split(ary: te.Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[te.Tensor]:
+    """The parts along `axis`: so many equal ones, or cut at the indices of a sequence."""
+    at = axis_of(axis, ary.ndim)
+    return [of.part(ary, at, a, b) for a, b in itertools.pairwise(cuts(dims(ary)[at], indices_or_sections))]
+
+
+@tagged(INJECTIVE)
+def repeat(a: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
+    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+    return of.repeat(a, repeats, None if axis is None else axis_of(axis, a.ndim))
+
+
+@tagged(INJECTIVE)
+def tile(a: te.Tensor, reps: Sequence[int]) -> te.Tensor:
+    """The whole tensor `reps[d]` times along each dimension."""
+    return of.tile(a, tuple(reps))
+
+
+@tagged(INJECTIVE)
+def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
+    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`."""
+    for split_shape, axes, shape in plans_of_layouts(dims(array), src_layout, dst_layout):
+        array = of.regroup(array, split_shape, axes, shape, "layout_transform")
+    return array
+
+
+@tagged(INJECTIVE)
+def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], strides: Sequence[int]) -> te.Tensor:
+    """Every window of `window_shape` over the dimensions from `axis` on, `strides` apart: their places, then their elements."""
+    at = axis_of(axis, data.ndim)
+    if len(window_shape) != len(strides) or at + len(window_shape) != data.ndim:
+        raise ShapeError(f"windows of {text(tuple(window_shape))} with strides {text(tuple(strides))} do not cover the dimensions from {at} on of {text(dims(data))}")
+    places = [(n - w) // s + 1 for n, w, s in zip(dims(data)[at:], window_shape, strides, strict=True)]
+    count = len(window_shape)
+
+    def element(*i: Var) -> PrimExpr:
+        where = (p * s + w for p, s, w in zip(i[at : at + count], strides, i[at + count :], strict=True))
+        return data(*i[:at], *where)
+
+    return te.compute([*dims(data)[:at], *places, *window_shape], element, name="sliding_window")  # type: ignore[no-any-return]
+
+
+@tagged(INJECTIVE)
+def meshgrid(a_tuple: Tensors, indexing: str = "xy") -> list[te.Tensor]:
+    """Vectors as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change places."""
+    if indexing not in ("ij", "xy"):
+        raise ShapeError(f"indexing '{indexing}' is not known; it is ij or xy")
+    order = list(range(len(a_tuple)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    shape = [product(dims(a_tuple[d])) for d in order]
+
+    def coordinate(k: int) -> te.Tensor:
+        x = a_tuple[k]
+        return te.compute(shape, lambda *i: x(*([i[order.index(k)]] * x.ndim)), name="meshgrid")  # type: ignore[no-any-return]
+
+    return [coordinate(k) for k in range(len(a_tuple))]
+
+
+@tagged("matmul")
+def matmul(a: te.Tensor, b: te.Tensor, transp_a: bool = False, transp_b: bool = False) -> te.Tensor:
+    """The product of two matrices, each transposed on request."""
+    x, y = dims(a)[::-1] if transp_a else dims(a), dims(b)[::-1] if transp_b else dims(b)
+    if a.ndim != 2 or b.ndim != 2 or differ(x[1], y[0]):
+        raise ShapeError(f"{text(x)} and {text(y)} cannot be multiplied; two matrices are needed, the second with as many rows as the first has columns")
+    return product_of(a, b, transp_a, transp_b, a.dtype)
+
+
+@tagged("matmul")
+def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[Any]) -> te.Tensor:
+    """The sum of products along `axes`: the last n of `a` and first n of `b`, or one sequence of axes for each (numpy's rule)."""
+    if isinstance(axes, int):
+        left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
+    else:
+        left, right = ([x] if isinstance(x, int) else list(x) for x in axes)
+    left, right = [axis_of(d, a.ndim) for d in left], [axis_of(d, b.ndim) for d in right]
+    if len(left) != len(right) or any(differ(dims(a)[x], dims(b)[y]) for x, y in zip(left, right, strict=True)):
+        raise ShapeError(f"{text(dims(a))} along {text(left)} and {text(dims(b))} along {text(right)} differ")
+    rows, columns = [d for d in range(a.ndim) if d not in left], [d for d in range(b.ndim) if d not in right]
+    shape: Shape = (*(dims(a)[d] for d in rows), *(dims(b)[d] for d in columns))
+    depth = product(dims(a)[d] for d in left)
+    x = of.reshape(of.transpose(a, [*rows, *left]), (product(dims(a)[d] for d in rows), depth))
+    y = of.reshape(of.transpose(b, [*right, *columns]), (depth, product(dims(b)[d] for d in columns)))
+    return of.reshape(product_of(x, y, False, False, a.dtype), shape, "tensordot")
+
+
+@tagged(INJECTIVE)
+def trilu(data: te.Tensor, k: te.Tensor | Value, upper: bool) -> te.Tensor:
+    """The upper (or lower) triangle of each matrix, from the diagonal `k` on; zeros elsewhere."""
+    offset = k(*(0,) * k.ndim) if isinstance(k, te.Tensor) else k
+
+    def element(*i: Var) -> PrimExpr:
+        distance = i[-1] - i[-2]
+        inside = distance >= E.cast("int64", offset) if upper else distance <= E.cast("int64", offset)
+        return E.if_then_else(inside, data(*i), E.const(0, data.dtype))
+
+    return te.compute(data.shape, element, name="trilu")  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "concatenate", "expand_dims", "expand_like", "flip", "layout_transform", "matmul", "meshgrid", "repeat", "reshape", "reverse_sequence", "sliding_window",
+    "split", "squeeze", "stack", "strided_set", "strided_slice", "tensordot", "tile", "transpose", "trilu",
+]

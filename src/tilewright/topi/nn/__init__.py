@@ -1,0 +1,24 @@
+"""The operators of neural networks as functions of tensors, under the names and with the arguments of the field."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tilewright.topi.names import Names
+
+_NAMES: Final = Names(
+    __name__,
+    (
+        "convolution", "depthwise", "channel_blocks", "transposed", "winograd", "deformable", "pooling", "normalization", "multiplication", "activation",
+        "blocks", "binary", "sparse", "recurrent", "quantization", "displacement",
+    ),
+)
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = _NAMES.get(name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(_NAMES.all())

@@ -1,0 +1,60 @@
+"""Activations, and scales and shifts of channels."""
+
+from __future__ import annotations
+
+from tilewright import te
+from tilewright.expr import PrimExpr, Var
+from tilewright.topi import elementwise as of
+from tilewright.topi.norm import scaled
+from tilewright.topi.shapes import axis_of
+from tilewright.topi.tag import BROADCAST, tagged
+
+
+def relu(x: te.Tensor) -> te.Tensor:
+    """max(x, 0)."""
+    return of.elementwise(x, of.positive, "relu")
+
+
+def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:
+    """x above zero, alpha * x elsewhere."""
+    return of.elementwise(x, lambda e: of.leaky(e, alpha), "leaky_relu")
+
+
+@tagged(BROADCAST)
+def prelu(x: te.Tensor, slope: te.Tensor, axis: int = 1) -> te.Tensor:
+    """x above zero, slope[channel] * x elsewhere; `slope` has one value for each element of `axis`."""
+    at = axis_of(axis, x.ndim)
+
+    def element(*i: Var) -> PrimExpr:
+        return of.leaky(x(*i), slope(i[at]))
+
+    return te.compute(x.shape, element, name="prelu")  # type: ignore[no-any-return]
+
+
+@tagged(BROADCAST)
+def bias_add(data: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
+    """data plus bias[channel], the channels along `axis`."""
+    return scaled(data, axis_of(axis, data.ndim), None, bias, "bias_add")
+
+
+@tagged(BROADCAST)
+def scale_shift_nchw(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
+    """Input * Scale[channel] + Shift[channel], of (batch, channels, height, width)."""
+    return scaled(Input, 1, Scale, Shift, "scale_shift")
+
+
+@tagged(BROADCAST)
+def scale_shift_nhwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
+    """The same of (batch, height, width, channels)."""
+    return scaled(Input, 3, Scale, Shift, "scale_shift")
+
+
+@tagged(BROADCAST)
+def scale_shift_nchwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
+    """The same of (batch, chunks, height, width, block), with scales and shifts (chunks, block)."""
+    return te.compute(  # type: ignore[no-any-return]
+        Input.shape, lambda n, c, y, x, lane: Input(n, c, y, x, lane) * Scale(c, lane) + Shift(c, lane), name="scale_shift"
+    )
+
+
+__all__ = ["bias_add", "leaky_relu", "prelu", "relu", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc"]

@@ -1,0 +1,121 @@
+"""Softmax and the normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr, Var, add, cast, mul, sqrt
+from tilewright.topi import norm as of
+from tilewright.topi.shapes import axes_of, axis_of, differ, text
+from tilewright.topi.tag import tagged
+from tilewright.topi.transform import dims, reshape
+
+Axis = int | Sequence[int]
+
+
+@tagged("softmax_output")
+def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
+    """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
+    return of.softmax(x, axis_of(axis, x.ndim))
+
+
+fast_softmax = softmax
+"""Softmax itself: code for exp is made of polynomials that run in vectors."""
+
+
+@tagged("log_softmax_output")
+def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
+    """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
+    return of.log_softmax(x, axis_of(axis, x.ndim))
+
+
+def batch_norm(
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, moving_mean: te.Tensor, moving_var: te.Tensor, axis: int | None = None,
+    epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
+) -> list[te.Tensor]:
+    """`gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta` along `axis`, for inference; and the two statistics as they are.
+
+    `axis` is 1, `epsilon` 1e-5, `center` and `scale` true when they are not given; without `scale` gamma counts as ones,
+    without `center` beta counts as zeros.
+    """
+    at = axis_of(1 if axis is None else axis, data.ndim)
+    small = 1e-5 if epsilon is None else epsilon
+
+    def element(*i: Var) -> PrimExpr:
+        c = i[at]
+        value: PrimExpr = (data(*i) - moving_mean(c)) / sqrt(add(moving_var(c), cast(data.dtype, small)))
+        value = value if scale is False else mul(value, gamma(c))
+        return value if center is False else add(value, beta(c))
+
+    normal = te.compute(data.shape, element, name="batch_norm", tag="broadcast")
+    copies = [te.compute(t.shape, t, name=t.name, tag="elemwise") for t in (moving_mean, moving_var)]
+    return [normal, *copies]
+
+
+def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
+    """`x * gamma + beta`, each over the dimensions `axes` of x."""
+    for t, what in ((gamma, "gamma"), (beta, "beta")):
+        if t is not None and (t.ndim != len(axes) or any(differ(n, dims(x)[d]) for n, d in zip(dims(t), axes, strict=True))):
+            raise ShapeError(f"{what} must have the shape {text([dims(x)[d] for d in axes])}, and it has {text(dims(t))}")
+
+    def element(*i: Var) -> PrimExpr:
+        at = [i[d] for d in axes]
+        value = x(*i) if gamma is None else mul(x(*i), gamma(*at))
+        return value if beta is None else add(value, beta(*at))
+
+    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
+
+
+@tagged("layer_norm")
+def layer_norm(data: te.Tensor, gamma: te.Tensor, beta: te.Tensor | None, axis: Axis, epsilon: float = 1e-5) -> te.Tensor:
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics and gamma over `axis`, one or several (Ba et al., 2016)."""
+    axes = axes_of(axis, data.ndim)
+    return _affine(of.normalize(data, axes, epsilon), axes, gamma, beta, "layer_norm")
+
+
+@tagged("instance_norm")
+def instance_norm(data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, channel_axis: int, axis: Axis, epsilon: float = 1e-5) -> te.Tensor:
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, statistics over `axis`, gamma for each channel."""
+    return of.scaled(of.normalize(data, axes_of(axis, data.ndim), epsilon), axis_of(channel_axis, data.ndim), gamma, beta, "instance_norm")
+
+
+@tagged("group_norm")
+def group_norm(
+    data: te.Tensor, gamma: te.Tensor | None, beta: te.Tensor | None, num_groups: int, channel_axis: int, axes: Axis, epsilon: float = 1e-5
+) -> te.Tensor:
+    """The same with statistics over `axes` and the channels of each of `num_groups` groups. Raises `ShapeError`."""
+    channel = axis_of(channel_axis, data.ndim)
+    shape, channels = dims(data), dims(data)[channel]
+    if isinstance(channels, int) and channels % num_groups:
+        raise ShapeError(f"the {channels} channels cannot be divided into {num_groups} groups")
+    grouped = reshape(data, (*shape[:channel], num_groups, channels // num_groups, *shape[channel + 1 :]), "grouped")
+    over = [a + (a >= channel) for a in axes_of(axes, data.ndim) if a != channel]
+    normal = reshape(of.normalize(grouped, [*over, channel + 1], epsilon, schedule=None), shape, "ungrouped")
+    return of.scaled(normal, channel, gamma, beta, "group_norm")
+
+
+@tagged("rms_norm")
+def rms_norm(data: te.Tensor, weight: te.Tensor, axis: Axis, epsilon: float = 1e-5) -> te.Tensor:
+    """weight * x / sqrt(mean of x * x + epsilon), the mean and the weight over `axis` (Zhang and Sennrich, 2019)."""
+    axes = axes_of(axis, data.ndim)
+    return _affine(of.rms_normalize(data, axes, epsilon), axes, weight, None, "rms_norm")
+
+
+@tagged("l2_normalize")
+def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
+    """x / sqrt(max(sum(x * x), eps)) along `axis` (all axes without)."""
+    return of.l2_normalize(data, axes_of(axis, data.ndim), eps)
+
+
+@tagged("lrn")
+def lrn(data: te.Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2) -> te.Tensor:
+    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al., 2012)."""
+    return of.lrn(data, size, axis_of(axis, data.ndim), bias, alpha, beta)
+
+
+__all__ = [
+    "batch_norm", "fast_softmax", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "log_softmax", "lrn", "rms_norm", "softmax",
+]

@@ -1,0 +1,85 @@
+"""Quantisation played through in floating point: values rounded and held as integers would be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.expr import EQ, PrimExpr, Value, Var, add, cast, compare, const, div, if_then_else, maximum, minimum, mul, nearbyint, sub
+from tilewright.topi.elementwise import integer_range
+from tilewright.topi.shapes import axis_of
+from tilewright.topi.tag import BROADCAST, tagged
+from tilewright.types import DataType
+
+SQNN_DISABLE, SQNN_INT8, SQNN_UINT8, SQNN_INT32 = range(4)
+SQNN_DTYPE_TO_CODE = {"disable": SQNN_DISABLE, "int8": SQNN_INT8, "uint8": SQNN_UINT8, "int32": SQNN_INT32}
+SQNN_CODE_TO_DTYPE = {code: name for name, code in SQNN_DTYPE_TO_CODE.items()}
+
+
+def _per_channel(value: Any, i: tuple[Var, ...], axis: int, dtype: DataType, default: float) -> PrimExpr:
+    """A scale or zero point, one for all or one for each channel, at an index."""
+    if value is None:
+        return const(default, dtype)
+    if isinstance(value, te.Tensor):
+        return cast(dtype, value(*(() if value.ndim == 0 else (i[axis],) if value.extents[0] > 1 else (0,))))
+    return cast(dtype, value) if isinstance(value, PrimExpr) else const(value, dtype)
+
+
+def _coded(code: Any, choices: dict[str, PrimExpr]) -> PrimExpr:
+    """The choice that a type's name, its code, or a scalar tensor of the code asks for."""
+    if isinstance(code, te.Tensor):
+        code = code(*(0,) * code.ndim)
+    if isinstance(code, PrimExpr):
+        result = choices["disable"]
+        for name, value in choices.items():
+            result = if_then_else(compare(EQ, cast("int32", code), const(SQNN_DTYPE_TO_CODE[name], "int32")), value, result)
+        return result
+    name = SQNN_CODE_TO_DTYPE.get(code, "") if isinstance(code, int) else str(code)
+    if name not in choices:
+        raise ShapeError(f"'{code}' is no type to quantise to; it is one of {', '.join(SQNN_DTYPE_TO_CODE)}, or its code")
+    return choices[name]
+
+
+@tagged(BROADCAST)
+def simulated_quantize(
+    data: te.Tensor, out_dtype: Any, output_scale: Any = None, output_zero_point: Any = None, axis: int = -1
+) -> te.Tensor:
+    """round(data / scale) + zero_point, held in the range of `out_dtype`, in the type of the data; unchanged for "disable".
+
+    `out_dtype` is a name, a code of `SQNN_DTYPE_TO_CODE`, or a scalar tensor of it. Scales and zero points are one for all, or
+    one for each element of `axis`. Raises `ShapeError`.
+    """
+    at = axis_of(axis, data.ndim)
+
+    def element(*i: Var) -> PrimExpr:
+        x = data(*i)
+        scale, zero = (_per_channel(v, i, at, x.dtype, d) for v, d in ((output_scale, 1), (output_zero_point, 0)))
+        level = add(nearbyint(div(x, scale)), zero)
+
+        def held(name: str) -> PrimExpr:
+            low, high = integer_range(DataType(name))
+            return maximum(minimum(level, const(high, x.dtype)), const(low, x.dtype))
+
+        return _coded(out_dtype, {"disable": x} | {name: held(name) for name in ("int8", "uint8", "int32")})
+
+    return te.compute(data.shape, element, name="simulated_quantize")  # type: ignore[no-any-return]
+
+
+@tagged(BROADCAST)
+def simulated_dequantize(data: te.Tensor, in_dtype: Any, input_scale: Any = None, input_zero_point: Any = None, axis: int = -1) -> te.Tensor:
+    """(data - zero_point) * scale; unchanged for "disable"."""
+    at = axis_of(axis, data.ndim)
+
+    def element(*i: Var) -> PrimExpr:
+        x = data(*i)
+        scale, zero = (_per_channel(v, i, at, x.dtype, d) for v, d in ((input_scale, 1), (input_zero_point, 0)))
+        value: Value = mul(sub(x, zero), scale)
+        return _coded(in_dtype, {"disable": x} | dict.fromkeys(("int8", "uint8", "int32"), cast(x.dtype, value)))
+
+    return te.compute(data.shape, element, name="simulated_dequantize")  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT8", "SQNN_INT32", "SQNN_UINT8", "simulated_dequantize", "simulated_quantize",
+]

@@ -1,0 +1,221 @@
+"""Rules about shapes and axes that tensor expressions and the type rules of operators share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr
+from tilewright.types import TensorType
+
+Shape = tuple[Any, ...]
+"""Dimensions: ints, or integer `PrimExpr`s where the size is symbolic."""
+Perm = tuple[int, ...]
+
+
+def same(a: Any, b: Any) -> bool:
+    """True when two dimensions are known to be equal."""
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def differ(a: Any, b: Any) -> bool:
+    """True when two dimensions are known to be different."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
+
+
+def axis_of(axis: int, ndim: int, what: str = "axis") -> int:
+    """`axis` counted from the front; raises `ShapeError` when there is no such axis."""
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{what} {axis} is outside a tensor of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]")
+    return axis % ndim if ndim else 0
+
+
+def axes_of(axis: int | Sequence[int] | None, ndim: int, exclude: bool = False) -> tuple[int, ...]:
+    """The axes named, counted from the front and ascending; all for None, the others with `exclude`."""
+    if axis is None:
+        named = tuple(range(ndim))
+    else:
+        named = tuple(sorted(axis_of(a, ndim) for a in ((axis,) if isinstance(axis, int) else axis)))
+    if len(set(named)) != len(named):
+        raise ShapeError(f"axis {axis} names a dimension twice; name each once")
+    return tuple(d for d in range(ndim) if d not in named) if exclude else named
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """The shape that all `shapes` broadcast to, by numpy's rule; raises `ShapeError` when they do not."""
+    ndim = max(map(len, shapes))
+    result: list[Any] = [1] * ndim
+    for shape in shapes:
+        for d, n in enumerate(shape, ndim - len(shape)):
+            result[d] = _meet(result[d], n, shapes, d - ndim)
+    return tuple(result)
+
+
+def require_broadcast(shape: Shape, wanted: Shape) -> Shape:
+    """`wanted`, when `shape` broadcasts to it."""
+    result = broadcast_shapes(shape, wanted)
+    if result != wanted:
+        raise ShapeError(f"{text(shape)} cannot be broadcast to {text(wanted)}: their common shape is {text(result)}")
+    return result
+
+
+def _meet(a: Any, b: Any, shapes: Sequence[Shape], axis: int) -> Any:
+    if same(a, b) or same(b, 1):
+        return a
+    if same(a, 1) or (isinstance(b, int) and isinstance(a, PrimExpr)):
+        return b
+    if isinstance(a, int) and isinstance(b, PrimExpr):
+        return a
+    shown = " and ".join(map(text, shapes))
+    hint = "make them equal, or one of them 1" if isinstance(a, int) else "give both the same symbol"
+    raise ShapeError(f"shapes {shown} do not broadcast: dimension {axis} is {a} in one and {b} in another; {hint}")
+
+
+def text(shape: Sequence[Any]) -> str:
+    """A shape as the user writes it."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def require_static(t: TensorType, what: str) -> tuple[int, ...]:
+    """The shape as ints; raises `ShapeError` when a dimension is symbolic."""
+    if not t.is_static:
+        raise ShapeError(f"the shape of {what} must be known, and it is {text(t.shape)}; give the model's inputs fixed sizes")
+    return t.shape
+
+
+def require_rank(t: TensorType, ndim: int, what: str) -> TensorType:
+    """`t`, when it has `ndim` dimensions."""
+    if t.ndim != ndim:
+        raise ShapeError(f"{what} must have {ndim} dimensions, and it has {t.ndim}: {text(t.shape)}")
+    return t
+
+
+def require_same_dtype(types: Sequence[TensorType]) -> None:
+    """All tensors have one dtype, or `ShapeError`."""
+    for t in types[1:]:
+        if t.dtype is not types[0].dtype:
+            raise ShapeError(f"dtypes {types[0].dtype} and {t.dtype} differ; cast one of the arguments")
+
+
+def product(dims: Iterable[Any]) -> Any:
+    """The number of elements of a shape, as an int where it is known."""
+    total: Any = 1
+    for d in dims:
+        total = total * d
+    return total
+
+
+def inverse(perm: Perm) -> Perm:
+    """The permutation that undoes `perm`."""
+    order = [0] * len(perm)
+    for new, old in enumerate(perm):
+        order[old] = new
+    return tuple(order)
+
+
+def last_channels(ndim: int) -> Perm:
+    """The order in which channels-first data of `ndim` dimensions are stored channels last: 4 -> (0, 2, 3, 1)."""
+    return (0, *range(2, ndim), 1)
+
+
+def fill_left_over(shape: Shape, result: Shape, newshape: Shape) -> Shape:
+    """`result` with its -1 replaced by what the other dimensions leave of `shape`; raises `ShapeError` when that is not whole."""
+    unknown = [d for d, n in enumerate(result) if isinstance(n, int) and n == -1]
+    if not unknown:
+        return result
+    if len(unknown) > 1:
+        raise ShapeError(f"newshape {text(newshape)} has -1 more than once; only one dimension can be worked out")
+    kept = [n for d, n in enumerate(result) if d != unknown[0]]
+    rest = list(shape)
+    for n in list(kept):  # symbolic sizes on both sides cancel
+        match = next((k for k, m in enumerate(rest) if m is n or (isinstance(n, PrimExpr) and same(m, n))), None)
+        if isinstance(n, PrimExpr) and match is not None:
+            kept.remove(n)
+            del rest[match]
+    have, others = product(rest), product(kept)
+    if isinstance(have, int) and isinstance(others, int) and (others == 0 or have % others):
+        raise ShapeError(f"{text(shape)} has {have} elements, which {text(newshape)} cannot divide into rows of {others}")
+    return tuple(have // others if d == unknown[0] else n for d, n in enumerate(result))
+
+
+def require_elements(shape: Shape, result: Shape, newshape: Shape) -> Shape:
+    """`result`, when it has as many elements as `shape`."""
+    have, want = product(shape), product(result)
+    if differ(have, want):
+        raise ShapeError(f"{text(shape)} has {have} elements and cannot have the shape {text(newshape)}, which has {want}")
+    return result
+
+
+def squeezed(shape: Shape, axis: int | Sequence[int] | None) -> Shape:
+    """`shape` without the dimensions of size one: those named, or all."""
+    if axis is None:
+        return tuple(n for n in shape if not same(n, 1))
+    gone = axes_of(axis, len(shape))
+    for d in gone:
+        if not same(shape[d], 1):
+            raise ShapeError(f"dimension {d} of {text(shape)} is {shape[d]} and cannot be squeezed; only dimensions of size 1 can")
+    return tuple(n for d, n in enumerate(shape) if d not in gone)
+
+
+def expanded(shape: Shape, axis: int, count: int) -> Shape:
+    """`shape` with `count` dimensions of size one before dimension `axis`."""
+    at = axis_of(axis, len(shape) + 1)
+    return (*shape[:at], *(1,) * count, *shape[at:])
+
+
+def permutation(axes: Sequence[int] | None, ndim: int) -> Perm:
+    """The axes of a transpose, counted from the front; reversed without."""
+    if axes is None:
+        return tuple(reversed(range(ndim)))
+    order = tuple(axis_of(a, ndim) for a in axes)
+    if sorted(order) != list(range(ndim)):
+        raise ShapeError(f"axes {text(axes)} must name each of the {ndim} dimensions once")
+    return order
+
+
+def cuts(size: Any, wanted: int | Sequence[int]) -> list[Any]:
+    """Where the parts of a dimension begin, and the end: so many equal ones, or cut at indices."""
+    if isinstance(wanted, int):
+        if wanted < 1 or (isinstance(size, int) and size % wanted):
+            raise ShapeError(f"a dimension of {size} cannot be split into {wanted} equal parts; give the indices to cut at")
+        return [size // wanted * k for k in range(wanted + 1)]
+    found = [0, *wanted, size]
+    if any(isinstance(b, int) and a > b for a, b in itertools.pairwise(found)):
+        raise ShapeError(f"the indices {text(wanted)} must ascend and stay within the dimension of {size}")
+    return found
+
+
+Slice = tuple[Any, Any, int]
+"""Along one dimension, the first index, the number of elements and the step."""
+
+
+def slices(
+    shape: Shape, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None, axes: Sequence[int] | None, mode: str
+) -> list[Slice]:
+    """`[begin:end:strides]` along `axes` (the leading ones without) as one slice for each dimension; in mode "size", `end` holds sizes."""
+    named = range(len(begin)) if axes is None else axes
+    steps = strides or (1,)
+    steps = list(steps) * len(begin) if len(steps) == 1 else steps
+    if not len(begin) == len(end) == len(steps) == len(named):
+        raise ShapeError(f"begin {text(begin)}, end {text(end)}, strides {text(steps)} and axes {text(tuple(named))} differ in length")
+    result: list[Slice] = [(0, n, 1) for n in shape]
+    for first, last, step, axis in zip(begin, end, steps, named, strict=True):
+        at = axis_of(axis, len(shape))
+        result[at] = _slice(shape[at], first, last, step, mode)
+    return result
+
+
+def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
+    if mode == "size":
+        first = begin + size if begin < 0 else begin
+        return first, size - first if end < 0 else end, 1
+    if step == 0:
+        raise ShapeError("a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward")
+    if not isinstance(size, int):
+        if begin == 0 and step == 1 and end >= 2**31 - 1:
+            return 0, size, 1
+        raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
+    found = range(size)[begin:end:step]
+    return found.start if len(found) else 0, len(found), step

@@ -1,0 +1,78 @@
+"""What scripts of the field take from `topi.utils`: shapes as numbers, and walks over the computations of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tilewright import te
+from tilewright.arith import Ranges
+from tilewright.arith import simplify as simplified
+from tilewright.errors import CompileError
+from tilewright.expr import IntImm, PrimExpr
+from tilewright.te.schedule import Schedule
+from tilewright.te.tensor import Operation
+from tilewright.topi.tag import is_broadcast
+
+
+def get_const_int(expr: Any) -> int:
+    """A size as an int; raises `CompileError` when it is symbolic."""
+    if isinstance(expr, IntImm):
+        return expr.value
+    if isinstance(expr, int):
+        return expr
+    raise CompileError(f"{expr!r} is not a constant; give the tensor a static shape")
+
+
+def get_const_float(expr: Any) -> float:
+    """A constant as a float; raises `CompileError` for an expression that is none."""
+    value = getattr(expr, "value", expr)
+    if not isinstance(value, (int, float)):
+        raise CompileError(f"{expr!r} is not a constant")
+    return float(value)
+
+
+def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[Any, ...]:
+    """A shape with its constants as ints; symbolic sizes stay as they are."""
+    return tuple(n.value if isinstance(n, IntImm) else n for n in in_tuple)
+
+
+def equal_const_int(expr: Any, value: int) -> bool:
+    """Is `expr` the constant `value`?"""
+    return isinstance(expr, (int, IntImm)) and get_const_int(expr) == value
+
+
+def prod(x: Iterable[Any]) -> Any:
+    """The product of sizes; 1 for none."""
+    total: Any = 1
+    for n in x:
+        total = total * n
+    return total
+
+
+def simplify(expr: Any) -> Any:
+    """An expression with its arithmetic done; constants as ints."""
+    return get_const_tuple([simplified(expr, Ranges())])[0] if isinstance(expr, PrimExpr) else expr
+
+
+def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Operation], Any]) -> None:
+    """Inline the broadcasting stages between `final_op` and its anchors, and call `callback` on each operation, producers first."""
+    order: dict[Operation, None] = {}
+    stack: list[tuple[Operation, bool]] = [(final_op, False)]
+    while stack:
+        op, expanded = stack.pop()
+        if op in order:
+            continue
+        if expanded:
+            order[op] = None
+            continue
+        stack.append((op, True))
+        if is_broadcast(op.tag):
+            if op is not final_op and not s[op].is_output and isinstance(op, te.ComputeOp):
+                s[op].compute_inline()
+            stack.extend((t.op, False) for t in op.inputs if t.op.inputs)
+    for op in order:
+        callback(op)
+
+
+__all__ = ["equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "prod", "simplify", "traverse_inline"]

@@ -1,0 +1,77 @@
+"""Sizes of sliding windows: padding and strides in their full form, and how many places a window has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.errors import ShapeError
+from tilewright.topi.shapes import Shape, text
+
+Ints = Sequence[int]
+Padding = int | str | Sequence[Any]
+
+
+def per_dimension(value: int | Ints, n: int, what: str) -> tuple[int, ...]:
+    """One number for each of `n` spatial dimensions."""
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    numbers = numbers * n if len(numbers) == 1 else numbers
+    if len(numbers) != n:
+        raise ShapeError(f"{what} must be one number or {n}, and it is {text(numbers)}")
+    return numbers
+
+
+def both_sides(padding: int | Ints, n: int) -> tuple[int, ...]:
+    """Padding as n numbers before and n after; one number, n, or 2n are understood."""
+    numbers = (padding,) if isinstance(padding, int) else tuple(padding)
+    full = {1: numbers * (2 * n), n: numbers * 2, 2 * n: numbers}.get(len(numbers)) if len(numbers) != 1 else numbers * (2 * n)
+    if full is None:
+        raise ShapeError(f"padding must be 1, {n} or {2 * n} numbers, and it is {text(numbers)}")
+    return full
+
+
+def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, dilation: int, axis: int) -> Any:
+    """How many places a window has along one dimension; raises `ShapeError` when it does not fit."""
+    reach = (kernel - 1) * dilation + 1
+    room = size + before + after - reach
+    if isinstance(room, int) and room < 0:
+        raise ShapeError(f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and {after}")
+    return room // stride + 1
+
+
+def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:
+    """Padding in any form of the field as n numbers before and n after: one number, n, 2n, pairs, "VALID", or "SAME" for windows of `reach`."""
+    n = len(reach)
+    if isinstance(padding, str):
+        if padding not in ("SAME", "VALID"):
+            raise ShapeError(f"padding '{padding}' is not known; it is SAME, VALID, or numbers")
+        whole = [r - 1 if padding == "SAME" else 0 for r in reach]
+        return (*((w + 1) // 2 for w in whole), *(w // 2 for w in whole))
+    if isinstance(padding, int):
+        return both_sides(padding, n)
+    numbers = list(padding)
+    if numbers and isinstance(numbers[0], (tuple, list)):
+        return (*(pair[0] for pair in numbers), *(pair[1] for pair in numbers))
+    return both_sides(numbers, n)
+
+
+def pooled_size(size: Any, window: int, stride: int, dilation: int, before: int, after: int, ceil_mode: bool, axis: int) -> Any:
+    """How many places a pooling window has along one dimension.
+
+    With `ceil_mode` a last window that starts inside the data or the padding before it may reach past the end.
+    """
+    count = window_count(size, before, after + (stride - 1 if ceil_mode else 0), window, stride, dilation, axis)
+    if not ceil_mode:
+        return count
+    if not isinstance(count, int):
+        raise ShapeError(f"ceil_mode needs known sizes, and spatial dimension {axis} is {size}; give the model's inputs fixed sizes")
+    return count - 1 if (count - 1) * stride >= size + before else count
+
+
+def reaching(shape: Shape, counts: Ints, window: Ints, strides: Ints, dilation: Ints, padding: Ints) -> tuple[int, ...]:
+    """The padding, with what the last windows of ceil mode need more of it."""
+    n, after = len(window), []
+    for k, (size, count) in enumerate(zip(shape, counts, strict=True)):
+        reach = (count - 1) * strides[k] + (window[k] - 1) * dilation[k] + 1
+        after.append(max(padding[n + k], reach - size - padding[k]))
+    return (*padding[:n], *after)
