@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Expr, Tuple, Var, var
-from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, shaping, transform
+from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, scans, shaping, sorting, transform
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
@@ -146,17 +146,29 @@ def _indexing() -> list[Example]:
     for how in ("update", "add", "mul", "min", "max"):
         found.append(Example(i.ScatterElements(1, how), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 3]]), real(3, 2))))
         found.append(Example(i.ScatterNd(how), (real(4, 3), np.asarray([[0, 2, 3]]), real(3, 3))))
-    found += [Example(cls(1), (real(2, 5),)) for cls in (i.CumSum, i.CumProd)]
-    found += [Example(i.CumSum(None, "float64"), (real(2, 5),)), Example(i.CumSum(0, None, True), (whole(4, 3),)), Example(i.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),))]
-    ties = whole(3, 6, low=0, high=4)
-    found += [Example(i.Sort(), (ties,)), Example(i.Sort(0, False), (ties,)), Example(i.ArgSort(), (ties,)), Example(i.ArgSort(0, False, "int64"), (ties,))]
-    found += [Example(i.TopK(2), (ties,)), Example(i.TopK(2, 0, "values", True), (ties,)), Example(i.TopK(0, 1, "indices", dtype="int64"), (real(3, 4),))]
     c = create
     found += [Example(c.OneHot(4), (whole(2, 3, low=-1, high=5), scalar(1), scalar(0))), Example(c.OneHot(3, 0, "int8"), (whole(4, low=0, high=3), scalar(5, "int8"), scalar(-1, "int8")))]
     found += [Example(c.Full((2, 3)), (scalar(2.5),)), Example(c.Full((2,), "int32"), (scalar(7),)), Example(c.FullLike(), (whole(2, 2), scalar(3, "int32")))]
     found += [Example(c.Zeros((2, 3), "float32"), ()), Example(c.Ones((4,), "int8"), ()), Example(c.ZerosLike(), (real(2, 3),)), Example(c.OnesLike(), (whole(3),))]
     found += [Example(c.Arange(0, 5), ()), Example(c.Arange(5, -1, -2, "int32"), ()), Example(c.Arange(0.5, 2, 0.25), ()), Example(c.ShapeOf(), (real(2, 3, 4),)), Example(c.NdarraySize("int64"), (real(2, 3),))]
     found += [Example(c.Trilu(upper), (real(2, 4, 5), scalar(k, "int64"))) for upper in (True, False) for k in (0, -1, 2)]
+    return found
+
+
+def _sorting() -> list[Example]:
+    found = [Example(cls(1), (real(2, 5),)) for cls in (scans.CumSum, scans.CumProd)]
+    found += [Example(scans.CumSum(None, "float64"), (real(2, 5),)), Example(scans.CumSum(0, None, True), (whole(4, 3),))]
+    found += [Example(scans.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),)), Example(scans.CumSum(1), (real(2, 3, 4),))]
+    s, ties = sorting, whole(3, 6, low=0, high=4)
+    found += [Example(s.Sort(), (ties,)), Example(s.Sort(0, False), (ties,)), Example(s.ArgSort(), (ties,)), Example(s.ArgSort(0, False, "int64"), (ties,))]
+    found += [Example(s.TopK(2), (ties,)), Example(s.TopK(2, 0, "values", True), (ties,)), Example(s.TopK(0, 1, "indices", dtype="int64"), (real(3, 4),))]
+    rows = np.where(truth(2, 70), real(2, 70).round(1), np.nan).astype("float32")
+    for up in (True, False):
+        found += [Example(s.Sort(-1, up), (rows,)), Example(s.ArgSort(-1, up), (rows,)), Example(s.TopK(3, is_ascend=up), (rows,)), Example(s.TopK(60, is_ascend=up), (rows,))]
+        found += [Example(s.ArgSort(1, up), (whole(2, 37, 2, high=-40, dtype="int8"),)), Example(s.TopK(2, 1, is_ascend=up), (whole(2, 9, 2, low=0, high=4, dtype="uint8"),))]
+    row = np.sort(whole(11, low=0, high=9).astype("float32"))
+    found += [Example(s.SearchSorted(right), (row, whole(3, 4, low=-1, high=10).astype("float32"))) for right in (False, True)]
+    found.append(Example(s.SearchSorted(True, "int64"), (np.sort(whole(2, 8)), whole(2, 5))))
     return found
 
 
@@ -249,9 +261,9 @@ def _image() -> list[Example]:
 
 
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "shaping", "transform")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

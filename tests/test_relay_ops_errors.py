@@ -10,7 +10,7 @@ import pytest
 from tilewright import relay
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.expr import Var as Symbol
-from tilewright.relay.op import OPS, create, elementwise, image, indexing, nn, reduction, registry, shaping, transform
+from tilewright.relay.op import OPS, create, elementwise, image, indexing, nn, reduction, registry, shaping, sorting, transform
 from tilewright.relay.op import broadcast as b
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
@@ -95,8 +95,8 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (indexing.ScatterElements(0, "sub"), (t(2), t(2, dtype=I32), t(2)), "reduction 'sub' is not known; it is update, add, mul, min, max"),
     (indexing.ScatterNd(), (t(4, 3), t(1, 2, dtype=I32), t(2, 4)), "updates must have the shape (2, 3), and they have (2, 4)"),
     (indexing.ScatterNd("x"), (t(4), t(1, 2, dtype=I32), t(2)), "mode 'x' is not known; it is update, add, mul, min, max"),
-    (indexing.TopK(5), (t(3),), "the 5 greatest of 3 elements are asked for; k can be at most 3"),
-    (indexing.TopK(1, ret_type="all"), (t(3),), "ret_type 'all' is not known; it is both, values or indices"),
+    (sorting.TopK(5), (t(3),), "the 5 greatest of 3 elements are asked for; k can be at most 3"),
+    (sorting.TopK(1, ret_type="all"), (t(3),), "ret_type 'all' is not known; it is both, values or indices"),
     (nn.Conv2d(), (IMAGE, t(8, 4, 3, 3)), "channels of data (3) and weight (4) differ"),
     (nn.Conv2d(groups=2), (t(1, 4, 8, 8), t(8, 4, 3, 3)), "channels of data (4) and weight (4 in 2 groups) differ"),
     (nn.Conv2d(groups=3), (IMAGE, t(8, 1, 3, 3)), "the 8 output channels cannot be divided among 3 groups"),

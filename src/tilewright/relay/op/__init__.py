@@ -1,8 +1,9 @@
 """The operators of graphs: one class each, by family. Importing this package fills the operator table."""
 
-from tilewright.relay.op import blocks, broadcast, create, elementwise, image, indexing, nn, reduction, shaping, transform
+from tilewright.relay.op import blocks, broadcast, create, elementwise, image, indexing, nn, reduction, scans, shaping, sorting, transform
 from tilewright.relay.op.registry import OPS, Fusion, Op, get, op
 
 __all__ = [
-    "OPS", "Fusion", "Op", "blocks", "broadcast", "create", "elementwise", "get", "image", "indexing", "nn", "op", "reduction", "shaping", "transform",
+    "OPS", "Fusion", "Op", "blocks", "broadcast", "create", "elementwise", "get", "image", "indexing", "nn", "op", "reduction", "scans", "shaping",
+    "sorting", "transform",
 ]
