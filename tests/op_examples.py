@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Expr, Tuple, Var, var
-from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, scans, shaping, sorting, transform
+from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, scans, shaping, sorting, transform, vision, vision_maps
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
@@ -260,10 +260,42 @@ def _image() -> list[Example]:
     return found
 
 
+def boxes(*shape: int, kinds: int = 3) -> Array:
+    """Boxes (class, score, left, top, right, bottom), some scores equal and some classes negative."""
+    corner, size = real(*shape, 2, low=0, high=6), real(*shape, 2, low=1, high=4)
+    kind, score = whole(*shape, 1, low=-1, high=kinds).astype("float32"), real(*shape, 1, low=-0.2, high=1).round(1)
+    return np.concatenate([kind, score, corner, corner + size], -1)
+
+
+def _vision() -> list[Example]:
+    v, m = vision, vision_maps
+    found = [Example(v.GetValidCounts(0.3), (boxes(2, 9),)), Example(v.GetValidCounts(0.1, -1), (boxes(1, 7),))]
+    data, valid, where = boxes(2, 24), np.asarray([24, 15], "int32"), np.stack([_random.permutation(24)] * 2).astype("int32")
+    for attrs in ({}, {"force_suppress": True}, {"id_index": -1, "max_output_size": 3}, {"top_k": 9}, {"iou_threshold": 0.0}, {"iou_threshold": 0.1, "top_k": 12}):
+        for shown in ({}, {"return_indices": False}, {"return_indices": False, "invalid_to_bottom": True}):
+            found.append(Example(v.NonMaxSuppression(**attrs, **shown), (data, valid, where)))
+    corners, scores = boxes(2, 20)[..., 2:], real(2, 3, 20, low=0, high=1).round(1)
+    found += [Example(v.AllClassNonMaxSuppression(k, 0.3, 0.2, how), (corners, scores)) for k in (0, 2, 30) for how in ("onnx", "tensorflow")]
+    x = real(2, 3, 9, 8)
+    rois = np.concatenate([whole(4, 1, low=0, high=2).astype("float32"), boxes(4)[:, 2:] * 2 - 2], 1)
+    found += [Example(m.RoiAlign((3, 2), 0.7, ratio, mode=how, aligned=al), (x, rois)) for ratio in (2, -1) for how in ("avg", "max", "max_taps") for al in (False, True)]
+    found += [Example(m.RoiAlign(2, 1.0, 2, "NHWC"), (real(2, 9, 8, 3), rois)), Example(m.RoiPool((3, 2), 0.9), (x, rois)), Example(m.RoiPool(4, 0.5, "NHWC"), (real(2, 9, 8, 3), rois))]
+    info = np.asarray([[70, 60, 1], [50, 64, 1.5]], "float32")
+    for loss in (False, True):
+        network = real(2, 12, 5, 4, low=0, high=1), real(2, 24, 5, 4, low=-0.4, high=0.4) * (9 if loss else 1), info
+        found += [Example(m.Proposal((1.0, 2.0), (0.5, 1.0, 2.0), 16, 0.6, n, 9, 4, loss), network) for n in (-1, 30)]
+    found += [Example(m.MultiboxPrior(), (x,)), Example(m.MultiboxPrior((0.2, 0.5), (1.0, 2.0, 0.5), (0.1, 0.2), (0.3, 0.5), True), (x,))]
+    anchors = np.sort(real(1, 11, 2, 2, low=0, high=1), 2).reshape(1, 11, 4)
+    for attrs in ({}, {"clip": False, "threshold": 0.8, "keep_background": True}):
+        found.append(Example(m.MultiboxTransformLoc(**attrs), (real(2, 4, 11, low=0, high=1), real(2, 44), anchors)))
+    found += [Example(m.YoloReorg(2), (real(2, 8, 4, 6),)), Example(m.YoloReorg(), (real(1, 2, 2, 3),))]
+    return found
+
+
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(), *_vision(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

@@ -6,13 +6,14 @@ of it is stable: equal elements stay in the order they have. What is no number c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import ceil, log2, nan
 from typing import Any
 
 from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Var
+from tilewright.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, before, loops
 from tilewright.types import DataType
@@ -24,49 +25,54 @@ _NS = 2.0
 """Nanoseconds for an element and a pass."""
 
 
-class _Sorter:
-    """The rows of one tensor being sorted: `rows` of the input, the first `count` of each in order to be stored."""
+@dataclass(frozen=True, slots=True)
+class Sorter:
+    """A row of `length` elements being sorted: `key(k)` is element k of it."""
 
-    def __init__(self, b: Loops, data: BufferVar, rows: Rows, count: int, ascending: bool, places: bool) -> None:
-        self.b, self.data, self.rows, self.count, self.ascending, self.places = b, data, rows, count, ascending, places
-        self.dtype = data.dtype
+    b: Loops
+    key: Callable[[PrimExpr], PrimExpr]
+    length: int | PrimExpr
+    most: int
+    """`length`, or what it can be at most where it is not known."""
+    dtype: DataType
+    ascending: bool
+    places: bool
+    """Are the places of the elements wanted, too?"""
 
     def memory(self, size: int, name: str) -> tuple[BufferVar, ...]:
-        """Memory for `size` keys, and their places when they are asked for."""
-        keys = self.b.allocate(self.dtype, size, f"{name}_keys")
-        return (keys, self.b.allocate("int32", size, f"{name}_places")) if self.places else (keys,)
+        """Memory for `size` keys, and their places when they are wanted."""
+        keys = self.b.allocate(self.dtype, max(1, size), f"{name}_keys")
+        return (keys, self.b.allocate("int32", max(1, size), f"{name}_places")) if self.places else (keys,)
 
     def comes_before(self, x: PrimExpr, y: PrimExpr) -> PrimExpr:
         return before(x, y, self.ascending)
 
-    def merged(self, row: PrimExpr) -> tuple[BufferVar, ...]:
-        """The whole row in order."""
-        n, b = self.rows.length, self.b
-        first = self.memory(n, "first")
-        self._runs(row, first)
-        passes = ceil(log2(max(1, ceil(n / _RUN))))
-        if passes:
-            second = self.memory(n, "second")
-            with b.for_range(0, ceil(passes / 2), "level") as level:
+    def merged(self) -> tuple[BufferVar, ...]:
+        """The keys of the whole row in order, and their places."""
+        b, levels = self.b, ceil(log2(max(1, ceil(self.most / _RUN))) / 2)
+        first = self.memory(self.most, "first")
+        self._runs(first)
+        if levels:
+            second = self.memory(self.most, "second")
+            with b.for_range(0, levels, "level") as level:
                 width = b.let("width", E.shift_left(E.const(_RUN, "int64"), level * 2))
-                self._merge(first, second, width)
-                self._merge(second, first, width * 2)
+                with b.if_scope(width < self.length):
+                    self._merge(first, second, width)
+                    self._merge(second, first, width * 2)
         return first
 
-    def _runs(self, row: PrimExpr, to: Sequence[BufferVar]) -> None:
+    def _runs(self, to: Sequence[BufferVar]) -> None:
         """Runs of 16 in order, from the data."""
-        n, b, whole = self.rows.length, self.b, self.rows.length // _RUN
-        if whole:
-            with b.for_range(0, whole, "run") as run:
-                self._run(row, to, b.let("start", run * _RUN), _RUN)
-        if n % _RUN:
-            self._run(row, to, E.const(whole * _RUN, "int64"), n % _RUN)
+        whole = E.floordiv(self.length, _RUN)
+        with self.b.for_range(0, whole, "run") as run:
+            self._run(to, self.b.let("start", run * _RUN), _RUN)
+        self._run(to, E.mul(whole, _RUN), E.floormod(self.length, _RUN))
 
-    def _run(self, row: PrimExpr, to: Sequence[BufferVar], start: PrimExpr, size: int) -> None:
+    def _run(self, to: Sequence[BufferVar], start: PrimExpr, size: Value) -> None:
         b = self.b
         keys = b.allocate(self.dtype, _RUN, "run_keys")
         with b.for_range(0, size, "k") as k:
-            keys[k] = self.data[self.rows.at(row, start + k)]
+            keys[k] = self.key(start + k)
         with b.for_range(0, size, "k") as k:
             x = b.let("x", keys[k])
             rank = b.variable("rank", "int32", 0)
@@ -81,8 +87,8 @@ class _Sorter:
 
     def _merge(self, source: Sequence[BufferVar], to: Sequence[BufferVar], width: PrimExpr) -> None:
         """Pairs of runs of `width` merged."""
-        n, b = self.rows.length, self.b
-        with b.for_range(0, E.floordiv(width * 2 + (n - 1), width * 2), "pair") as pair:
+        b, n = self.b, self.length
+        with b.for_range(0, E.floordiv(width * 2 + n - 1, width * 2), "pair") as pair:
             low = b.let("low", pair * width * 2)
             middle, high = b.let("middle", E.minimum(low + width, n)), b.let("high", E.minimum(low + width * 2, n))
             i, j = b.variable("i", "int64", low), b.variable("j", "int64", middle)
@@ -97,17 +103,17 @@ class _Sorter:
                 i[0] = i[0] + from_left
                 j[0] = j[0] + (1 - from_left)
 
-    def inserted(self, row: PrimExpr) -> tuple[BufferVar, ...]:
+    def inserted(self, count: int) -> tuple[BufferVar, ...]:
         """The first `count` in order, each put into its place among those found so far."""
-        b, found = self.b, self.memory(self.count, "found")
-        with b.for_range(0, self.count, "k") as k:
-            self._insert(found, b.let("x", self.data[self.rows.at(row, k)]), k, k)
-        last = b.variable("last", self.dtype, found[0][self.count - 1])
-        with b.for_range(self.count, self.rows.length, "k") as k:
-            x = b.let("x", self.data[self.rows.at(row, k)])
+        b, found = self.b, self.memory(count, "found")
+        with b.for_range(0, count, "k") as k:
+            self._insert(found, b.let("x", self.key(k)), k, k)
+        last = b.variable("last", self.dtype, found[0][count - 1])
+        with b.for_range(count, self.length, "k") as k:
+            x = b.let("x", self.key(k))
             with b.if_scope(self.comes_before(x, last[0])):
-                self._insert(found, x, k, E.const(self.count - 1, "int64"))
-                last[0] = found[0][self.count - 1]
+                self._insert(found, x, k, E.const(count - 1, "int64"))
+                last[0] = found[0][count - 1]
         return found
 
     def _insert(self, found: Sequence[BufferVar], x: PrimExpr, place: PrimExpr, end: PrimExpr) -> None:
@@ -125,6 +131,11 @@ class _Sorter:
             found[1][to] = E.cast("int32", place)
 
 
+def sorted_places(b: Loops, key: Callable[[PrimExpr], PrimExpr], length: int | PrimExpr, most: int, dtype: DataType) -> BufferVar:
+    """Where the elements of a row of `length` are, the greatest first; at most `most` of them."""
+    return Sorter(b, key, length, most, dtype, False, True).merged()[1]
+
+
 def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Sequence[tuple[int, str | DataType]], name: str) -> Any:
     """The first `count` along `axis` in order: result (0, dtype) are the elements, (1, dtype) their places."""
     source = Rows.of(data.extents, axis)
@@ -137,8 +148,8 @@ def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Se
         few = count <= _MOST_INSERTED and count * 4 <= source.length
         time = source.count * source.length * _NS * (1 if few else max(1, log2(source.length)))
         with b.shared(source.count, time) as row:
-            sorter = _Sorter(b, x, source, count, ascending, any(kind for kind, _ in results))
-            found = sorter.inserted(row) if few else sorter.merged(row)
+            sorter = Sorter(b, lambda k: x[source.at(row, k)], source.length, source.length, data.dtype, ascending, any(kind for kind, _ in results))
+            found = sorter.inserted(count) if few else sorter.merged()
             with b.for_range(0, count, "k") as k:
                 for out, (kind, dtype) in zip(outs, results, strict=True):
                     out[target.at(row, k)] = E.cast(dtype, found[kind][k])
