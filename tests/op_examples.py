@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Expr, Tuple, Var, var
-from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, scans, shaping, sorting, transform, vision, vision_maps
+from tilewright.relay.op import OPS, broadcast, create, elementwise, image, image_sampling, indexing, nn, reduction, scans, shaping, sorting, transform, vision, vision_maps
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
@@ -292,10 +292,26 @@ def _vision() -> list[Example]:
     return found
 
 
+def _sampling() -> list[Example]:
+    s = image_sampling
+    found: list[Example] = []
+    for padding in ("zeros", "border", "reflection"):
+        for align in (True, False):
+            found += [Example(s.GridSample(m, "NCHW", padding, align), (real(2, 3, 5, 6), real(2, 2, 4, 7, low=-1.7, high=1.7))) for m in ("nearest", "bilinear", "bicubic")]
+            found += [Example(s.GridSample(m, "NCDHW", padding, align), (real(1, 2, 3, 4, 5), real(1, 3, 2, 3, 4, low=-1.4, high=1.4))) for m in ("nearest", "bilinear")]
+    found += [Example(s.AffineGrid(shape, align), (real(2, n, n + 1),)) for n, shape in ((2, (4, 5)), (3, (2, 3, 4))) for align in (True, False)]
+    boxes, where = real(4, 4, low=-0.3, high=1.3), whole(4, low=0, high=2)
+    found += [Example(s.CropAndResize((3, 4), "NCHW", m, 7.0), (real(2, 3, 6, 5), boxes, where)) for m in ("bilinear", "nearest_neighbor")]
+    found += [Example(s.CropAndResize((1, 4), "NHWC"), (real(2, 6, 5, 3), boxes, where)), Example(s.CropAndResize((5, 1), out_dtype="float64"), (real(2, 3, 6, 5), boxes, where))]
+    found += [Example(s.Dilation2d(), (real(2, 3, 7, 8), real(3, 3, 2))), Example(s.Dilation2d((2, 1), (1, 2, 0, 1), (1, 2)), (real(1, 3, 9, 8), real(3, 3, 2)))]
+    found += [Example(s.Dilation2d(1, 1, 1, "NHWC", "HWI"), (real(1, 7, 8, 5), real(3, 3, 5))), Example(s.Dilation2d(padding=1), (whole(1, 2, 5, 5), whole(2, 3, 3)))]
+    return found
+
+
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(), *_vision(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(), *_vision(), *_sampling(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

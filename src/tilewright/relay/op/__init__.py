@@ -6,6 +6,7 @@ from tilewright.relay.op import (
     create,
     elementwise,
     image,
+    image_sampling,
     indexing,
     nn,
     reduction,
@@ -19,6 +20,6 @@ from tilewright.relay.op import (
 from tilewright.relay.op.registry import OPS, Fusion, Op, get, op
 
 __all__ = [
-    "OPS", "Fusion", "Op", "blocks", "broadcast", "create", "elementwise", "get", "image", "indexing", "nn", "op", "reduction", "scans", "shaping",
+    "OPS", "Fusion", "Op", "blocks", "broadcast", "create", "elementwise", "get", "image", "image_sampling", "indexing", "nn", "op", "reduction", "scans", "shaping",
     "sorting", "transform", "vision", "vision_maps",
 ]
