@@ -8,7 +8,27 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Expr, Tuple, Var, var
-from tilewright.relay.op import OPS, broadcast, create, elementwise, image, image_sampling, indexing, nn, reduction, scans, shaping, sorting, transform, vision, vision_maps
+from tilewright.relay.op import (
+    OPS,
+    broadcast,
+    create,
+    einsum,
+    elementwise,
+    image,
+    image_sampling,
+    indexing,
+    nn,
+    random,
+    reduction,
+    scans,
+    scattering,
+    shaping,
+    signal,
+    sorting,
+    transform,
+    vision,
+    vision_maps,
+)
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
@@ -308,10 +328,50 @@ def _sampling() -> list[Example]:
     return found
 
 
+def _random_numbers() -> list[Example]:
+    r = random
+    fresh = np.asarray([1, 2, 3, 4, 0, 0, 0, 0, 1 << 63, 0], "uint64")
+    deep = np.asarray([1, 2, 3, 4, 5, 6, 0, (1 << 64) - 9, 1, 0], "uint64")
+    full = np.asarray([1, 2, 3, 4, 5, 7, 0, (1 << 64) - 9, 0, 0], "uint64")
+    found: list[Example] = []
+    for state in (fresh, deep, full):
+        found += [Example(r.ThreefryGenerate((2, 3, 4)), (state,)), Example(r.ThreefrySplit(), (state,))]
+    for dtype in ("float32", "float64"):
+        found += [Example(cls((3, 5), dtype), (fresh, scalar(-1, dtype), scalar(2.5, dtype))) for cls in (r.Uniform, r.Normal)]
+    found.append(Example(r.Multinomial(6), (fresh, real(3, 5, low=0, high=1))))
+    return found
+
+
+def _programs() -> list[Example]:
+    """Einstein sums, losses, sparse tensors and signals."""
+    e = einsum.Einsum
+    found = [Example(e(q), tuple(real(*s) for s in shapes)) for q, *shapes in (
+        ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("ij,kj", (3, 4), (5, 4)), ("...ii->...i", (2, 3, 3)), ("ii", (4, 4)), ("i,j->ij", (3,), (4,)),
+        ("ijk->j", (2, 3, 4)), ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("...ij,...j->...i", (2, 1, 3, 4), (5, 4)), ("bhid,bhjd->bhij", (2, 2, 3, 4), (2, 2, 5, 4)),
+    )]
+    found.append(Example(e("ij,jk->ik"), (whole(2, 3), whole(3, 4))))
+    kinds = whole(2, 5, low=0, high=4)
+    found += [Example(nn.NllLoss(how, ignored), (real(2, 4, 5), kinds, real(4, low=0.5))) for how in ("mean", "sum", "none") for ignored in (-100, 1)]
+    found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
+    row = whole(21, low=0, high=6)
+    found += [Example(sorting.Unique(up, counted), (x,)) for up in (True, False) for counted in (True, False) for x in (row, row.astype("float32"))]
+    s = scattering
+    found += [Example(cls(1), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 4]]), real(3, 2))) for cls in (s.Scatter, s.ScatterAdd)]
+    found += [Example(s.SparseToDense((3, 4)), (np.asarray([[0, 1], [2, 3], [1, 0]]), real(3), scalar(-1))), Example(s.SparseToDense((5,)), (np.asarray([1, 3]), scalar(2.5), scalar(0)))]
+    found += [Example(s.SparseToDense((5,)), (scalar(3, "int32"), scalar(2.5), scalar(0))), Example(s.InvertPermutation(), (_random.permutation(9),))]
+    points = np.stack([whole(6, low=0, high=n) for n in (2, 3, 6)], 1).astype("int64")
+    found += [Example(s.SparseReshape(), (points, np.asarray([2, 3, 6]), np.asarray(new))) for new in ([9, 4], [9, -1], [-1], [2, 3, 2, -1])]
+    for n in (1, 8, 12, 64):
+        found += [Example(signal.Dft(back), (real(2, 3, n), real(2, 3, n))) for back in (False, True)]
+    found += [Example(signal.Stft(16, 4, 16), (real(2, 50), real(16))), Example(signal.Stft(12, 5, 9, True, False), (real(40), real(9)))]
+    return found
+
+
 EXAMPLES: list[Example] = [
     *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_pool(), *_norm(), *_image(), *_vision(), *_sampling(),
+    *_random_numbers(), *_programs(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "scattering", "signal")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

@@ -217,3 +217,55 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
             out[v] = E.cast(dtype, low[0])
 
     return loops("searchsorted", [sorted_sequence, values], [(values.extents, dtype)], body)  # type: ignore[no-any-return]
+
+
+def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> tuple[te.Tensor, ...]:
+    """The different elements of a row, ascending or as they come; where each comes first; which of them each element is; how many.
+
+    With `return_counts`, how often each occurs comes last. What is behind the last of them is zero.
+    """
+    n, dtype = data.extents[0], data.dtype
+
+    def body(b: Loops, x: BufferVar, found: BufferVar, first: BufferVar, inverse: BufferVar, number: BufferVar, *counts: BufferVar) -> None:
+        keys, places = Sorter(b, lambda k: x[k], n, n, dtype, True, True).merged()
+        rank, total = b.allocate("int32", max(1, n), "rank"), b.variable("total", "int64", 0)
+        tally = counts[0] if counts else b.allocate("int32", max(1, n), "tally")
+        with b.for_range(0, n, "k") as k:
+            found[k] = E.const(0, dtype)
+            first[k] = 0
+            tally[k] = 0
+        with b.for_range(0, n, "k") as k:
+            place = b.let("place", E.cast("int64", places[k]))
+            with b.if_scope(E.any_of(E.compare(E.EQ, k, 0), before(keys[E.maximum(k - 1, 0)], keys[k], True))):
+                total[0] = total[0] + 1
+                found[total[0] - 1] = keys[k]
+                first[total[0] - 1] = places[k]
+            tally[total[0] - 1] = tally[total[0] - 1] + 1
+            inverse[place] = E.cast("int32", total[0] - 1)
+        number[0] = E.cast("int32", total[0])
+        if not is_sorted:
+            _as_they_come(b, x, (found, first, inverse, rank, tally), total, n)
+
+    results: list[Any] = [((n,), dtype), ((n,), "int32"), ((n,), "int32"), ((1,), "int32")]
+    return loops("unique", [data], [*results, ((n,), "int32")] if return_counts else results, body)  # type: ignore[no-any-return]
+
+
+def _as_they_come(b: Loops, x: BufferVar, parts: Sequence[BufferVar], total: BufferVar, n: int) -> None:
+    """What was found in ascending order, in the order in which it comes first."""
+    found, first, inverse, rank, tally = parts
+    old = b.allocate("int32", max(1, n), "old_tally")
+    seen = b.variable("seen", "int64", 0)
+    with b.for_range(0, n, "k") as k:
+        old[k] = tally[k]
+        rank[k] = -1
+    with b.for_range(0, n, "k") as k:
+        kind = b.let("kind", E.cast("int64", inverse[k]))
+        with b.if_scope(rank[kind] < 0):
+            rank[kind] = E.cast("int32", seen[0])
+            found[seen[0]] = x[k]
+            first[seen[0]] = E.cast("int32", k)
+            tally[seen[0]] = old[kind]
+            seen[0] = seen[0] + 1
+        inverse[k] = rank[kind]
+    with b.for_range(total[0], n, "k") as k:
+        tally[k] = 0

@@ -4,14 +4,19 @@ from tilewright.relay.op import (
     blocks,
     broadcast,
     create,
+    einsum,
     elementwise,
     image,
     image_sampling,
     indexing,
     nn,
+    nn_loss,
+    random,
     reduction,
     scans,
+    scattering,
     shaping,
+    signal,
     sorting,
     transform,
     vision,
@@ -20,6 +25,6 @@ from tilewright.relay.op import (
 from tilewright.relay.op.registry import OPS, Fusion, Op, get, op
 
 __all__ = [
-    "OPS", "Fusion", "Op", "blocks", "broadcast", "create", "elementwise", "get", "image", "image_sampling", "indexing", "nn", "op", "reduction", "scans", "shaping",
-    "sorting", "transform", "vision", "vision_maps",
+    "Fusion", "OPS", "Op", "blocks", "broadcast", "create", "einsum", "elementwise", "get", "image", "image_sampling", "indexing", "nn",
+    "nn_loss", "op", "random", "reduction", "scans", "scattering", "shaping", "signal", "sorting", "transform", "vision", "vision_maps",
 ]

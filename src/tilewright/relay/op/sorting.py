@@ -125,3 +125,37 @@ class SearchSorted(Op):
 
     def compute(self, sorted_sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
         return topi.searchsorted(sorted_sequence, values, self.right, self.dtype)
+
+
+@op("unique", kind=Fusion.OPAQUE)
+class Unique(Op):
+    """The different elements of a row, ascending or as they come; where each comes first; which of them each element is; how many.
+
+    There is room for as many as the row has; what is behind the last one is zero. With `return_counts`, how often each
+    occurs comes last. What is no number is one element.
+    """
+
+    is_sorted: bool = True
+    return_counts: bool = False
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        if t.ndim != 1:
+            raise ShapeError(f"data must be one row, and it has the shape {text(t.shape)}; reshape it first")
+        whole = TensorType(t.shape, "int32")
+        parts = (t, whole, whole, TensorType((1,), "int32"))
+        return TupleType((*parts, whole) if self.return_counts else parts)
+
+    def reference(self, data: Array) -> tuple[Array, ...]:
+        found, first, inverse, counts = np.unique(data, True, True, True)
+        if not self.is_sorted:
+            order = np.argsort(first, kind="stable")
+            found, first, inverse, counts = found[order], first[order], np.argsort(order)[inverse], counts[order]
+        whole = [np.zeros(data.shape, np.int32) for _ in range(2)]
+        values = np.zeros_like(data)
+        values[: len(found)], whole[0][: len(found)], whole[1][: len(found)] = found, first, counts
+        parts = values, whole[0], inverse.astype(np.int32), np.asarray([len(found)], np.int32)
+        return (*parts, whole[1]) if self.return_counts else parts
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.unique(data, self.is_sorted, self.return_counts)
