@@ -170,9 +170,8 @@ def _schedule(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor])
             s.compute_inline(names.pop(op))
     anchors = [op for op in ops if op.schedule is not None and op in names]
     if not anchors:
-        for op in dict.fromkeys(t.op for t in outputs):
-            if isinstance(op, ComputeOp):
-                schedule_injective(s, names[op], machines.current())
+        for op in dict.fromkeys(t.op for t in outputs if isinstance(t.op, ComputeOp)):
+            schedule_injective(s, names[op], machines.current())
         return s.func
     anchor = anchors[-1]
     output = names[outputs[0].op]  # type: ignore[index]

@@ -84,9 +84,7 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
     return loops("scatter_nd", [data, indices, updates], [(shape, data.dtype)], body)  # type: ignore[no-any-return]
 
 
-def sparse_to_dense(
-    indices: te.Tensor, values: te.Tensor, default: te.Tensor, output_shape: Sequence[int]
-) -> te.Tensor:
+def sparse_to_dense(indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor) -> te.Tensor:
     """A tensor of `output_shape` with `values` (one for all, or one each) at the points `indices` (points, coordinates), `default` elsewhere."""
     points = indices.extents[0] if indices.ndim else 1
     width = indices.extents[1] if indices.ndim == 2 else 1

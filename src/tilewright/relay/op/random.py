@@ -116,7 +116,7 @@ class Draw(Op):
     out_shape: Any
     out_dtype: Any
 
-    def infer(self, *given: Type) -> TupleType:
+    def _drawn(self, *given: Type) -> TupleType:
         key, *scalars = tensors(*given)
         _state(key)
         if self.out_dtype not in ("float32", "float64"):
@@ -135,7 +135,7 @@ class Uniform(Draw):
     out_dtype: str = "float32"
 
     def infer(self, key: Type, low: Type, high: Type) -> TupleType:
-        return super().infer(key, low, high)
+        return self._drawn(key, low, high)
 
     def reference(self, key: Array, low: Array, high: Array) -> tuple[Array, Array]:
         after, words = _drawn(key, prod(self.out_shape))
@@ -153,7 +153,7 @@ class Normal(Draw):
     out_dtype: str = "float32"
 
     def infer(self, key: Type, mean: Type, scale: Type) -> TupleType:
-        return super().infer(key, mean, scale)
+        return self._drawn(key, mean, scale)
 
     def reference(self, key: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
         count = prod(self.out_shape)
@@ -189,4 +189,4 @@ class Multinomial(Op):
         return after, (reached[..., None, :-1] <= wanted[..., None]).sum(-1).astype(np.int32)
 
     def compute(self, key: te.Tensor, probs: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-        return topi.multinomial(key, probs, self.num_samples)  # type: ignore[return-value]
+        return topi.multinomial(key, probs, self.num_samples)

@@ -64,7 +64,7 @@ class SparseToDense(Op):
         return result
 
     def compute(self, sparse_indices: te.Tensor, sparse_values: te.Tensor, default_value: te.Tensor) -> te.Tensor:
-        return topi.sparse_to_dense(sparse_indices, sparse_values, default_value, self.output_shape)
+        return topi.sparse_to_dense(sparse_indices, self.output_shape, sparse_values, default_value)
 
 
 @op("sparse_reshape", kind=Fusion.OPAQUE)

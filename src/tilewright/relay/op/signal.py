@@ -35,7 +35,7 @@ class Dft(Op):
         return TupleType((real, real))
 
     def reference(self, re_data: Array, im_data: Array) -> tuple[Array, Array]:
-        found = (np.fft.ifft if self.inverse else np.fft.fft)(re_data + 1j * im_data.astype(np.float64))
+        found = (np.fft.ifft if self.inverse else np.fft.fft)(re_data + 1j * im_data)
         return found.real.astype(re_data.dtype), found.imag.astype(re_data.dtype)
 
     def compute(self, re_data: te.Tensor, im_data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:

@@ -175,7 +175,7 @@ class AllClassNonMaxSuppression(Op):
     def _kept(self, boxes: Array, scores: Array) -> list[int]:
         kept: list[int] = []
         for place in sorted_places(scores, 0, False):
-            if len(kept) >= self.max_output_boxes_per_class or not scores[place] > scores.dtype.type(self.score_threshold):
+            if len(kept) == self.max_output_boxes_per_class or not scores[place] > scores.dtype.type(self.score_threshold):
                 continue
             if all(overlap(boxes[place], boxes[k]) <= boxes.dtype.type(self.iou_threshold) for k in kept):
                 kept.append(int(place))

@@ -72,8 +72,8 @@ def multibox_transform_loc(
                         out[i, to, 2 + k] = E.minimum(E.maximum(side, 0.0), 1.0) if clip else side
                     found[0] = to + 1
             count[i] = E.cast("int32", found[0])
-            with b.for_range(found[0], n, "j") as j, b.for_range(0, 6, "k") as k:
-                out[i, j, k] = E.const(-1, dtype)
+            with b.for_range(found[0], n, "j") as j, b.for_range(0, 6, "value") as v:
+                out[i, j, v] = E.const(-1, dtype)
 
     return loops(  # type: ignore[no-any-return]
         "multibox_transform_loc", [cls_prob, loc_pred, anchor], [((batch, n, 6), dtype), ((batch,), "int32")], body

@@ -158,10 +158,10 @@ def all_class_non_max_suppression(
     """Suppression for each class on its own: `boxes` (batch, boxes, 4) with `scores` (batch, classes, boxes).
 
     "onnx": rows (image, class, box) of all images, and how many there are. "tensorflow": rows (class, box) of each image,
-    their scores, and how many there are in each image. Rows behind the last one are zero.
+    their scores, and how many there are in each image. Rows behind the last one are zero. Below 0 the number of boxes is not limited.
     """
     batch, classes, n = scores.extents
-    most = min(max(max_output_boxes_per_class, 0), n)
+    most = n if max_output_boxes_per_class < 0 else min(max_output_boxes_per_class, n)
 
     def select(b: Loops, box: BufferVar, score: BufferVar, chosen: BufferVar, counts: BufferVar) -> None:
         """The boxes of each image and class, in the first pass."""

@@ -22,10 +22,11 @@ class Operators:
 
 
 class AllOperators(Operators):
-    """The operators, and those of two families by the names of the families."""
+    """The operators, and those of some families by the names of the families."""
 
     nn: Final = Operators("nn.")
     image: Final = Operators("image.")
+    vision: Final = Operators("vision.")
 
 
 op: Final = AllOperators("")
