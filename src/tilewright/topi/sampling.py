@@ -9,6 +9,7 @@ from typing import Any
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
+from tilewright.topi.elementwise import greatest
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,6 @@ def dilation2d(
             of_weight[d] = value
         inside = E.all_of(*(c for p, size in zip(places, sizes, strict=True) for c in (p >= 0, p < size)))
         term = E.cast(dtype, data(*at)) + E.cast(dtype, weight(*of_weight))
-        return te.max(E.if_then_else(inside, term, te.min_value(dtype)), axis=windows)
+        return greatest(E.if_then_else(inside, term, te.min_value(dtype)), axis=windows)
 
     return te.compute(shape, element, name="dilation2d")  # type: ignore[no-any-return]

@@ -121,9 +121,12 @@ def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
 def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_length: Expr | None = None, *, onesided: int = 1, node: Node) -> Expr:
     shape = node.static(signal, "signal")
     step = int(node.scalar(frame_step, "frame_step"))
-    if frame_length is None and window is None:
+    if frame_length is not None:
+        n = int(node.scalar(frame_length, "frame_length"))
+    elif window is not None:
+        n = node.static(window, "window")[0]
+    else:
         node.refuse("neither window nor frame_length is given, and one of them says how long a frame is")
-    n = int(node.scalar(frame_length, "frame_length")) if frame_length is not None else int(node.static(window, "window")[0])
     if len(shape) == 3 and shape[2] == 2:
         return _complex_stft(signal, step, window, n, bool(onesided), node)
     rows = reshape(signal, shape[:2])
