@@ -10,7 +10,26 @@ import pytest
 from tilewright import relay
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.expr import Var as Symbol
-from tilewright.relay.op import OPS, create, einsum, elementwise, image, image_sampling, indexing, nn, random, reduction, scattering, signal, vision, vision_maps, registry, shaping, sorting, transform
+from tilewright.relay.op import (
+    OPS,
+    create,
+    einsum,
+    elementwise,
+    image,
+    image_sampling,
+    indexing,
+    nn,
+    random,
+    reduction,
+    registry,
+    scattering,
+    shaping,
+    signal,
+    sorting,
+    transform,
+    vision,
+    vision_maps,
+)
 from tilewright.relay.op import broadcast as b
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op

@@ -3,7 +3,8 @@
 A state is ten words of 64 bits: the key (4), the path of splits (2), the counter (2), and where the next step of the path
 goes (2). Numbers are the hash of key, path and counter. Sources: Salmon et al., "Parallel random numbers: as easy as 1, 2,
 3" (SC 2011); Claessen and Palka, "Splittable pseudorandom number generators using cryptographic hashing" (Haskell 2013),
-encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010).
+encoding e4; rotations and permutation from Ferguson et al., "The Skein hash function family" (2010). As in TVM, and unlike
+Random123, the key is not added once more after the last round, so that programs draw the numbers they drew there.
 """
 
 from __future__ import annotations
