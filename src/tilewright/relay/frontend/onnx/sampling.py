@@ -52,6 +52,11 @@ _METHODS = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", 
 
 
 @converter("GridSample", since=16)
+def grid_sample_of_images(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros", node: Node) -> Expr:
+    return grid_sample(x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode, node=node)
+
+
+@converter("GridSample", since=20)
 def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros", node: Node) -> Expr:
     if mode not in _METHODS:
         node.refuse(f"mode is {mode!r}; it must be one of {', '.join(_METHODS)}")
