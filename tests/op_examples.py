@@ -8,7 +8,27 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Expr, Tuple, Var, var
-from tilewright.relay.op import OPS, broadcast, create, elementwise, image, indexing, nn, reduction, shaping, transform
+from tilewright.relay.op import (
+    OPS,
+    broadcast,
+    create,
+    einsum,
+    elementwise,
+    image,
+    image_sampling,
+    indexing,
+    nn,
+    random,
+    reduction,
+    scans,
+    scattering,
+    shaping,
+    signal,
+    sorting,
+    transform,
+    vision,
+    vision_maps,
+)
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
@@ -146,17 +166,29 @@ def _indexing() -> list[Example]:
     for how in ("update", "add", "mul", "min", "max"):
         found.append(Example(i.ScatterElements(1, how), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 3]]), real(3, 2))))
         found.append(Example(i.ScatterNd(how), (real(4, 3), np.asarray([[0, 2, 3]]), real(3, 3))))
-    found += [Example(cls(1), (real(2, 5),)) for cls in (i.CumSum, i.CumProd)]
-    found += [Example(i.CumSum(None, "float64"), (real(2, 5),)), Example(i.CumSum(0, None, True), (whole(4, 3),)), Example(i.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),))]
-    ties = whole(3, 6, low=0, high=4)
-    found += [Example(i.Sort(), (ties,)), Example(i.Sort(0, False), (ties,)), Example(i.ArgSort(), (ties,)), Example(i.ArgSort(0, False, "int64"), (ties,))]
-    found += [Example(i.TopK(2), (ties,)), Example(i.TopK(2, 0, "values", True), (ties,)), Example(i.TopK(0, 1, "indices", dtype="int64"), (real(3, 4),))]
     c = create
     found += [Example(c.OneHot(4), (whole(2, 3, low=-1, high=5), scalar(1), scalar(0))), Example(c.OneHot(3, 0, "int8"), (whole(4, low=0, high=3), scalar(5, "int8"), scalar(-1, "int8")))]
     found += [Example(c.Full((2, 3)), (scalar(2.5),)), Example(c.Full((2,), "int32"), (scalar(7),)), Example(c.FullLike(), (whole(2, 2), scalar(3, "int32")))]
     found += [Example(c.Zeros((2, 3), "float32"), ()), Example(c.Ones((4,), "int8"), ()), Example(c.ZerosLike(), (real(2, 3),)), Example(c.OnesLike(), (whole(3),))]
     found += [Example(c.Arange(0, 5), ()), Example(c.Arange(5, -1, -2, "int32"), ()), Example(c.Arange(0.5, 2, 0.25), ()), Example(c.ShapeOf(), (real(2, 3, 4),)), Example(c.NdarraySize("int64"), (real(2, 3),))]
     found += [Example(c.Trilu(upper), (real(2, 4, 5), scalar(k, "int64"))) for upper in (True, False) for k in (0, -1, 2)]
+    return found
+
+
+def _sorting() -> list[Example]:
+    found = [Example(cls(1), (real(2, 5),)) for cls in (scans.CumSum, scans.CumProd)]
+    found += [Example(scans.CumSum(None, "float64"), (real(2, 5),)), Example(scans.CumSum(0, None, True), (whole(4, 3),))]
+    found += [Example(scans.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),)), Example(scans.CumSum(1), (real(2, 3, 4),))]
+    s, ties = sorting, whole(3, 6, low=0, high=4)
+    found += [Example(s.Sort(), (ties,)), Example(s.Sort(0, False), (ties,)), Example(s.ArgSort(), (ties,)), Example(s.ArgSort(0, False, "int64"), (ties,))]
+    found += [Example(s.TopK(2), (ties,)), Example(s.TopK(2, 0, "values", True), (ties,)), Example(s.TopK(0, 1, "indices", dtype="int64"), (real(3, 4),))]
+    rows = np.where(truth(2, 70), real(2, 70).round(1), np.nan).astype("float32")
+    for up in (True, False):
+        found += [Example(s.Sort(-1, up), (rows,)), Example(s.ArgSort(-1, up), (rows,)), Example(s.TopK(3, is_ascend=up), (rows,)), Example(s.TopK(60, is_ascend=up), (rows,))]
+        found += [Example(s.ArgSort(1, up), (whole(2, 37, 2, high=-40, dtype="int8"),)), Example(s.TopK(2, 1, is_ascend=up), (whole(2, 9, 2, low=0, high=4, dtype="uint8"),))]
+    row = np.sort(whole(11, low=0, high=9).astype("float32"))
+    found += [Example(s.SearchSorted(right), (row, whole(3, 4, low=-1, high=10).astype("float32"))) for right in (False, True)]
+    found.append(Example(s.SearchSorted(True, "int64"), (np.sort(whole(2, 8)), whole(2, 5))))
     return found
 
 
@@ -260,10 +292,98 @@ def _image() -> list[Example]:
     return found
 
 
+def boxes(*shape: int, kinds: int = 3) -> Array:
+    """Boxes (class, score, left, top, right, bottom), some scores equal and some classes negative."""
+    corner, size = real(*shape, 2, low=0, high=6), real(*shape, 2, low=1, high=4)
+    kind, score = whole(*shape, 1, low=-1, high=kinds).astype("float32"), real(*shape, 1, low=-0.2, high=1).round(1)
+    return np.concatenate([kind, score, corner, corner + size], -1)
+
+
+def _vision() -> list[Example]:
+    v, m = vision, vision_maps
+    found = [Example(v.GetValidCounts(0.3), (boxes(2, 9),)), Example(v.GetValidCounts(0.1, -1), (boxes(1, 7),))]
+    data, valid, where = boxes(2, 24), np.asarray([24, 15], "int32"), np.stack([_random.permutation(24)] * 2).astype("int32")
+    for attrs in ({}, {"force_suppress": True}, {"id_index": -1, "max_output_size": 3}, {"top_k": 9}, {"iou_threshold": 0.0}, {"iou_threshold": 0.1, "top_k": 12}):
+        for shown in ({}, {"return_indices": False}, {"return_indices": False, "invalid_to_bottom": True}):
+            found.append(Example(v.NonMaxSuppression(**attrs, **shown), (data, valid, where)))
+    corners, scores = boxes(2, 20)[..., 2:], real(2, 3, 20, low=0, high=1).round(1)
+    found += [Example(v.AllClassNonMaxSuppression(k, 0.3, 0.2, how), (corners, scores)) for k in (0, 2, 30) for how in ("onnx", "tensorflow")]
+    x = real(2, 3, 9, 8)
+    rois = np.concatenate([whole(4, 1, low=0, high=2).astype("float32"), boxes(4)[:, 2:] * 2 - 2], 1)
+    found += [Example(m.RoiAlign((3, 2), 0.7, ratio, mode=how, aligned=al), (x, rois)) for ratio in (2, -1) for how in ("avg", "max", "max_taps") for al in (False, True)]
+    found += [Example(m.RoiAlign(2, 1.0, 2, "NHWC"), (real(2, 9, 8, 3), rois)), Example(m.RoiPool((3, 2), 0.9), (x, rois)), Example(m.RoiPool(4, 0.5, "NHWC"), (real(2, 9, 8, 3), rois))]
+    info = np.asarray([[70, 60, 1], [50, 64, 1.5]], "float32")
+    for loss in (False, True):
+        network = real(2, 12, 5, 4, low=0, high=1), real(2, 24, 5, 4, low=-0.4, high=0.4) * (9 if loss else 1), info
+        found += [Example(m.Proposal((1.0, 2.0), (0.5, 1.0, 2.0), 16, 0.6, n, 9, 4, loss), network) for n in (-1, 30)]
+    found += [Example(m.MultiboxPrior(), (x,)), Example(m.MultiboxPrior((0.2, 0.5), (1.0, 2.0, 0.5), (0.1, 0.2), (0.3, 0.5), True), (x,))]
+    anchors = np.sort(real(1, 11, 2, 2, low=0, high=1), 2).reshape(1, 11, 4)
+    for attrs in ({}, {"clip": False, "threshold": 0.8, "keep_background": True}):
+        found.append(Example(m.MultiboxTransformLoc(**attrs), (real(2, 4, 11, low=0, high=1), real(2, 44), anchors)))
+    found += [Example(m.YoloReorg(2), (real(2, 8, 4, 6),)), Example(m.YoloReorg(), (real(1, 2, 2, 3),))]
+    return found
+
+
+def _sampling() -> list[Example]:
+    s = image_sampling
+    found: list[Example] = []
+    for padding in ("zeros", "border", "reflection"):
+        for align in (True, False):
+            found += [Example(s.GridSample(m, "NCHW", padding, align), (real(2, 3, 5, 6), real(2, 2, 4, 7, low=-1.7, high=1.7))) for m in ("nearest", "bilinear", "bicubic")]
+            found += [Example(s.GridSample(m, "NCDHW", padding, align), (real(1, 2, 3, 4, 5), real(1, 3, 2, 3, 4, low=-1.4, high=1.4))) for m in ("nearest", "bilinear")]
+    found += [Example(s.AffineGrid(shape, align), (real(2, n, n + 1),)) for n, shape in ((2, (4, 5)), (3, (2, 3, 4))) for align in (True, False)]
+    boxes, where = real(4, 4, low=-0.3, high=1.3), whole(4, low=0, high=2)
+    found += [Example(s.CropAndResize((3, 4), "NCHW", m, 7.0), (real(2, 3, 6, 5), boxes, where)) for m in ("bilinear", "nearest_neighbor")]
+    found += [Example(s.CropAndResize((1, 4), "NHWC"), (real(2, 6, 5, 3), boxes, where)), Example(s.CropAndResize((5, 1), out_dtype="float64"), (real(2, 3, 6, 5), boxes, where))]
+    found += [Example(s.Dilation2d(), (real(2, 3, 7, 8), real(3, 3, 2))), Example(s.Dilation2d((2, 1), (1, 2, 0, 1), (1, 2)), (real(1, 3, 9, 8), real(3, 3, 2)))]
+    found += [Example(s.Dilation2d(1, 1, 1, "NHWC", "HWI"), (real(1, 7, 8, 5), real(3, 3, 5))), Example(s.Dilation2d(padding=1), (whole(1, 2, 5, 5), whole(2, 3, 3)))]
+    return found
+
+
+def _random_numbers() -> list[Example]:
+    r = random
+    fresh = np.asarray([1, 2, 3, 4, 0, 0, 0, 0, 1 << 63, 0], "uint64")
+    deep = np.asarray([1, 2, 3, 4, 5, 6, 0, (1 << 64) - 9, 1, 0], "uint64")
+    full = np.asarray([1, 2, 3, 4, 5, 7, 0, (1 << 64) - 9, 0, 0], "uint64")
+    found: list[Example] = []
+    for state in (fresh, deep, full):
+        found += [Example(r.ThreefryGenerate((2, 3, 4)), (state,)), Example(r.ThreefrySplit(), (state,))]
+    for dtype in ("float32", "float64"):
+        found += [Example(cls((3, 5), dtype), (fresh, scalar(-1, dtype), scalar(2.5, dtype))) for cls in (r.Uniform, r.Normal)]
+    found.append(Example(r.Multinomial(6), (fresh, real(3, 5, low=0, high=1))))
+    return found
+
+
+def _programs() -> list[Example]:
+    """Einstein sums, losses, sparse tensors and signals."""
+    e = einsum.Einsum
+    found = [Example(e(q), tuple(real(*s) for s in shapes)) for q, *shapes in (
+        ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("ij,kj", (3, 4), (5, 4)), ("...ii->...i", (2, 3, 3)), ("ii", (4, 4)), ("i,j->ij", (3,), (4,)),
+        ("ijk->j", (2, 3, 4)), ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("...ij,...j->...i", (2, 1, 3, 4), (5, 4)), ("bhid,bhjd->bhij", (2, 2, 3, 4), (2, 2, 5, 4)),
+    )]
+    found.append(Example(e("ij,jk->ik"), (whole(2, 3), whole(3, 4))))
+    kinds = whole(2, 5, low=0, high=4)
+    found += [Example(nn.NllLoss(how, ignored), (real(2, 4, 5), kinds, real(4, low=0.5))) for how in ("mean", "sum", "none") for ignored in (-100, 1)]
+    found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
+    row = whole(21, low=0, high=6)
+    found += [Example(sorting.Unique(up, counted), (x,)) for up in (True, False) for counted in (True, False) for x in (row, row.astype("float32"))]
+    s = scattering
+    found += [Example(cls(1), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 4]]), real(3, 2))) for cls in (s.Scatter, s.ScatterAdd)]
+    found += [Example(s.SparseToDense((3, 4)), (np.asarray([[0, 1], [2, 3], [1, 0]]), real(3), scalar(-1))), Example(s.SparseToDense((5,)), (np.asarray([1, 3]), scalar(2.5), scalar(0)))]
+    found += [Example(s.SparseToDense((5,)), (scalar(3, "int32"), scalar(2.5), scalar(0))), Example(s.InvertPermutation(), (_random.permutation(9),))]
+    points = np.stack([whole(6, low=0, high=n) for n in (2, 3, 6)], 1).astype("int64")
+    found += [Example(s.SparseReshape(), (points, np.asarray([2, 3, 6]), np.asarray(new))) for new in ([9, 4], [9, -1], [-1], [2, 3, 2, -1])]
+    for n in (1, 8, 12, 64):
+        found += [Example(signal.Dft(back), (real(2, 3, n), real(2, 3, n))) for back in (False, True)]
+    found += [Example(signal.Stft(16, 4, 16), (real(2, 50), real(16))), Example(signal.Stft(12, 5, 9, True, False), (real(40), real(9)))]
+    return found
+
+
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
+    *_vision(), *_sampling(), *_random_numbers(), *_programs(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "shaping", "transform")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "scattering", "signal")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

@@ -8,7 +8,11 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright.expr_walk import walk
+from tilewright.te.create import create_prim_func
+from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import MAX, MIN, PROD, SUM, ComputeOp, Reduce, Tensor, TensorElem
+from tilewright.tir.interpreter import run
+from tilewright.tir.transform.lower_blocks import lower_blocks
 
 Array = np.ndarray[Any, Any]
 _FOLDS = {SUM: np.sum, PROD: np.prod, MAX: np.max, MIN: np.min}
@@ -24,9 +28,11 @@ def evaluate(outputs: Any, inputs: dict[Tensor, Array]) -> Any:
 
 def _tensor(t: Tensor, known: dict[Tensor, Array]) -> Array:
     if t not in known:
-        assert isinstance(t.op, ComputeOp)
+        assert isinstance(t.op, (ComputeOp, ExternOp))
         for needed in t.op.inputs:
             _tensor(needed, known)
+        if isinstance(t.op, ExternOp):
+            return _loops(t.op, known)[t.index]
         shape = tuple(int(d) for d in t.shape)  # type: ignore[call-overload]
         axes = [*t.op.axis, *t.op.reduce_axis]
         over = tuple(int(a.extent) for a in t.op.reduce_axis)  # type: ignore[call-overload]
@@ -35,6 +41,14 @@ def _tensor(t: Tensor, known: dict[Tensor, Array]) -> Array:
         for made, value in zip(t.op.outputs, values, strict=True):
             known[made] = np.array(np.broadcast_to(value, shape), made.dtype.numpy())
     return known[t]
+
+
+def _loops(op: ExternOp, known: dict[Tensor, Array]) -> list[Array]:
+    """The results of a computation that is written as loops."""
+    made = [np.zeros(t.extents, t.dtype.numpy()) for t in op.outputs]
+    run(lower_blocks(create_prim_func(op.inputs, op.outputs)), [*(known[t] for t in op.inputs), *made])
+    known.update(zip(op.outputs, made, strict=True))
+    return made
 
 
 def _body(body: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], shape: tuple[int, ...], over: tuple[int, ...]) -> Any:

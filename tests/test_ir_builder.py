@@ -148,3 +148,31 @@ def test_what_cannot_be_written_says_why(name: str) -> None:
     action, kind, message = WRONG[name]
     with pytest.raises(kind, match=message):
         action()
+
+
+def test_a_let_is_bound_anew_in_each_copy_of_a_loop() -> None:
+    """A loop that is cut has copies of its body, and an address that uses a name of one is another in the next."""
+    irb = tir.ir_builder.create()
+    x, out = Buffer("x", (8,), "int64"), Buffer("out", (8,), "int64")
+    source, target = irb.buffer_ptr(x), irb.buffer_ptr(out)
+    with irb.for_range(0, 8, name="k") as k:
+        value = irb.let("value", source[tvm.expr.if_then_else(k < 1, 7 - k, k - 1)])
+        target[value] = k
+    func = PrimFunc("scattered", (x, out), irb.get())
+    order, got = np.asarray([3, 1, 4, 0, 5, 2, 6, 7]), np.zeros(8, np.int64)
+    tvm.build(func, target="llvm")(order, got)
+    wanted = np.zeros(8, np.int64)
+    run(func, [order, wanted])
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_the_grain_of_a_parallel_loop() -> None:
+    irb = tir.ir_builder.create()
+    out = irb.buffer_ptr(Buffer("out", (64,), "int64"))
+    with irb.for_range(0, 64, name="k", kind="parallel", grain=8) as k:
+        out[k] = k
+    func = PrimFunc("counted", (out.buffer,), irb.get())
+    got = np.zeros(64, np.int64)
+    tvm.build(func, target="llvm")(got)
+    np.testing.assert_array_equal(got, np.arange(64))
+    assert func.body.annotations == {"grain": 8}  # type: ignore[attr-defined]

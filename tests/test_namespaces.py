@@ -24,7 +24,9 @@ NAMES = (
     "relay.analysis", "relay.build", "relay.const", "relay.frontend.from_onnx", "relay.nn.conv2d", "relay.transform.FoldConstant",
     "relay.transform.FuseOps", "relay.transform.InferType", "relay.transform.SimplifyInference", "relay.transform.function_pass", "relay.var",
     "lower", "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.create_schedule", "te.extern", "te.placeholder",
-    "tir", "tir.ir_builder.create", "topi", "transform.Pass",
+    "relay.einsum", "relay.random.threefry_key", "relay.searchsorted", "relay.topk", "relay.vision.non_max_suppression", "relay.vision.roi_align",
+    "tir", "tir.ir_builder.create", "topi", "topi.argsort", "topi.image.resize2d", "topi.random.uniform", "topi.vision.non_max_suppression",
+    "transform.Pass",
     "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential", "transform.module_pass",
 )
 

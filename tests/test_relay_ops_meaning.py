@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.relay.op import broadcast, elementwise, image, indexing, nn, reduction, transform
+from tilewright.relay.op import broadcast, elementwise, image, indexing, nn, reduction, scans, sorting, transform
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.registry import Op
 
@@ -177,10 +177,10 @@ def test_moves() -> None:
     check(padded, lambda a, v: F.pad(a, (2, 2, 1, 1), mode="reflect"), real(1, 2, 4, 5), np.zeros(1, "float32"))
     data, where = real(4, 5), _random.integers(0, 5, (4, 3))
     check(indexing.Gather(1), lambda a, i: torch.gather(a, 1, i), data, where)
-    check(indexing.CumSum(1), lambda a: a.cumsum(1), data)
+    check(scans.CumSum(1), lambda a: a.cumsum(1), data)
     updates = real(4, 3)
     check(indexing.ScatterElements(1, "add"), lambda a, i, u: a.scatter_add(1, i, u), data, where, updates)
-    values, places = indexing.TopK(3).reference(data)
+    values, places = sorting.TopK(3).reference(data)
     wanted = torch.from_numpy(data).topk(3)
     np.testing.assert_array_equal(values, wanted.values.numpy())
     np.testing.assert_array_equal(places, wanted.indices.numpy())

@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.relay import image, nn, op, qnn
-from tilewright.relay.compose import arange, gather, logsumexp, std, variance
+from tilewright.relay import image, nn, op, qnn, random, vision
+from tilewright.relay.compose import arange, gather, logsumexp, segment_sum, sparse_to_dense, std, stft, variance
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var, const, var
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.printer import astext
@@ -23,7 +23,8 @@ _MODULES: Final = frozenset({"analysis", "frontend", "transform"})
 
 __all__ = [
     "Call", "Constant", "Expr", "FuncType", "Function", "GlobalVar", "If", "Let", "TensorType", "Tuple", "TupleGetItem", "TupleType", "Type", "Var",
-    "analysis", "arange", "astext", "build", "const", "frontend", "gather", "image", "logsumexp", "nn", "op", "qnn", "std", "transform", "var", "variance",
+    "analysis", "arange", "astext", "build", "const", "frontend", "gather", "image", "logsumexp", "nn", "op", "qnn", "random", "segment_sum",
+    "sparse_to_dense", "std", "stft", "transform", "var", "variance", "vision",
 ]
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.errors import CompileError
-from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add, Subtract
-from tilewright.relay.op.create import Arange
+from tilewright.relay.expr import Call, Constant, Expr, const
+from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
+from tilewright.relay.op.create import Arange, Ones, Zeros
 from tilewright.relay.op.elementwise import Exp, Log, Sqrt
-from tilewright.relay.op.indexing import Gather
+from tilewright.relay.op.indexing import Gather, ScatterElements
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay
+from tilewright.relay.op.scattering import SparseToDense
 from tilewright.relay.op.shapes import axes_of
-from tilewright.relay.op.shaping import Squeeze
+from tilewright.relay.op.shaping import Reshape, Squeeze
+from tilewright.relay.op.signal import Stft
 
 Axis = int | tuple[int, ...] | None
 
@@ -23,17 +25,43 @@ def gather(data: Any, axis: int, indices: Any) -> Call:
     return Gather(axis)(data, indices)
 
 
+def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Call:
+    """`sparse_values` at the points `sparse_indices` of a tensor of `output_shape`, `default_value` elsewhere."""
+    values = as_relay(sparse_values)
+    filling = const(default_value, values.tensor_type.dtype) if isinstance(default_value, (int, float)) else default_value
+    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in output_shape))(sparse_indices, values, filling)
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
+    """The sums of the elements of `data` whose first index has the same segment: as many rows as there are segments."""
+    x, where = as_relay(data), as_relay(segment_ids)
+    shape = x.tensor_type.shape
+    if len(where.tensor_type.shape) != 1:
+        raise CompileError(f"segment_ids must be one for each row of data, and they have the shape {where.tensor_type.shape}", where.span)
+    wide = BroadcastTo(shape)(Reshape((shape[0], *(1 for _ in shape[1:])))(where))
+    return ScatterElements(0, "add")(Zeros((num_segments, *shape[1:]), x.tensor_type.dtype)(), wide, x)
+
+
+def stft(
+    data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None, normalized: bool = False, onesided: bool = True,
+) -> Call:
+    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones."""
+    x, width = as_relay(data), n_fft if win_length is None else win_length
+    weights = Ones((width,), x.tensor_type.dtype)() if window is None else window
+    return Stft(n_fft, n_fft // 4 if hop_length is None else hop_length, width, normalized, onesided)(x, weights)
+
+
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> Call:
     """start, start + step, … up to but without stop; one argument alone is the stop. Numbers or constants."""
     first, end = (0, start) if stop is None else (start, stop)
-    return Arange(_number(first, "start"), _number(end, "stop"), _number(step, "step"), dtype)()
+    return Arange(_number(first, "arange", "start"), _number(end, "arange", "stop"), _number(step, "arange", "step"), dtype)()
 
 
-def _number(value: Any, what: str) -> Any:
+def _number(value: Any, name: str, what: str) -> Any:
     if isinstance(value, Constant) and value.value.size == 1:
         return value.value.item()
     if isinstance(value, Expr):
-        raise CompileError(f"arange: {what} must be a number or a constant, for the shape of the result to be known", value.span)
+        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known", value.span)
     return value
 
 

@@ -91,15 +91,20 @@ class IRBuilder:
         return BufferVar(self, buffer)
 
     @contextmanager
-    def for_range(self, begin: Value, end: Value, name: str = "i", dtype: str | None = None, kind: str = "serial") -> Iterator[PrimExpr]:
-        """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`. The variable is int64, seen as `dtype` when one is given."""
+    def for_range(
+        self, begin: Value, end: Value, name: str = "i", dtype: str | None = None, kind: str = "serial", grain: int = 1,
+    ) -> Iterator[PrimExpr]:
+        """A loop over `[begin, end)`: `serial`, `parallel`, `vectorize` or `unroll`. The variable is int64, seen as `dtype` when one is given.
+
+        The threads of a parallel loop take `grain` trips at a time.
+        """
         if kind not in _KINDS:
             raise CompileError(f"a loop cannot be '{kind}'; use serial, parallel, vectorize or unroll")
         var = Var(name)
         low, high = cast(INT64, as_expr(begin)), cast(INT64, as_expr(end))
         self._open.append([])
         yield var if dtype is None else cast(dtype, var)
-        self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close()))
+        self.emit(For(var, low, sub(high, low), _KINDS[kind], self._close(), {} if grain == 1 else {"grain": grain}))
 
     @contextmanager
     def if_scope(self, cond: Value) -> Iterator[None]:

@@ -6,8 +6,9 @@ For scripts, under the names and with the arguments of the field:
     s = topi.x86.schedule_softmax(B)
     f = tvm.build(s, [A, B], "llvm")
 
-`topi.add`, `topi.sum`, `topi.transpose` and the like are here; networks' operators in `topi.nn`; schedules in `topi.generic`,
-`topi.x86` and `topi.arm_cpu`. Every module lists what it gives to this namespace in its `__all__`.
+`topi.add`, `topi.sum`, `topi.transpose` and the like are here; networks' operators in `topi.nn`, pictures' in `topi.image`,
+those of detection in `topi.vision`, random numbers in `topi.random`; schedules in `topi.generic`, `topi.x86` and
+`topi.arm_cpu`. Every module lists what it gives to this namespace in its `__all__`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, Final
 from tilewright.topi.gpu import FAMILIES, Family
 from tilewright.topi.names import Names
 
-_NAMES: Final = Names(__name__, ("math", "broadcast", "reduction", "moves", "lookup"))
-_MODULES: Final = frozenset({"arm_cpu", "generic", "nn", "tag", "utils", "x86"})
+_NAMES: Final = Names(__name__, ("math", "broadcast", "reduction", "moves", "lookup", "contraction", "scans", "scattering", "sorting", "spectra"))
+_MODULES: Final = frozenset({"arm_cpu", "generic", "image", "nn", "random", "tag", "utils", "vision", "x86"})
 
 
 def __getattr__(name: str) -> Any:

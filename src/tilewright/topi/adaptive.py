@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var
+from tilewright.topi.elementwise import greatest
 from tilewright.topi.schedules.reduce import schedule_reduce
 
 
@@ -32,7 +33,7 @@ def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int]
             where[spatial[k]] = begin + tap.var
             inside = E.all_of(inside, begin + tap.var < end)
         nothing = E.const(0, data.dtype) if mean else te.min_value(data.dtype)
-        return (te.sum if mean else te.max)(E.if_then_else(inside, data(*where), nothing), axis=taps)
+        return (te.sum if mean else greatest)(E.if_then_else(inside, data(*where), nothing), axis=taps)
 
     pooled = te.compute(shape, element, name="adaptive_sum" if mean else "adaptive_max", schedule=schedule_reduce)
     if not mean:

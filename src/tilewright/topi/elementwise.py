@@ -60,6 +60,21 @@ def _extreme(of: Callable[..., PrimExpr], x: PrimExpr, y: PrimExpr) -> PrimExpr:
     return E.if_then_else(E.compare(E.NE, y, y), y, of(x, y))
 
 
+def _folded(of: Callable[..., PrimExpr], plain: Callable[..., PrimExpr], identity: Callable[..., PrimExpr], name: str) -> Callable[..., PrimExpr]:
+    keeping = te.comm_reducer(of, identity, name)
+
+    def reduce(e: PrimExpr, axis: Any) -> PrimExpr:
+        return (keeping if e.dtype.is_float else plain)(e, axis)
+
+    return reduce
+
+
+greatest = _folded(greater_of, te.max, te.min_value, "max")
+"""The greatest element along reduction axes; not a number when one of them is not."""
+least = _folded(lesser_of, te.min, te.max_value, "min")
+"""The least element along reduction axes; not a number when one of them is not."""
+
+
 def clamp(x: PrimExpr, low: float, high: float) -> PrimExpr:
     """`x` held in `[low, high]`; bounds that the type cannot hold do nothing."""
     if x.dtype.is_integer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright import expr as E
@@ -85,18 +85,6 @@ def one_hot(indices: te.Tensor, on: te.Tensor, off: te.Tensor, depth: int, axis:
         return E.cast(dtype, E.if_then_else(hit, on(), off()))
 
     return te.compute(shape, element, name="one_hot")  # type: ignore[no-any-return]
-
-
-def scan(data: te.Tensor, axis: int, combine: Callable[..., PrimExpr], identity: PrimExpr, exclusive: bool, dtype: str, name: str) -> te.Tensor:
-    """Each element combined with all before it along `axis`; without itself when `exclusive`."""
-    over = te.reduce_axis((0, data.shape[axis]), "r")
-
-    def element(*i: Var) -> PrimExpr:
-        before = over.var < i[axis] if exclusive else over.var <= i[axis]
-        value = E.cast(dtype, data(*i[:axis], over.var, *i[axis + 1 :]))
-        return combine(E.if_then_else(before, value, identity), axis=over)
-
-    return te.compute(data.shape, element, name=name)  # type: ignore[no-any-return]
 
 
 def full(shape: Sequence[Any], value: Value, dtype: str, name: str = "full") -> te.Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi.conv import Geometry, Ints, channels_last, window
+from tilewright.topi.elementwise import greatest
 
 
 def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:
@@ -16,7 +17,7 @@ def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilatio
 
     def term(n: Var, *rest: Var) -> PrimExpr:
         x, inside = g.at(n, rest[:-1], taps, rest[-1])
-        return te.max(if_then_else(inside, x, te.min_value(data.dtype)), axis=taps)
+        return greatest(if_then_else(inside, x, te.min_value(data.dtype)), axis=taps)
 
     return window(g, data.extents[g.place[-1]], term, channels_last(layout), name="max_pool")
 

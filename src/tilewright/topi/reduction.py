@@ -58,8 +58,13 @@ def arg_reduce(
 
     def combine(a: tuple[PrimExpr, PrimExpr], b: tuple[PrimExpr, PrimExpr]) -> tuple[PrimExpr, PrimExpr]:
         better = a[1] > b[1] if greatest else a[1] < b[1]
+        same = E.compare(E.EQ, a[1], b[1])
+        if a[1].dtype.is_float:  # what is no number comes before all numbers
+            a_is_none, b_is_none = (E.compare(E.NE, x[1], x[1]) for x in (a, b))
+            better = E.logical_or(better, E.logical_and(a_is_none, E.logical_not(b_is_none)))
+            same = E.logical_or(same, E.logical_and(a_is_none, b_is_none))
         earlier = a[0] > b[0] if last else a[0] < b[0]
-        keep = E.logical_or(better, E.logical_and(E.compare(E.EQ, a[1], b[1]), E.logical_and(a[0] >= 0, E.logical_or(earlier, b[0] < 0))))
+        keep = E.logical_or(better, E.logical_and(same, E.logical_and(a[0] >= 0, E.logical_or(earlier, b[0] < 0))))
         return E.if_then_else(keep, a[0], b[0]), E.if_then_else(keep, a[1], b[1])
 
     def identity(index: Any, value: Any) -> tuple[PrimExpr, PrimExpr]:

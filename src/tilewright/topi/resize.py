@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
 
 from tilewright import expr as E
 from tilewright import te
@@ -20,6 +22,34 @@ class Line:
     a: int
     b: int
     c: int
+
+
+def _exact(number: float) -> Fraction:
+    """A scale as the fraction that it was meant to be: 0.6 is 3/5."""
+    return Fraction(number).limit_denominator(1 << 14)
+
+
+def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
+    """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode)."""
+    factor = Fraction(out, size) if scale is None else _exact(scale)
+    half = Fraction(1, 2)
+    step, start = 1 / factor, Fraction(0)
+    if mode == "align_corners":
+        step = Fraction(size - 1, out - 1) if out > 1 else Fraction(0)
+    elif mode == "tf_crop_and_resize":
+        low, high = map(_exact, roi or (0, 1))
+        step = (high - low) * (size - 1) / (out - 1) if out > 1 else Fraction(0)
+        start = low * (size - 1) if out > 1 else (low + high) * (size - 1) * half
+    elif mode == "tf_half_pixel_for_nn":
+        start = half * step
+    elif mode == "half_pixel_symmetric":
+        start = half * step - half + Fraction(size, 2) * (1 - Fraction(out) / (factor * size))
+    elif mode == "pytorch_half_pixel" and out == 1:
+        step = Fraction(0)
+    elif mode != "asymmetric":
+        start = half * step - half
+    c = lcm(step.denominator, start.denominator)
+    return Line(int(step * c), int(start * c), c)
 
 
 def nearest_index(position: Value, c: int, rounding: str) -> PrimExpr:

@@ -1,20 +1,20 @@
-"""Operators that look elements up, or put them, at computed indices; and those that sort and scan along an axis."""
+"""Operators that look elements up, or put them, at computed indices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Shape, axis_of, differ, product, require_same_dtype, text
+from tilewright.relay.op.shapes import Shape, axis_of, differ, require_same_dtype, text
 from tilewright.topi import indexing as topi
-from tilewright.topi.transform import dims, reshape
-from tilewright.types import DataType, TensorType, TupleType, Type
+from tilewright.topi import scattering
+from tilewright.topi.transform import dims
+from tilewright.types import TensorType, Type
 
 
 def _integers(t: TensorType) -> None:
@@ -177,6 +177,9 @@ class ScatterElements(Op):
         place[axis] = _positive(indices, data.shape[axis])
         return _scatter(data, tuple(place), updates, self.reduction)
 
+    def compute(self, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+        return scattering.scatter_elements(data, indices, updates, self.axis, self.reduction)
+
 
 @op("scatter_nd", kind=Fusion.OPAQUE)
 class ScatterNd(Op):
@@ -200,133 +203,5 @@ class ScatterNd(Op):
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:
         return _scatter(data, tuple(_positive(x, data.shape[k]) for k, x in enumerate(indices)), updates, self.mode)
 
-
-class Scan(Op):
-    """Base of the scans: each element combined with all before it along `axis`, of the flattened data without one."""
-
-    axis: Any
-    dtype: Any
-    exclusive: Any
-    accumulate: ClassVar[Callable[..., Any]]
-    combine: ClassVar[Callable[..., E.PrimExpr]]
-    identity: ClassVar[int]
-
-    def infer(self, data: Type) -> TensorType:
-        (t,) = tensors(data)
-        dtype = self.dtype or t.dtype
-        if self.axis is None:
-            return TensorType((product(t.shape),), dtype)
-        axis_of(self.axis, t.ndim)
-        return TensorType(t.shape, dtype)
-
-    def reference(self, data: Array) -> Array:
-        dtype = DataType(self.dtype or data.dtype).numpy()
-        values = (data.reshape(-1) if self.axis is None else data).astype(dtype)
-        axis = 0 if self.axis is None else self.axis
-        result = np.asarray(self.accumulate(values, axis=axis, dtype=dtype))
-        if self.exclusive:
-            first = np.full_like(np.take(result, [0], axis=axis), self.identity)
-            result = np.concatenate([first, np.take(result, np.arange(result.shape[axis] - 1), axis=axis)], axis=axis)
-        return result
-
-    def compute(self, data: te.Tensor) -> te.Tensor:
-        if self.axis is None:
-            data = reshape(data, (product(dims(data)),))
-        dtype = self.dtype or data.dtype
-        return topi.scan(data, (self.axis or 0) % data.ndim, self.combine, E.const(self.identity, dtype), bool(self.exclusive), dtype, self.name)
-
-
-@op("cumsum", kind=Fusion.OPAQUE)
-class CumSum(Scan):
-    """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
-
-    axis: int | None = None
-    dtype: str | None = None
-    exclusive: bool | None = None
-    accumulate = staticmethod(np.cumsum)
-    combine = staticmethod(te.sum)
-    identity = 0
-
-
-@op("cumprod", kind=Fusion.OPAQUE)
-class CumProd(Scan):
-    """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
-
-    axis: int | None = None
-    dtype: str | None = None
-    exclusive: bool | None = None
-    accumulate = staticmethod(np.cumprod)
-    combine = staticmethod(te.prod)
-    identity = 1
-
-
-def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
-    """Where the elements in order are; equal ones stay in the order they have."""
-    if ascending:
-        return np.argsort(data, axis=axis, kind="stable")
-    backward = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
-    return data.shape[axis] - 1 - np.flip(backward, axis)
-
-
-@op("sort", kind=Fusion.OPAQUE)
-class Sort(Op):
-    """The elements in order along `axis`."""
-
-    axis: int = -1
-    is_ascend: bool = True
-
-    def infer(self, data: Type) -> TensorType:
-        (t,) = tensors(data)
-        axis_of(self.axis, t.ndim)
-        return t
-
-    def reference(self, data: Array) -> Array:
-        return np.take_along_axis(data, sorted_places(data, self.axis, self.is_ascend), self.axis)
-
-
-@op("argsort", kind=Fusion.OPAQUE)
-class ArgSort(Op):
-    """Where the elements in order along `axis` are; equal ones stay in the order they have."""
-
-    axis: int = -1
-    is_ascend: bool = True
-    dtype: str = "int32"
-
-    def infer(self, data: Type) -> TensorType:
-        (t,) = tensors(data)
-        axis_of(self.axis, t.ndim)
-        return TensorType(t.shape, self.dtype)
-
-    def reference(self, data: Array) -> Array:
-        return np.asarray(sorted_places(data, self.axis, self.is_ascend), DataType(self.dtype).numpy())
-
-
-@op("topk", kind=Fusion.OPAQUE)
-class TopK(Op):
-    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are.
-
-    `ret_type` is "both" (a tuple of values and indices), "values" or "indices". k below 1 means all.
-    """
-
-    k: int = 1
-    axis: int = -1
-    ret_type: str = "both"
-    is_ascend: bool = False
-    dtype: str = "int32"
-
-    def infer(self, data: Type) -> Type:
-        (t,) = tensors(data)
-        axis = axis_of(self.axis, t.ndim)
-        if self.ret_type not in ("both", "values", "indices"):
-            raise ShapeError(f"ret_type '{self.ret_type}' is not known; it is both, values or indices")
-        if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
-            raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most {t.shape[axis]}")
-        shape = t.shape if self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
-        both = TensorType(shape, t.dtype), TensorType(shape, self.dtype)
-        return TupleType(both) if self.ret_type == "both" else both[self.ret_type == "indices"]
-
-    def reference(self, data: Array) -> Array | tuple[Array, ...]:
-        count = data.shape[self.axis] if self.k < 1 else self.k
-        where = np.take(sorted_places(data, self.axis, self.is_ascend), np.arange(count), axis=self.axis)
-        both = np.take_along_axis(data, where, self.axis), where.astype(DataType(self.dtype).numpy())
-        return both if self.ret_type == "both" else both[self.ret_type == "indices"]
+    def compute(self, data: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
+        return scattering.scatter_nd(data, indices, updates, self.mode)

@@ -5,6 +5,7 @@ from tilewright.relay.op.elementwise import LeakyRelu, PRelu, Relu
 from tilewright.relay.op.image import Upsampling
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
+from tilewright.relay.op.nn_loss import NllLoss
 from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense, Matmul
 from tilewright.relay.op.nn_norm import (
     LRN,
@@ -33,42 +34,8 @@ from tilewright.relay.op.shaping import BatchFlatten
 from tilewright.relay.op.transform import Pad
 
 __all__ = [
-    "LRN",
-    "AdaptiveAvgPool2d",
-    "AdaptiveMaxPool2d",
-    "Attention",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "BatchFlatten",
-    "BatchMatmul",
-    "BatchNorm",
-    "BiasAdd",
-    "Conv1d",
-    "Conv1dTranspose",
-    "Conv2d",
-    "Conv2dTranspose",
-    "Conv3d",
-    "Conv3dTranspose",
-    "Dense",
-    "DepthToSpace",
-    "Dropout",
-    "GlobalAvgPool2d",
-    "GlobalMaxPool2d",
-    "GroupNorm",
-    "InstanceNorm",
-    "L2Normalize",
-    "LayerNorm",
-    "LeakyRelu",
-    "LogSoftmax",
-    "Matmul",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "PRelu",
-    "Pad",
-    "Relu",
-    "Softmax",
-    "SpaceToDepth",
-    "Upsampling",
+    "LRN", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Attention", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchFlatten", "BatchMatmul", "BatchNorm", "BiasAdd",
+    "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "Dense", "DepthToSpace", "Dropout", "GlobalAvgPool2d",
+    "GlobalMaxPool2d", "GroupNorm", "InstanceNorm", "L2Normalize", "LayerNorm", "LeakyRelu", "LogSoftmax", "Matmul", "MaxPool1d", "MaxPool2d",
+    "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling",
 ]

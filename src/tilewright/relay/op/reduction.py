@@ -14,6 +14,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
 from tilewright.topi import reduction as topi
+from tilewright.topi.elementwise import greatest, least
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 Axis = int | tuple[int, ...] | None
@@ -129,7 +130,7 @@ class Max(Extreme):
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
-    combine = staticmethod(te.max)
+    combine = staticmethod(greatest)
     of_arrays = staticmethod(np.max)
 
 
@@ -140,7 +141,7 @@ class Min(Extreme):
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
-    combine = staticmethod(te.min)
+    combine = staticmethod(least)
     of_arrays = staticmethod(np.min)
 
 

@@ -112,6 +112,8 @@ class _Codegen:
     def _binding(self, s: Stmt) -> None:
         match s:
             case Let():
+                if s.var in self.f.variables:
+                    self.f.forget_variable(s.var)
                 self._bind(s.var, self.f.value(s.value), is_not_negative(self.f, s.value))
                 self._stmt(s.body)
             case Allocate():

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Load, PrimExpr, Var, const
+from tilewright.expr_walk import walk
 from tilewright.target.llvm.facts import Facts, Key
 from tilewright.target.llvm.text import constant, register_type, vector
 from tilewright.target.target import Target
@@ -25,6 +26,11 @@ Mask: TypeAlias = tuple[str, int, int]
 """The text of a vector of truth values, the level at which it is defined, and its lanes."""
 
 Rule: TypeAlias = "Callable[[FunctionText, Any], Value]"
+
+
+def _uses(key: Any, var: Var) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(x is var for part in parts if isinstance(part, PrimExpr) for x in walk(part))
 
 
 class Level:
@@ -155,6 +161,11 @@ class FunctionText:
         """`key` is stored to: values that read it are no longer known."""
         for reader in self._readers.pop(key, ()):
             self.values.pop(reader, None)
+
+    def forget_variable(self, var: Var) -> None:
+        """`var` gets another value, in a copy of the statement that binds it: values made of it are no longer known."""
+        for key in [k for k in self.values if _uses(k, var)]:
+            del self.values[key]
 
     def _variable(self, e: Var) -> Value:
         known = self.variables.get(e)

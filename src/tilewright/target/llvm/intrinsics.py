@@ -54,7 +54,7 @@ def call(f: FunctionText, e: E.Call) -> Value:
 
 
 def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level: int) -> str:
-    """All lanes into one, pairwise."""
+    """All lanes into one, pairwise; the maximum and minimum keep what is no number."""
     if is_half(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
         return narrow(f, _across(f, op, widen(f, text, level, dtype), wide, level), level, dtype.element)
@@ -63,7 +63,7 @@ def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level:
     name = _ACROSS[op]
     if dtype.is_float:
         start = {"add": "-0.0", "mul": "1.0"}.get(name)
-        reduce, flags = f"f{name}", "reassoc "
+        reduce, flags = f"f{name}imum" if start is None else f"f{name}", "reassoc "
     else:
         start, flags = None, ""
         reduce = name if name in ("add", "mul") else f"{'s' if dtype.code == 'int' else 'u'}{name}"

@@ -13,6 +13,7 @@ from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, shape_of
+from tilewright.relay.op.vision import AllClassNonMaxSuppression
 from tilewright.types import DataType
 
 
@@ -117,6 +118,23 @@ def unique(x: Expr, *, axis: int | None = None, sorted: int = 1, node: Node) -> 
         found = np.take(found, order, axis=0 if axis is None else axis)
         index, inverse, counts = index[order], rank_of[inverse], counts[order]
     return tuple(Constant(v) for v in (found, index, inverse.reshape(-1), counts))
+
+
+@converter("NonMaxSuppression", since=10)
+def non_max_suppression(
+    boxes: Expr, scores: Expr, max_output_boxes_per_class: Expr | None = None, iou_threshold: Expr | None = None, score_threshold: Expr | None = None,
+    *, center_point_box: int = 0, node: Node,
+) -> Expr:
+    """Its shape depends on the data, so the data must be known."""
+    places, points = node.value(boxes, "boxes"), node.value(scores, "scores")
+    if center_point_box:
+        center, half = places[..., :2], places[..., 2:] / 2
+        places = np.concatenate([center - half, center + half], -1)
+    most = int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0))
+    least = float(node.scalar(score_threshold, "score_threshold", -np.inf))
+    suppress = AllClassNonMaxSuppression(most, float(node.scalar(iou_threshold, "iou_threshold", 0.0)), least)
+    rows, count = suppress.reference(places, points)
+    return Constant(rows[: int(count[0])])
 
 
 @converter("If")

@@ -1,12 +1,11 @@
-"""Matrix products: MatMul, Gemm and the Einsum forms that are matrix products."""
+"""Matrix products: MatMul, Gemm and Einsum."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
-from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
@@ -98,80 +97,5 @@ def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: f
 
 
 @converter("Einsum")
-def einsum(*inputs: Expr, equation: str, node: Node) -> Expr:
-    terms, result = _parse(equation, [rank(x) for x in inputs], node)
-    operands: list[tuple[str, Expr]] = []
-    for k, (term, x) in enumerate(zip(terms, inputs, strict=True)):
-        later = set(result).union(*terms[k + 1:], *[t for t, _ in operands])
-        operands.append(_single(term, x, later, node))
-    term, x = operands[0]
-    for k, (other, y) in enumerate(operands[1:], 1):
-        keep = set(result).union(*[t for t, _ in operands[k + 1:]])
-        term, x = _product(term, x, other, y, keep)
-    summed = tuple(k for k, letter in enumerate(term) if letter not in result)
-    if summed:
-        x, term = op.sum(x, axis=summed, keepdims=False), "".join(c for c in term if c in result)
-    return transpose(x, [term.index(letter) for letter in result])
-
-
-def _parse(equation: str, ranks: Sequence[int], node: Node) -> tuple[list[str], str]:
-    """The letters of each operand and of the result; an ellipsis becomes capital letters of its own."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(ranks):
-        node.refuse(f"equation {equation!r} has {len(terms)} operands, and {len(ranks)} inputs are given")
-    spare = "ΑΒΓΔΕΖΗΘ"
-    widths = [n - len(t.replace("...", "")) if "..." in t else 0 for t, n in zip(terms, ranks, strict=True)]
-    widest = max(widths)
-    named = [t.replace("...", spare[widest - w:widest]) for t, w in zip(terms, widths, strict=True)]
-    for term, n in zip(named, ranks, strict=True):
-        if len(term) != n:
-            node.refuse(f"equation {equation!r} names {len(term)} dimensions for an input of {n}")
-    if arrow:
-        return named, right.replace("...", spare[:widest])
-    letters = "".join(named)
-    return named, spare[:widest] + "".join(sorted(c for c in set(letters) if c not in spare and letters.count(c) == 1))
-
-
-def _single(term: str, x: Expr, later: set[str], node: Node) -> tuple[str, Expr]:
-    """One operand without repeated letters, and without letters that nothing else uses."""
-    if len(set(term)) != len(term):
-        node.refuse(f"the equation takes a diagonal ({term!r}), which is not supported; write it with Mul and ReduceSum")
-    lonely = tuple(k for k, letter in enumerate(term) if letter not in later)
-    if lonely:
-        x, term = op.sum(x, axis=lonely, keepdims=False), "".join(c for c in term if c in later)
-    return term, x
-
-
-def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str]) -> tuple[str, Expr]:
-    """Two operands as one batched matrix product: letters of both that stay are the batch, those that go are summed."""
-    shared = [c for c in a_term if c in b_term]
-    batch, summed = [c for c in shared if c in keep], [c for c in shared if c not in keep]
-    rows, columns = [c for c in a_term if c not in shared], [c for c in b_term if c not in shared]
-    sizes: dict[str, Any] = {}
-    for letter, size in (*zip(a_term, shape_of(a), strict=True), *zip(b_term, shape_of(b), strict=True)):
-        if letter not in sizes or (isinstance(sizes[letter], int) and sizes[letter] == 1):
-            sizes[letter] = size
-    if not summed:
-        order = [*batch, *rows, *columns]
-        left = reshape(transpose(a, [a_term.index(c) for c in (*batch, *rows)]), [_size(a_term, a, c) for c in (*batch, *rows)] + [1] * len(columns))
-        right = reshape(transpose(b, [b_term.index(c) for c in (*batch, *columns)]),
-                        [_size(b_term, b, c) for c in batch] + [1] * len(rows) + [_size(b_term, b, c) for c in columns])
-        return "".join(order), op.multiply(left, right)
-    m, n, k = (_volume(sizes, group) for group in (rows, columns, summed))
-    total = _volume(sizes, batch)
-    left = reshape(transpose(a, [a_term.index(c) for c in (*batch, *rows, *summed)]), (total, m, k))
-    right = reshape(transpose(b, [b_term.index(c) for c in (*batch, *columns, *summed)]), (total, n, k))
-    product = op.nn.batch_matmul(left, right, transpose_a=False, transpose_b=True)
-    return "".join((*batch, *rows, *columns)), reshape(product, [sizes[c] for c in (*batch, *rows, *columns)])
-
-
-def _size(term: str, x: Expr, letter: str) -> Any:
-    return shape_of(x)[term.index(letter)]
-
-
-def _volume(sizes: dict[str, Any], letters: Sequence[str]) -> Any:
-    total: Any = 1
-    for letter in letters:
-        total = total * sizes[letter]
-    return total
+def einsum(*inputs: Expr, equation: str) -> Expr:
+    return op.einsum(Tuple(inputs), equation=equation)

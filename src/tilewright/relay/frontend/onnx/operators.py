@@ -22,11 +22,12 @@ class Operators:
 
 
 class AllOperators(Operators):
-    """The operators, and those of three families by the names of the families."""
+    """The operators, and those of some families by the names of the families."""
 
     nn: Final = Operators("nn.")
     image: Final = Operators("image.")
     qnn: Final = Operators("qnn.")
+    vision: Final = Operators("vision.")
 
 
 op: Final = AllOperators("")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -403,11 +403,29 @@ def trilu(x: Expr, k: Expr | None = None, *, upper: int = 1, node: Node) -> Expr
 
 @converter("CumSum")
 def cumsum(x: Expr, axis: Expr, *, exclusive: int = 0, reverse: int = 0, node: Node) -> Expr:
+    return _scan(op.cumsum, x, axis, exclusive, reverse, node)
+
+
+@converter("CumProd")
+def cumprod(x: Expr, axis: Expr, *, exclusive: int = 0, reverse: int = 0, node: Node) -> Expr:
+    return _scan(op.cumprod, x, axis, exclusive, reverse, node)
+
+
+def _scan(scan: Callable[..., Expr], x: Expr, axis: Expr, exclusive: int, reverse: int, node: Node) -> Expr:
     along = axis_of(int(node.scalar(axis, "axis")), rank(x), node)
     if reverse:
         x = op.reverse(x, axis=along)
-    total = op.cumsum(x, axis=along, dtype=dtype_of(x), exclusive=bool(exclusive))
+    total = scan(x, axis=along, dtype=dtype_of(x), exclusive=bool(exclusive))
     return op.reverse(total, axis=along) if reverse else total
+
+
+@converter("Compress")
+def compress(x: Expr, condition: Expr, *, axis: int | None = None, node: Node) -> Expr:
+    """Its shape depends on the condition, so the condition must be known."""
+    (kept,) = np.nonzero(node.value(condition, "condition"))
+    if axis is None:
+        return op.take(x, Constant(kept.astype(np.int64)))
+    return op.take(x, Constant(kept.astype(np.int64)), axis=axis_of(axis, rank(x), node))
 
 
 @converter("TopK")

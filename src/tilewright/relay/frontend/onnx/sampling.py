@@ -1,0 +1,155 @@
+"""Operators of regions, sampling grids and signals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis, transpose
+
+
+@converter("RoiAlign", since=10)
+def roi_align_of_pixels(
+    x: Expr, rois: Expr, batch_indices: Expr, *, mode: str = "avg", output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0,
+    spatial_scale: float = 1.0, node: Node,
+) -> Expr:
+    return _roi_align(x, rois, batch_indices, mode, (output_height, output_width), sampling_ratio, spatial_scale, "output_half_pixel", node)
+
+
+@converter("RoiAlign", since=16)
+def roi_align(
+    x: Expr, rois: Expr, batch_indices: Expr, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg", output_height: int = 1,
+    output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0, node: Node,
+) -> Expr:
+    size = output_height, output_width
+    return _roi_align(x, rois, batch_indices, mode, size, sampling_ratio, spatial_scale, coordinate_transformation_mode, node)
+
+
+def _roi_align(
+    x: Expr, rois: Expr, images: Expr, mode: str, size: tuple[int, int], ratio: int, scale: float, coordinates: str, node: Node,
+) -> Expr:
+    if mode not in ("avg", "max"):
+        node.refuse(f"mode is {mode!r}; it must be 'avg' or 'max'")
+    if coordinates not in ("half_pixel", "output_half_pixel"):
+        node.refuse(f"coordinate_transformation_mode is {coordinates!r}; it must be 'half_pixel' or 'output_half_pixel'")
+    which = reshape(cast(images, dtype_of(rois)), (shape_of(rois)[0], 1))
+    regions = op.concatenate((which, rois), axis=1)
+    how = "max_taps" if mode == "max" else "avg"
+    return op.vision.roi_align(
+        x, regions, pooled_size=size, spatial_scale=scale, sample_ratio=ratio or -1, mode=how, aligned=coordinates == "half_pixel",
+    )
+
+
+@converter("MaxRoiPool")
+def max_roi_pool(x: Expr, rois: Expr, *, pooled_shape: tuple[int, ...], spatial_scale: float = 1.0) -> Expr:
+    return op.vision.roi_pool(x, rois, pooled_size=pooled_shape, spatial_scale=spatial_scale)
+
+
+_METHODS = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic", "bicubic": "bicubic"}
+
+
+@converter("GridSample", since=16)
+def grid_sample_of_images(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros", node: Node) -> Expr:
+    return grid_sample(x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode, node=node)
+
+
+@converter("GridSample", since=20)
+def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros", node: Node) -> Expr:
+    if mode not in _METHODS:
+        node.refuse(f"mode is {mode!r}; it must be one of {', '.join(_METHODS)}")
+    ndim = rank(x)
+    if ndim not in (4, 5) or (ndim == 5 and _METHODS[mode] == "bicubic"):
+        node.refuse(f"data of {ndim} dimensions cannot be sampled by mode {mode!r}; images (4) and volumes (5, not cubic) can")
+    points = transpose(grid, (0, ndim - 1, *range(1, ndim - 1)))
+    layout = "NCHW" if ndim == 4 else "NCDHW"
+    return op.image.grid_sample(x, points, method=_METHODS[mode], layout=layout, padding_mode=padding_mode, align_corners=bool(align_corners))
+
+
+@converter("AffineGrid", since=20)
+def affine_grid(theta: Expr, size: Expr, *, align_corners: int = 0, node: Node) -> Expr:
+    target = node.ints(size, "size")[2:]
+    grid = op.image.affine_grid(theta, target_shape=target, align_corners=bool(align_corners))
+    return transpose(grid, (0, *range(2, len(target) + 2), 1))
+
+
+@converter("DFT", since=17)
+def dft_along_attribute(x: Expr, dft_length: Expr | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0, node: Node) -> Expr:
+    return _dft(x, dft_length, axis, inverse, onesided, node)
+
+
+@converter("DFT", since=20)
+def dft(x: Expr, dft_length: Expr | None = None, axis: Expr | None = None, *, inverse: int = 0, onesided: int = 0, node: Node) -> Expr:
+    return _dft(x, dft_length, int(node.scalar(axis, "axis", -2)), inverse, onesided, node)
+
+
+def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, node: Node) -> Expr:
+    """The last dimension holds real and imaginary parts, or real ones alone; the axis is brought before it, cut or filled with zeros."""
+    ndim = rank(x)
+    along = axis_of(axis, ndim, node)
+    if along == ndim - 1:
+        node.refuse(f"axis is {axis}, which holds the real and imaginary parts; transform another")
+    size = node.static(x, "input")[along]
+    if onesided and inverse:
+        n = int(node.scalar(length, "dft_length", 2 * (size - 1)))
+        x, size, length = _completed(x, along, n, node), n, None
+    n = int(node.scalar(length, "dft_length", size))
+    if n < size:
+        x = slice_axis(x, along, 0, n)
+    elif n > size:
+        x = op.nn.pad(x, scalar(0, x), pad_width=tuple((0, n - size if d == along else 0) for d in range(ndim)))
+    order = [*(d for d in range(ndim - 1) if d != along), along]
+    parts = [transpose(reshape(slice_axis(x, ndim - 1, k, k + 1), shape_of(x)[:-1]), order) for k in range(shape_of(x)[-1])]
+    real = parts[0]
+    imaginary = parts[1] if len(parts) > 1 else op.zeros_like(real)
+    found = [op.expand_dims(transpose(p, [order.index(d) for d in range(ndim - 1)]), axis=ndim - 1) for p in fields(op.dft(real, imaginary, inverse=bool(inverse)), 2)]
+    whole = op.concatenate(tuple(found), axis=ndim - 1)
+    if onesided:
+        return slice_axis(whole, ndim - 1, 0, 1) if inverse else slice_axis(whole, along, 0, n // 2 + 1)
+    return whole
+
+
+def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
+    """Half of a spectrum of `n` frequencies as the whole: the other half is conjugate to it, backwards."""
+    shape, k = node.static(x, "input"), np.arange(n)
+    if shape[-1] != 2 or shape[along] < n // 2 + 1:
+        node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, and its input has the shape {shape}")
+    mirrored = k > n // 2
+    whole = op.take(x, Constant(np.where(mirrored, n - k, k)), axis=along)
+    signs = np.where(mirrored[:, None], [1, -1], 1).reshape([n if d == along else 2 if d == len(shape) - 1 else 1 for d in range(len(shape))])
+    return op.multiply(whole, Constant(signs.astype(dtype_of(x).numpy())))
+
+
+@converter("STFT", since=17)
+def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_length: Expr | None = None, *, onesided: int = 1, node: Node) -> Expr:
+    shape = node.static(signal, "signal")
+    step = int(node.scalar(frame_step, "frame_step"))
+    if frame_length is not None:
+        n = int(node.scalar(frame_length, "frame_length"))
+    elif window is not None:
+        n = node.static(window, "window")[0]
+    else:
+        node.refuse("neither window nor frame_length is given, and one of them says how long a frame is")
+    if len(shape) == 3 and shape[2] == 2:
+        return _complex_stft(signal, step, window, n, bool(onesided), node)
+    rows = reshape(signal, shape[:2])
+    weights = Constant(np.ones(n, dtype_of(signal).numpy())) if window is None else window
+    width = node.static(weights, "window")[0]
+    found = op.stft(rows, weights, n_fft=n, hop_length=step, win_length=width, normalized=False, onesided=bool(onesided))
+    return transpose(found, (0, 2, 1, 3))
+
+
+def _complex_stft(signal: Expr, step: int, window: Expr | None, n: int, onesided: bool, node: Node) -> Expr:
+    """Of a complex signal: frames are looked up, weighted and transformed."""
+    if onesided:
+        node.refuse("onesided=1 needs a real signal, and this one is complex; set onesided=0")
+    batch, length, _ = node.static(signal, "signal")
+    frames = (length - n) // step + 1
+    where = Constant((np.arange(frames)[:, None] * step + np.arange(n)).astype(np.int64))
+    parts = [op.take(reshape(slice_axis(signal, 2, k, k + 1), (batch, length)), where, axis=1) for k in (0, 1)]
+    if window is not None:
+        parts = [op.multiply(p, window) for p in parts]
+    found = [op.expand_dims(p, axis=3) for p in fields(op.dft(parts[0], parts[1]), 2)]
+    return op.concatenate(tuple(found), axis=3)

@@ -1,0 +1,70 @@
+"""Losses of neural networks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import differ, require_same_dtype, text
+from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.loops import Loops, Rows, loops
+from tilewright.types import TensorType, Type
+
+
+@op("nn.nll_loss", kind=Fusion.OPAQUE)
+class NllLoss(Op):
+    """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, without those of `ignore_index`.
+
+    `predictions` (batch, classes, …), `targets` (batch, …). `reduction` "mean" divides by the sum of the weights used, "sum"
+    and "none" do not.
+    """
+
+    reduction: str = "mean"
+    ignore_index: int = -100
+
+    def infer(self, predictions: Type, targets: Type, weights: Type) -> TensorType:
+        t, kinds, share = tensors(predictions, targets, weights)
+        require_same_dtype((t, share))
+        if t.ndim < 1 or kinds.ndim != t.ndim - 1 or any(map(differ, kinds.shape, (*t.shape[:-1][:1], *t.shape[2:]) if t.ndim > 1 else ())):
+            raise ShapeError(f"targets {text(kinds.shape)} must have the shape of predictions {text(t.shape)} without the classes")
+        classes = t.shape[1 if t.ndim > 1 else 0]
+        if share.ndim != 1 or differ(share.shape[0], classes):
+            raise ShapeError(f"weights must be one for each of the {classes} classes, and they have the shape {text(share.shape)}")
+        if not kinds.dtype.is_integer:
+            raise ShapeError(f"targets must be integers, and they are {kinds.dtype}; cast them first")
+        if self.reduction not in ("mean", "sum", "none"):
+            raise ShapeError(f"reduction '{self.reduction}' is not known; it is mean, sum or none")
+        return TensorType(kinds.shape if self.reduction == "none" else (), t.dtype)
+
+    def reference(self, predictions: Array, targets: Array, weights: Array) -> Array:
+        axis = 1 if predictions.ndim > 1 else 0
+        used = targets != self.ignore_index
+        kinds = np.where(used, targets, 0)
+        share = np.where(used, weights[kinds], 0).astype(predictions.dtype)
+        loss = -np.take_along_axis(predictions, np.expand_dims(kinds, axis), axis).squeeze(axis) * share
+        if self.reduction == "none":
+            return np.asarray(loss, predictions.dtype)
+        return np.asarray(loss.sum() / (share.sum() if self.reduction == "mean" else 1), predictions.dtype)
+
+    def compute(self, predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor) -> te.Tensor:
+        dtype, ignored = predictions.dtype, self.ignore_index
+        rows, shape = Rows.of(predictions.extents, 1 if predictions.ndim > 1 else 0), targets.extents if self.reduction == "none" else ()
+
+        def body(b: Loops, x: BufferVar, kinds: BufferVar, share: BufferVar, out: BufferVar) -> None:
+            total, weight = b.variable("total", dtype, 0.0), b.variable("weight", dtype, 0.0)
+            with b.for_range(0, rows.count, "row") as row:
+                kind = b.let("kind", E.cast("int64", kinds[row if targets.ndim else ()]))
+                used = E.compare(E.NE, kind, ignored)
+                here = b.let("here", E.if_then_else(used, share[E.if_then_else(used, kind, 0)], E.const(0, dtype)))
+                loss = b.let("loss", E.if_then_else(used, -x[rows.at(row, kind)] * here, E.const(0, dtype)))
+                if self.reduction == "none":
+                    out[row if targets.ndim else ()] = loss
+                total[0] = total[0] + loss
+                weight[0] = weight[0] + here
+            if self.reduction != "none":
+                out[()] = total[0] / weight[0] if self.reduction == "mean" else total[0]
+
+        return loops("nll_loss", [predictions, targets, weights], [(shape, dtype)], body)  # type: ignore[no-any-return]

@@ -1,0 +1,108 @@
+"""Operators that put elements at computed places: by other names, of sparse tensors, and of permutations."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.indexing import ScatterElements
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import differ, product, require_same_dtype, text
+from tilewright.topi import scattering as topi
+from tilewright.types import TensorType, TupleType, Type
+
+
+def _integers(*types: TensorType) -> None:
+    for t in types:
+        if not t.dtype.is_integer:
+            raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
+
+
+@op("scatter", kind=Fusion.OPAQUE)
+class Scatter(ScatterElements):
+    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]`."""
+
+    axis: int = 0
+    reduction: ClassVar[str] = "update"  # type: ignore[misc]
+
+
+@op("scatter_add", kind=Fusion.OPAQUE)
+class ScatterAdd(ScatterElements):
+    """`data` with `updates[i…]` added at `i…` with `i[axis] = indices[i…]`."""
+
+    axis: int = 0
+    reduction: ClassVar[str] = "add"  # type: ignore[misc]
+
+
+@op("sparse_to_dense", kind=Fusion.OPAQUE)
+class SparseToDense(Op):
+    """A tensor of `output_shape` with `sparse_values` at the points `sparse_indices`, and the scalar `default_value` elsewhere.
+
+    Indices are (points, coordinates), or of one dimension when the result has one; there is one value for all, or one each.
+    """
+
+    output_shape: tuple[int, ...]
+
+    def infer(self, sparse_indices: Type, sparse_values: Type, default_value: Type) -> TensorType:
+        where, values, filling = tensors(sparse_indices, sparse_values, default_value)
+        _integers(where)
+        require_same_dtype((values, filling))
+        coordinates = where.shape[1] if where.ndim == 2 else 1
+        if where.ndim > 2 or differ(coordinates, len(self.output_shape)):
+            raise ShapeError(f"sparse_indices {text(where.shape)} must be points of {len(self.output_shape)} coordinates, one for each dimension of {text(self.output_shape)}")
+        points = where.shape[0] if where.ndim else 1
+        if values.ndim > 1 or (values.ndim and differ(values.shape[0], points)) or product(filling.shape) != 1:
+            raise ShapeError(f"sparse_values {text(values.shape)} must be one value or {points}, and default_value {text(filling.shape)} one")
+        return TensorType(self.output_shape, values.dtype)
+
+    def reference(self, sparse_indices: Array, sparse_values: Array, default_value: Array) -> Array:
+        result = np.full(self.output_shape, default_value.reshape(()), sparse_values.dtype)
+        result[tuple(sparse_indices.reshape(-1, len(self.output_shape)).T)] = sparse_values
+        return result
+
+    def compute(self, sparse_indices: te.Tensor, sparse_values: te.Tensor, default_value: te.Tensor) -> te.Tensor:
+        return topi.sparse_to_dense(sparse_indices, self.output_shape, sparse_values, default_value)
+
+
+@op("sparse_reshape", kind=Fusion.OPAQUE)
+class SparseReshape(Op):
+    """The points of a sparse tensor of `prev_shape` as points of `new_shape`, which may have one -1; and that shape, complete."""
+
+    def infer(self, sparse_indices: Type, prev_shape: Type, new_shape: Type) -> TupleType:
+        where, old, new = tensors(sparse_indices, prev_shape, new_shape)
+        _integers(where, old, new)
+        if where.ndim != 2 or old.ndim != 1 or new.ndim != 1 or differ(where.shape[1], old.shape[0]):
+            raise ShapeError(f"sparse_indices {text(where.shape)} must be points with a coordinate for each dimension of prev_shape {text(old.shape)}")
+        return TupleType((TensorType((where.shape[0], new.shape[0]), where.dtype), new))
+
+    def reference(self, sparse_indices: Array, prev_shape: Array, new_shape: Array) -> tuple[Array, Array]:
+        total, shape = int(np.prod(prev_shape)), new_shape.copy()
+        shape[shape < 0] = total // max(1, int(np.prod(shape[shape >= 0])))
+        flat = np.ravel_multi_index(tuple(sparse_indices.T), tuple(prev_shape))
+        return np.stack(np.unravel_index(flat, tuple(shape)), 1).astype(sparse_indices.dtype), shape
+
+    def compute(self, sparse_indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> Any:
+        return topi.sparse_reshape(sparse_indices, prev_shape, new_shape)
+
+
+@op("invert_permutation", kind=Fusion.OPAQUE)
+class InvertPermutation(Op):
+    """The permutation that undoes `data`: `out[data[i]] = i`."""
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        _integers(t)
+        if t.ndim != 1:
+            raise ShapeError(f"a permutation is one row of indices, and this has the shape {text(t.shape)}")
+        return t
+
+    def reference(self, data: Array) -> Array:
+        result = np.empty_like(data)
+        result[data] = np.arange(len(data), dtype=data.dtype)
+        return result
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.invert_permutation(data)

@@ -1,0 +1,86 @@
+"""Operators of signals: Fourier transforms."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import differ, require_same_dtype, require_static, text
+from tilewright.topi import spectra as topi
+from tilewright.types import TensorType, TupleType, Type
+
+
+def _floats(t: TensorType) -> None:
+    if not t.dtype.is_float:
+        raise ShapeError(f"a Fourier transform takes floating-point numbers, and these are {t.dtype}; cast them first")
+
+
+@op("dft", kind=Fusion.OPAQUE)
+class Dft(Op):
+    """The Fourier transform of complex rows along the last axis, real and imaginary parts apart; divided by their length when `inverse`."""
+
+    inverse: bool = False
+
+    def infer(self, re_data: Type, im_data: Type) -> TupleType:
+        real, imaginary = tensors(re_data, im_data)
+        require_same_dtype((real, imaginary))
+        _floats(real)
+        if not real.ndim or real.ndim != imaginary.ndim or any(map(differ, real.shape, imaginary.shape)):
+            raise ShapeError(f"the parts must be rows of one shape, and they are {text(real.shape)} and {text(imaginary.shape)}")
+        return TupleType((real, real))
+
+    def reference(self, re_data: Array, im_data: Array) -> tuple[Array, Array]:
+        found = (np.fft.ifft if self.inverse else np.fft.fft)(re_data + 1j * im_data)
+        return found.real.astype(re_data.dtype), found.imag.astype(re_data.dtype)
+
+    def compute(self, re_data: te.Tensor, im_data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+        return topi.dft(re_data, im_data, self.inverse)
+
+
+@op("stft", kind=Fusion.OPAQUE)
+class Stft(Op):
+    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of `data`.
+
+    `data` is one signal or a batch of them; `window` (win_length,) weights the middle of `n_fft` elements. `normalized` divides
+    by the root of `n_fft`; `onesided` leaves out the frequencies above the half, which repeat the others.
+    """
+
+    n_fft: int
+    hop_length: int
+    win_length: int
+    normalized: bool = False
+    onesided: bool = True
+
+    def infer(self, data: Type, window: Type) -> TensorType:
+        t, weights = tensors(data, window)
+        require_same_dtype((t, weights))
+        _floats(t)
+        if t.ndim not in (1, 2):
+            raise ShapeError(f"data must be one signal or a batch of them, and it has the shape {text(t.shape)}")
+        if not 0 < self.win_length <= self.n_fft or self.hop_length < 1 or weights.ndim != 1 or differ(weights.shape[0], self.win_length):
+            raise ShapeError(f"a window {text(weights.shape)} of {self.win_length} elements every {self.hop_length} does not fit n_fft={self.n_fft}")
+        return TensorType(self._shape(require_static(t, "data")), t.dtype)
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if shape[-1] < self.n_fft:
+            raise ShapeError(f"a signal of {shape[-1]} elements is shorter than n_fft={self.n_fft}; pad it first")
+        bins = self.n_fft // 2 + 1 if self.onesided else self.n_fft
+        return (shape[0] if len(shape) == 2 else 1, bins, (shape[-1] - self.n_fft) // self.hop_length + 1, 2)
+
+    def reference(self, data: Array, window: Array) -> Array:
+        signals, bins, frames, _ = self._shape(data.shape)
+        before = (self.n_fft - self.win_length) // 2
+        weights = np.pad(window, (before, self.n_fft - self.win_length - before))
+        starts = np.arange(frames)[:, None] * self.hop_length + np.arange(self.n_fft)
+        found = np.fft.fft(data.reshape(signals, -1)[:, starts].astype(np.float64) * weights)[..., :bins].transpose(0, 2, 1)
+        found = found / sqrt(self.n_fft) if self.normalized else found
+        return np.asarray(np.stack([found.real, found.imag], -1), data.dtype)
+
+    def compute(self, data: te.Tensor, window: te.Tensor) -> Any:
+        shape = self._shape(data.extents)
+        return topi.stft(data, self.n_fft, self.hop_length, self.win_length, window, self.normalized, self.onesided, shape)

@@ -1,0 +1,161 @@
+"""Operators that order the elements along an axis, and those that look them up in that order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import axis_of, differ, require_same_dtype, text
+from tilewright.topi import sorting as topi
+from tilewright.types import DataType, TensorType, TupleType, Type
+
+
+def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
+    """Where the elements in order are; equal ones stay in the order they have."""
+    if ascending:
+        return np.argsort(data, axis=axis, kind="stable")
+    backward = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
+    return data.shape[axis] - 1 - np.flip(backward, axis)
+
+
+@op("sort", kind=Fusion.OPAQUE)
+class Sort(Op):
+    """The elements in order along `axis`."""
+
+    axis: int = -1
+    is_ascend: bool = True
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        axis_of(self.axis, t.ndim)
+        return t
+
+    def reference(self, data: Array) -> Array:
+        return np.take_along_axis(data, sorted_places(data, self.axis, self.is_ascend), self.axis)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.sort(data, self.axis, self.is_ascend)
+
+
+@op("argsort", kind=Fusion.OPAQUE)
+class ArgSort(Op):
+    """Where the elements in order along `axis` are; equal ones stay in the order they have."""
+
+    axis: int = -1
+    is_ascend: bool = True
+    dtype: str = "int32"
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        axis_of(self.axis, t.ndim)
+        return TensorType(t.shape, self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.asarray(sorted_places(data, self.axis, self.is_ascend), DataType(self.dtype).numpy())
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.argsort(data, None, self.axis, self.is_ascend, self.dtype)
+
+
+@op("topk", kind=Fusion.OPAQUE)
+class TopK(Op):
+    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are.
+
+    `ret_type` is "both" (a tuple of values and indices), "values" or "indices". k below 1 means all.
+    """
+
+    k: int = 1
+    axis: int = -1
+    ret_type: str = "both"
+    is_ascend: bool = False
+    dtype: str = "int32"
+
+    def infer(self, data: Type) -> Type:
+        (t,) = tensors(data)
+        axis = axis_of(self.axis, t.ndim)
+        if self.ret_type not in ("both", "values", "indices"):
+            raise ShapeError(f"ret_type '{self.ret_type}' is not known; it is both, values or indices")
+        if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
+            raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most {t.shape[axis]}")
+        shape = t.shape if self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
+        both = TensorType(shape, t.dtype), TensorType(shape, self.dtype)
+        return TupleType(both) if self.ret_type == "both" else both[self.ret_type == "indices"]
+
+    def reference(self, data: Array) -> Array | tuple[Array, ...]:
+        count = data.shape[self.axis] if self.k < 1 else self.k
+        where = np.take(sorted_places(data, self.axis, self.is_ascend), np.arange(count), axis=self.axis)
+        both = np.take_along_axis(data, where, self.axis), where.astype(DataType(self.dtype).numpy())
+        return both if self.ret_type == "both" else both[self.ret_type == "indices"]
+
+    def compute(self, data: te.Tensor) -> Any:
+        return topi.topk(data, self.k, self.axis, self.ret_type, self.is_ascend, self.dtype)
+
+
+@op("searchsorted", kind=Fusion.OPAQUE)
+class SearchSorted(Op):
+    """Where each of `values` would be put into the ascending rows of `sorted_sequence`: before equal elements, after them with `right`.
+
+    `sorted_sequence` is one row for all values, or has the shape of `values` but for the last dimension.
+    """
+
+    right: bool = False
+    dtype: str = "int32"
+
+    def infer(self, sorted_sequence: Type, values: Type) -> TensorType:
+        rows, wanted = tensors(sorted_sequence, values)
+        require_same_dtype((rows, wanted))
+        if rows.ndim != 1 and (rows.ndim != wanted.ndim or any(map(differ, rows.shape[:-1], wanted.shape[:-1]))):
+            raise ShapeError(f"sorted_sequence {text(rows.shape)} must be one row, or have the dimensions of values {text(wanted.shape)} but for the last one")
+        if not rows.ndim:
+            raise ShapeError("sorted_sequence must be a row of elements, and it is a scalar")
+        return TensorType(wanted.shape, self.dtype)
+
+    def reference(self, sorted_sequence: Array, values: Array) -> Array:
+        side: Any = "right" if self.right else "left"
+        if sorted_sequence.ndim == 1:
+            found = np.searchsorted(sorted_sequence, values, side)
+        else:
+            rows = zip(sorted_sequence.reshape(-1, sorted_sequence.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)
+            found = np.stack([np.searchsorted(row, v, side) for row, v in rows]).reshape(values.shape)
+        return np.asarray(found, DataType(self.dtype).numpy())
+
+    def compute(self, sorted_sequence: te.Tensor, values: te.Tensor) -> te.Tensor:
+        return topi.searchsorted(sorted_sequence, values, self.right, self.dtype)
+
+
+@op("unique", kind=Fusion.OPAQUE)
+class Unique(Op):
+    """The different elements of a row, ascending or as they come; where each comes first; which of them each element is; how many.
+
+    There is room for as many as the row has; what is behind the last one is zero. With `return_counts`, how often each
+    occurs comes last. What is no number is one element.
+    """
+
+    is_sorted: bool = True
+    return_counts: bool = False
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        if t.ndim != 1:
+            raise ShapeError(f"data must be one row, and it has the shape {text(t.shape)}; reshape it first")
+        whole = TensorType(t.shape, "int32")
+        parts = (t, whole, whole, TensorType((1,), "int32"))
+        return TupleType((*parts, whole) if self.return_counts else parts)
+
+    def reference(self, data: Array) -> tuple[Array, ...]:
+        found, first, inverse, counts = np.unique(data, True, True, True)
+        if not self.is_sorted:
+            order = np.argsort(first, kind="stable")
+            found, first, inverse, counts = found[order], first[order], np.argsort(order)[inverse], counts[order]
+        whole = [np.zeros(data.shape, np.int32) for _ in range(2)]
+        values = np.zeros_like(data)
+        values[: len(found)], whole[0][: len(found)], whole[1][: len(found)] = found, first, counts
+        parts = values, whole[0], inverse.astype(np.int32), np.asarray([len(found)], np.int32)
+        return (*parts, whole[1]) if self.return_counts else parts
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.unique(data, self.is_sorted, self.return_counts)

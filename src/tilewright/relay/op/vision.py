@@ -1,0 +1,187 @@
+"""Operators of detection: suppression of overlapping boxes, and the boxes that take part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shapes import Shape, differ, require_rank, require_same_dtype, text
+from tilewright.relay.op.sorting import sorted_places
+from tilewright.topi.vision import suppression as topi
+from tilewright.types import TensorType, TupleType, Type
+
+
+def overlap(a: Array, b: Array, one: float = 0) -> Any:
+    """Intersection over union of two boxes, each two opposite corners; sides are `one` longer than the difference of their ends."""
+    low_a, high_a, low_b, high_b = np.minimum(a[:2], a[2:]), np.maximum(a[:2], a[2:]), np.minimum(b[:2], b[2:]), np.maximum(b[:2], b[2:])
+    kind = a.dtype.type
+    width, height = np.maximum(kind(0), np.minimum(high_a, high_b) - np.maximum(low_a, low_b) + kind(one))
+    shared = width * height
+    areas = [(h[0] - lo[0] + kind(one)) * (h[1] - lo[1] + kind(one)) for lo, h in ((low_a, high_a), (low_b, high_b))]
+    union = areas[0] + areas[1] - shared
+    return kind(0) if union <= 0 else shared / union
+
+
+def boxes_of(data: Type, values: int, what: str = "data") -> TensorType:
+    """The tensor (batch, boxes, values), when it is one with at least so many values."""
+    t = require_rank(tensors(data)[0], 3, what)
+    if isinstance(t.shape[2], int) and t.shape[2] < values:
+        raise ShapeError(f"{what} {text(t.shape)} must have at least {values} values for each box")
+    return t
+
+
+@op("vision.get_valid_counts", kind=Fusion.OPAQUE)
+class GetValidCounts(Op):
+    """How many boxes of `data` (batch, boxes, values) score above the threshold; those boxes, first; and where they were.
+
+    Boxes of a negative class do not count, unless `id_index` is -1. What is behind the last box is -1.
+    """
+
+    score_threshold: float = 0
+    id_index: int = 0
+    score_index: int = 1
+
+    def infer(self, data: Type) -> TupleType:
+        t = boxes_of(data, max(self.score_index, self.id_index) + 1)
+        return TupleType((TensorType(t.shape[:1], "int32"), t, TensorType(t.shape[:2], "int32")))
+
+    def reference(self, data: Array) -> tuple[Array, ...]:
+        boxes, places = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
+        valid = data[..., self.score_index] > data.dtype.type(self.score_threshold)
+        if self.id_index >= 0:
+            valid &= data[..., self.id_index] >= 0
+        for i, row in enumerate(valid):
+            (found,) = np.nonzero(row)
+            boxes[i, : len(found)], places[i, : len(found)] = data[i, found], found
+        return valid.sum(1).astype(np.int32), boxes, places
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.get_valid_counts(data, self.score_threshold, self.id_index, self.score_index)
+
+
+@op("vision.non_max_suppression", kind=Fusion.OPAQUE)
+class NonMaxSuppression(Op):
+    """The boxes of `data` (batch, boxes, values), best first, that no better one of their class overlaps; -1 in place of the others.
+
+    `valid_count` boxes of each image take part, at most the best `top_k`, and `max_output_size` are kept (-1: all); a box that
+    scores nothing overlaps none. A threshold of 0 suppresses nothing. With `return_indices` the result is where the boxes
+    were, through `indices`, first, and how many there are for each image; `invalid_to_bottom` moves boxes up instead.
+    """
+
+    max_output_size: int = -1
+    iou_threshold: float = 0.5
+    force_suppress: bool = False
+    top_k: int = -1
+    coord_start: int = 2
+    score_index: int = 1
+    id_index: int = 0
+    return_indices: bool = True
+    invalid_to_bottom: bool = False
+
+    def infer(self, data: Type, valid_count: Type, indices: Type) -> Type:
+        t = boxes_of(data, max(self.coord_start + 4, self.score_index + 1, self.id_index + 1))
+        counts, where = tensors(valid_count, indices)
+        if counts.ndim != 1 or differ(counts.shape[0], t.shape[0]) or not counts.dtype.is_integer:
+            raise ShapeError(f"valid_count must be one integer for each of the {t.shape[0]} images, and it is {counts!r}")
+        if self.return_indices and (where.ndim != 2 or any(map(differ, where.shape, t.shape)) or not where.dtype.is_integer):
+            raise ShapeError(f"indices must be one integer for each box {text(t.shape[:2])}, and they are {where!r}")
+        if self.return_indices:
+            return TupleType((TensorType(t.shape[:2], "int32"), TensorType((t.shape[0], 1), "int32")))
+        return t
+
+    def reference(self, data: Array, valid_count: Array, indices: Array) -> Any:
+        result, places = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
+        number = np.zeros((data.shape[0], 1), np.int32)
+        for i, rows in enumerate(data):
+            chosen = self._chosen(rows[: valid_count[i]])
+            number[i] = len(chosen)
+            for k, (turn, place) in enumerate(chosen):
+                result[i, k if self.invalid_to_bottom else turn] = rows[place]
+                places[i, k] = indices[i, place] if self.return_indices else 0
+        return (places, number) if self.return_indices else result
+
+    def _chosen(self, rows: Array) -> list[tuple[int, int]]:
+        """The boxes of one image that stay: in which turn they were looked at, and where they were."""
+        if self.iou_threshold <= 0:
+            return [(k, k) for k in range(len(rows))]
+        chosen, kept = [], list[int]()
+        order = sorted_places(rows[:, self.score_index], 0, False)
+        selected, threshold = 0, rows.dtype.type(self.iou_threshold)
+        for turn, place in enumerate(order):
+            row = rows[place]
+            if (0 < self.top_k <= turn) or selected == self.max_output_size:
+                continue
+            if row[self.score_index] > 0:
+                rivals = [rows[k] for k in kept if self.force_suppress or self.id_index < 0 or rows[k][self.id_index] == row[self.id_index]]
+                if any(overlap(self._corners(row), self._corners(r)) >= threshold for r in rivals):
+                    continue
+                selected += 1
+                if self.id_index < 0 or row[self.id_index] >= 0:
+                    kept.append(place)
+            chosen.append((turn, int(place)))
+        return chosen
+
+    def _corners(self, row: Array) -> Array:
+        return row[self.coord_start : self.coord_start + 4]
+
+    def compute(self, data: te.Tensor, valid_count: te.Tensor, indices: te.Tensor) -> Any:
+        return topi.non_max_suppression(data, valid_count, indices, **self.attributes())
+
+
+@op("vision.all_class_non_max_suppression", kind=Fusion.OPAQUE)
+class AllClassNonMaxSuppression(Op):
+    """Suppression in each class on its own: `boxes` (batch, boxes, 4), `scores` (batch, classes, boxes) (ONNX NonMaxSuppression).
+
+    `output_format` "onnx": rows (image, class, box), and how many there are. "tensorflow": for each image rows (class, box),
+    their scores, and how many there are. There is room for all boxes of all classes; rows behind the last one are zero.
+    """
+
+    max_output_boxes_per_class: int = -1
+    iou_threshold: float = -1.0
+    score_threshold: float = -1.0
+    output_format: str = "onnx"
+
+    def infer(self, boxes: Type, scores: Type) -> TupleType:
+        places, points = require_rank(tensors(boxes)[0], 3, "boxes"), require_rank(tensors(scores)[0], 3, "scores")
+        require_same_dtype((places, points))
+        batch, classes, n = points.shape
+        if any(map(differ, places.shape, (batch, n, 4))):
+            raise ShapeError(f"boxes must have the shape {text((batch, n, 4))}, and they have {text(places.shape)}")
+        if self.output_format not in ("onnx", "tensorflow"):
+            raise ShapeError(f"output_format '{self.output_format}' is not known; it is onnx or tensorflow")
+        if self.output_format == "onnx":
+            return TupleType((TensorType((batch * classes * n, 3), "int64"), TensorType((1,), "int64")))
+        rows: Shape = (batch, classes * n)
+        return TupleType((TensorType((*rows, 2), "int64"), TensorType(rows, points.dtype), TensorType((batch,), "int64")))
+
+    def reference(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
+        batch, classes, n = scores.shape
+        found = [[[c, p] for c in range(classes) for p in self._kept(boxes[i], scores[i, c])] for i in range(batch)]
+        if self.output_format == "onnx":
+            rows = [[i, *row] for i, image in enumerate(found) for row in image]
+            chosen = np.zeros((batch * classes * n, 3), np.int64)
+            chosen[: len(rows)] = np.asarray(rows, np.int64).reshape(-1, 3)
+            return chosen, np.asarray([len(rows)])
+        chosen, points = np.zeros((batch, classes * n, 2), np.int64), np.zeros((batch, classes * n), scores.dtype)
+        for i, image in enumerate(found):
+            for k, (c, p) in enumerate(image):
+                chosen[i, k], points[i, k] = (c, p), scores[i, c, p]
+        return chosen, points, np.asarray([len(image) for image in found])
+
+    def _kept(self, boxes: Array, scores: Array) -> list[int]:
+        kept: list[int] = []
+        for place in sorted_places(scores, 0, False):
+            if len(kept) == self.max_output_boxes_per_class or not scores[place] > scores.dtype.type(self.score_threshold):
+                continue
+            if all(overlap(boxes[place], boxes[k]) <= boxes.dtype.type(self.iou_threshold) for k in kept):
+                kept.append(int(place))
+        return kept
+
+    def compute(self, boxes: te.Tensor, scores: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.all_class_non_max_suppression(
+            boxes, scores, self.max_output_boxes_per_class, self.iou_threshold, self.score_threshold, self.output_format,
+        )

@@ -1,0 +1,291 @@
+"""Operators of detection over feature maps: pooling of regions, proposals, anchors, and YOLO's rearrangement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.layouts import data_axes
+from tilewright.relay.op.nn_conv import ordered
+from tilewright.relay.op.shapes import Shape, differ, inverse, require_rank, text
+from tilewright.relay.op.sorting import sorted_places
+from tilewright.relay.op.vision import overlap
+from tilewright.topi.vision import multibox
+from tilewright.topi.vision import rois as regions
+from tilewright.topi.windows import per_dimension
+from tilewright.types import TensorType, TupleType, Type
+
+
+class OfRegions(Op):
+    """Base of the operators that pool regions (image, x, y, x, y) of feature maps."""
+
+    pooled_size: Any
+    spatial_scale: float
+    layout: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pooled_size", per_dimension(self.pooled_size, 2, "pooled_size"))
+
+    def infer(self, data: Type, rois: Type) -> TensorType:
+        t, boxes = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(rois)[0], 2, "rois")
+        if self.layout not in ("NCHW", "NHWC"):
+            raise ShapeError(f"layout '{self.layout}' is not known; it is NCHW or NHWC")
+        if differ(boxes.shape[1], 5):
+            raise ShapeError(f"rois must have 5 values each (image, x, y, x, y), and they are {text(boxes.shape)}")
+        axes = data_axes(self.layout, 2)
+        channels = ordered(t.shape, axes)[1]
+        return TensorType(ordered((boxes.shape[0], channels, *self.pooled_size), inverse(axes)), t.dtype)
+
+    def reference(self, data: Array, rois: Array) -> Array:
+        axes = data_axes(self.layout, 2)
+        x = data.transpose(axes)
+        found = [self._cells(x[int(r[0])], r[1:]) for r in rois]
+        stacked = np.stack(found) if found else np.zeros((0, x.shape[1], *self.pooled_size))
+        return np.ascontiguousarray(stacked.transpose(inverse(axes)).astype(data.dtype))
+
+    def _cells(self, x: Array, corners: Array) -> Array:
+        """The cells of one region of (channels, height, width)."""
+        raise NotImplementedError
+
+
+@op("vision.roi_align", kind=Fusion.OPAQUE)
+class RoiAlign(OfRegions):
+    """Bilinear samples in the cells of regions, averaged ("avg") or their maxima ("max") (He et al., Mask R-CNN, 2017; ONNX RoiAlign).
+
+    `sample_ratio` samples along each side of a cell, or one for each pixel of it. With `aligned`, pixels have their centres at
+    their halves; without, a region is at least one pixel wide. "max_taps" is the maximum of the weighted pixels themselves.
+    """
+
+    pooled_size: Any
+    spatial_scale: float
+    sample_ratio: int = -1
+    layout: str = "NCHW"
+    mode: str = "avg"
+    aligned: bool = False
+
+    def infer(self, data: Type, rois: Type) -> TensorType:
+        if self.mode not in ("avg", "max", "max_taps"):
+            raise ShapeError(f"mode '{self.mode}' is not known; it is avg, max or max_taps")
+        return super().infer(data, rois)
+
+    def _cells(self, x: Array, corners: Array) -> Array:
+        kind = x.dtype.type
+        left, top, right, bottom = corners.astype(x.dtype) * kind(self.spatial_scale) - kind(0.5 if self.aligned else 0)
+        sides = [bottom - top, right - left] if self.aligned else [max(bottom - top, kind(1)), max(right - left, kind(1))]
+        rows, columns = self.pooled_size
+        cells = [sides[0] / kind(rows), sides[1] / kind(columns)]
+        grid = [self.sample_ratio if self.sample_ratio > 0 else int(np.ceil(c)) for c in cells]
+        lines = [
+            (start + np.arange(n)[:, None] * cell + (np.arange(g)[None] + 0.5) * cell / max(g, 1)).astype(x.dtype)
+            for start, n, cell, g in zip((top, left), (rows, columns), cells, grid, strict=True)
+        ]
+        taps = self._taps(x, lines[0].reshape(-1), lines[1].reshape(-1)).reshape(4, x.shape[0], rows, grid[0], columns, grid[1])
+        if self.mode == "avg":
+            return np.asarray(taps.sum(0).sum((2, 4)) / max(1, grid[0] * grid[1]))
+        return np.asarray((taps.max(0) if self.mode == "max_taps" else taps.sum(0)).max((2, 4)))
+
+    def _taps(self, x: Array, ys: Array, xs: Array) -> Array:
+        """The four weighted pixels of each sample."""
+        parts = []
+        for places, size in ((ys, x.shape[1]), (xs, x.shape[2])):
+            inside = (places >= -1) & (places <= size)
+            held = np.clip(places, 0, size - 1)
+            low = held.astype(int)
+            part = held - low
+            parts.append([(low, (1 - part) * inside), (np.minimum(low + 1, size - 1), part * inside)])
+        return np.stack([x[:, r][:, :, c] * (v[:, None] * w[None]) for r, v in parts[0] for c, w in parts[1]]).astype(x.dtype)
+
+    def compute(self, data: te.Tensor, rois: te.Tensor) -> te.Tensor:
+        return regions.roi_align(data, rois, **self.attributes())
+
+
+@op("vision.roi_pool", kind=Fusion.OPAQUE)
+class RoiPool(OfRegions):
+    """Maxima in the cells of regions that are rounded to whole pixels; an empty cell is 0 (Girshick, Fast R-CNN, 2015; ONNX MaxRoiPool)."""
+
+    pooled_size: Any
+    spatial_scale: float
+    layout: str = "NCHW"
+
+    def _cells(self, x: Array, corners: Array) -> Array:
+        scaled = corners * corners.dtype.type(self.spatial_scale)
+        left, top, right, bottom = (np.where(scaled < 0, np.ceil(scaled - 0.5), np.floor(scaled + 0.5))).astype(int)
+        result = np.zeros((x.shape[0], *self.pooled_size), x.dtype)
+        rows = self._spans(top, bottom, self.pooled_size[0], x.shape[1])
+        columns = self._spans(left, right, self.pooled_size[1], x.shape[2])
+        for r, (y0, y1) in enumerate(rows):
+            for c, (x0, x1) in enumerate(columns):
+                if y0 < y1 and x0 < x1:
+                    result[:, r, c] = x[:, y0:y1, x0:x1].max((1, 2))
+        return result
+
+    def _spans(self, start: int, end: int, cells: int, size: int) -> list[tuple[int, int]]:
+        """The pixels of each cell along one dimension."""
+        width = np.float32(max(end - start + 1, 1)) / np.float32(cells)
+        small, k = np.float32(1e-5), np.arange(cells, dtype=np.float32)
+        low, high = np.floor(k * width + small).astype(int) + start, np.ceil((k + 1) * width - small).astype(int) + start
+        return list(zip(np.clip(low, 0, size).tolist(), np.clip(high, 0, size).tolist(), strict=True))
+
+    def compute(self, data: te.Tensor, rois: te.Tensor) -> te.Tensor:
+        return regions.roi_pool(data, rois, **self.attributes())
+
+
+@op("vision.proposal", kind=Fusion.OPAQUE)
+class Proposal(Op):
+    """Regions (image, x, y, x, y) that a region proposal network found (Ren et al., Faster R-CNN, 2015).
+
+    `cls_prob` (batch, 2 * anchors, height, width) scores background and object, `bbox_pred` (batch, 4 * anchors, …) moves the
+    anchors, `im_info` holds height, width and scale of each image. The best `rpn_pre_nms_top_n` boxes suppress each other at
+    `threshold`; those left are repeated to `rpn_post_nms_top_n`.
+    """
+
+    scales: tuple[float, ...]
+    ratios: tuple[float, ...]
+    feature_stride: int
+    threshold: float
+    rpn_pre_nms_top_n: int
+    rpn_post_nms_top_n: int
+    rpn_min_size: int
+    iou_loss: bool = False
+
+    def infer(self, cls_prob: Type, bbox_pred: Type, im_info: Type) -> TensorType:
+        prob, deltas, info = tensors(cls_prob, bbox_pred, im_info)
+        count = len(self.scales) * len(self.ratios)
+        batch, _, height, width = require_rank(prob, 4, "cls_prob").shape
+        for what, t, wanted in (
+            ("cls_prob", prob, (batch, 2 * count, height, width)), ("bbox_pred", deltas, (batch, 4 * count, height, width)), ("im_info", info, (batch, 3)),
+        ):
+            if t.ndim != len(wanted) or any(map(differ, t.shape, wanted)):
+                raise ShapeError(f"{what} must have the shape {text(wanted)} for {count} anchors, and it has {text(t.shape)}")
+        return TensorType((batch * self.rpn_post_nms_top_n, 5), deltas.dtype)
+
+    def reference(self, cls_prob: Array, bbox_pred: Array, im_info: Array) -> Array:
+        rows = []
+        for i, (prob, deltas, info) in enumerate(zip(cls_prob, bbox_pred, im_info, strict=True)):
+            boxes, scores = self._boxes(prob, deltas, info)
+            kept: list[int] = []
+            for place in sorted_places(scores, 0, False)[: self.rpn_pre_nms_top_n if self.rpn_pre_nms_top_n > 0 else None]:
+                if all(overlap(boxes[place], boxes[k], 1) <= boxes.dtype.type(self.threshold) for k in kept):
+                    kept.append(int(place))
+            rows += [[i, *boxes[kept[k % len(kept)]]] for k in range(self.rpn_post_nms_top_n)]
+        return np.asarray(rows, bbox_pred.dtype)
+
+    def _boxes(self, prob: Array, deltas: Array, info: Array) -> tuple[Array, Array]:
+        """The boxes of one image, and their scores."""
+        base, (_, height, width) = np.asarray(regions.anchors(self.scales, self.ratios, self.feature_stride), deltas.dtype), prob.shape
+        y, x = (v.astype(deltas.dtype) for v in np.indices((height, width)))
+        start = base[None, None] + (np.stack([x, y, x, y], -1) * self.feature_stride)[:, :, None]
+        delta = deltas.reshape(len(base), 4, height, width).transpose(2, 3, 0, 1)
+        if self.iou_loss:
+            boxes = start + delta
+        else:
+            size = start[..., 2:] - start[..., :2] + 1
+            center, half = delta[..., :2] * size + start[..., :2] + (size - 1) * 0.5, (np.exp(delta[..., 2:]) * size - 1) * 0.5
+            boxes = np.concatenate([center - half, center + half], -1)
+        boxes = np.maximum(np.minimum(boxes, np.asarray([info[1], info[0]] * 2) - 1), 0)
+        least = info[2] * self.rpn_min_size
+        small = ((boxes[..., 2:] - boxes[..., :2] + 1) < least).any(-1)
+        beyond = (y >= int(info[0] / self.feature_stride)) | (x >= int(info[1] / self.feature_stride))
+        boxes = np.where(small[..., None], boxes + least / 2 * np.asarray([-1, -1, 1, 1], boxes.dtype), boxes)
+        scores = np.where(small | beyond[..., None], -1, prob[len(base) :].transpose(1, 2, 0))
+        return boxes.reshape(-1, 4).astype(deltas.dtype), scores.reshape(-1).astype(deltas.dtype)
+
+    def compute(self, cls_prob: te.Tensor, bbox_pred: te.Tensor, im_info: te.Tensor) -> te.Tensor:
+        return regions.proposal(cls_prob, bbox_pred, im_info, **self.attributes())
+
+
+@op("vision.multibox_prior", kind=Fusion.INJECTIVE)
+class MultiboxPrior(Op):
+    """Anchors (1, pixels * anchors of one, 4) around every pixel of a feature map (Liu et al., SSD, 2016).
+
+    Each is left, top, right, bottom in parts of the image: all `sizes` with the first ratio, then the first size with the others.
+    """
+
+    sizes: tuple[float, ...] = (1.0,)
+    ratios: tuple[float, ...] = (1.0,)
+    steps: tuple[float, ...] = (-1.0, -1.0)
+    offsets: tuple[float, ...] = (0.5, 0.5)
+    clip: bool = False
+
+    def infer(self, data: Type) -> TensorType:
+        height, width = require_rank(tensors(data)[0], 4, "data").shape[2:]
+        return TensorType((1, height * width * (len(self.sizes) + len(self.ratios) - 1), 4), "float32")
+
+    def reference(self, data: Array) -> Array:
+        height, width = data.shape[2:]
+        halves = np.asarray(multibox.half_sizes(self.sizes, self.ratios, height, width))
+        steps = [s if s > 0 else 1 / n for s, n in zip(self.steps, (height, width), strict=True)]
+        y, x = ((v + o) * s for v, o, s in zip(np.indices((height, width)), self.offsets, steps, strict=True))
+        center = np.stack([x, y], -1)[:, :, None]
+        found = np.concatenate([center - halves, center + halves], -1).reshape(1, -1, 4)
+        return np.asarray(np.clip(found, 0, 1) if self.clip else found, np.float32)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return multibox.multibox_prior(data, **self.attributes())
+
+
+@op("vision.multibox_transform_loc", kind=Fusion.OPAQUE)
+class MultiboxTransformLoc(Op):
+    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and how many.
+
+    `cls_prob` (batch, classes, anchors) with the background first, `loc_pred` (batch, 4 * anchors), `anchor` (1, anchors, 4).
+    What is behind the last box is -1. With `keep_background` all classes count.
+    """
+
+    clip: bool = True
+    threshold: float = 0.01
+    variances: tuple[float, ...] = (0.1, 0.1, 0.2, 0.2)
+    keep_background: bool = False
+
+    def infer(self, cls_prob: Type, loc_pred: Type, anchor: Type) -> TupleType:
+        prob, deltas, boxes = tensors(cls_prob, loc_pred, anchor)
+        batch, _, n = require_rank(prob, 3, "cls_prob").shape
+        for what, t, wanted in (("loc_pred", deltas, (batch, 4 * n)), ("anchor", boxes, (1, n, 4))):
+            if t.ndim != len(wanted) or any(map(differ, t.shape, wanted)):
+                raise ShapeError(f"{what} must have the shape {text(wanted)} for {n} anchors, and it has {text(t.shape)}")
+        return TupleType((TensorType((batch, n, 6), deltas.dtype), TensorType((batch,), "int32")))
+
+    def reference(self, cls_prob: Array, loc_pred: Array, anchor: Array) -> tuple[Array, ...]:
+        batch, _, n = cls_prob.shape
+        first, result, counts = int(not self.keep_background), np.full((batch, n, 6), -1, loc_pred.dtype), np.zeros(batch, np.int32)
+        delta, variance = loc_pred.reshape(batch, n, 4), np.asarray(self.variances, loc_pred.dtype)
+        size, middle = anchor[..., 2:] - anchor[..., :2], (anchor[..., :2] + anchor[..., 2:]) / 2
+        center, half = delta[..., :2] * variance[:2] * size + middle, np.exp(delta[..., 2:] * variance[2:]) * size / 2
+        boxes = np.concatenate([center - half, center + half], -1)
+        boxes = np.clip(boxes, 0, 1) if self.clip else boxes
+        kinds, scores = cls_prob[:, first:].argmax(1), cls_prob[:, first:].max(1)
+        for i in range(batch):
+            (found,) = np.nonzero(scores[i] >= cls_prob.dtype.type(self.threshold))
+            counts[i] = len(found)
+            result[i, : len(found)] = np.concatenate([kinds[i, found, None], scores[i, found, None], boxes[i, found]], -1)
+        return result, counts
+
+    def compute(self, cls_prob: te.Tensor, loc_pred: te.Tensor, anchor: te.Tensor) -> tuple[te.Tensor, ...]:
+        return multibox.multibox_transform_loc(cls_prob, loc_pred, anchor, **self.attributes())
+
+
+@op("vision.yolo_reorg", kind=Fusion.INJECTIVE)
+class YoloReorg(Op):
+    """Darknet's rearrangement to `stride`^2 times the channels of fewer pixels, element by element as its memory has them."""
+
+    stride: int = 1
+
+    def infer(self, data: Type) -> TensorType:
+        t = require_rank(tensors(data)[0], 4, "data")
+        batch, channels, height, width = t.shape
+        for what, size, by in (("channels", channels, self.stride**2), ("height", height, self.stride), ("width", width, self.stride)):
+            if isinstance(size, int) and size % by:
+                raise ShapeError(f"the {what} ({size}) must be a multiple of {by}")
+        shape: Shape = (batch, channels * self.stride**2, height // self.stride, width // self.stride)
+        return TensorType(shape, t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        (batch, channels, height, width), s = data.shape, self.stride
+        pixels = data.reshape(batch, channels // s**2, height, s, width, s)
+        return np.ascontiguousarray(pixels.transpose(0, 3, 5, 1, 2, 4)).reshape(batch, channels * s * s, height // s, width // s)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return multibox.reorg(data, self.stride)

@@ -1,0 +1,16 @@
+"""Operators of detection as functions: `relay.vision.non_max_suppression(data, valid_count, indices)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.relay.op.registry import operator_names, public_function
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return public_function("vision." + name, __name__)
+
+
+def __dir__() -> list[str]:
+    return operator_names("vision.")

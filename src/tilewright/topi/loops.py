@@ -1,0 +1,96 @@
+"""Computations that are loops of their own: sorts, scans, scatters, suppression of boxes.
+
+Such a computation is one `te.extern`: its loops are written with the IR builder, address tensors by flat position, and run
+on several threads over the part of the work whose pieces do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr, Value
+from tilewright.tir.ir_builder import BufferVar, IRBuilder
+from tilewright.topi.schedules.kernel import WORTH_SHARING
+from tilewright.types import DataType
+
+_PIECES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A tensor seen along one axis: `outer` x `length` x `inner` elements."""
+
+    outer: int
+    length: int
+    inner: int
+
+    @staticmethod
+    def of(shape: Sequence[int], axis: int) -> Rows:
+        return Rows(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+
+    @property
+    def count(self) -> int:
+        return self.outer * self.inner
+
+    def at(self, row: Value, k: Value) -> PrimExpr:
+        """The flat position of element `k` of row `row`; rows are numbered outer first."""
+        if self.inner == 1:
+            return E.as_expr(row) * self.length + k
+        outer, inner = E.floordiv(row, self.inner), E.floormod(row, self.inner)
+        return (outer * self.length + k) * self.inner + inner
+
+
+class Loops(IRBuilder):
+    """An IR builder with the few forms that these computations share."""
+
+    def variable(self, name: str, dtype: str | DataType, value: Value) -> BufferVar:
+        """A variable `v[0]` for the rest of the block, `value` at first."""
+        cell = self.allocate(dtype, 1, name, "local")
+        cell[0] = E.cast(dtype, value) if isinstance(value, PrimExpr) else value
+        return cell
+
+    @contextmanager
+    def shared(self, trips: int, nanoseconds: float, name: str = "row") -> Iterator[PrimExpr]:
+        """A loop over `trips` pieces that do not meet, `nanoseconds` of work together: on several threads where that pays."""
+        parallel = trips > 1 and nanoseconds > WORTH_SHARING
+        with self.for_range(0, trips, name, kind="parallel" if parallel else "serial", grain=max(1, trips // _PIECES) if parallel else 1) as i:
+            yield i
+
+
+Body = Callable[..., None]
+"""`body(loops, inputs…, outputs…)` on buffers."""
+
+
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: Sequence[tuple[Sequence[Any], str | DataType]], body: Body) -> Any:
+    """The tensors of the shapes and types `outputs` that `body` computes from `inputs`: one alone, or a tuple."""
+
+    def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
+        builder = Loops()
+        body(builder, *map(builder.buffer_ptr, ins), *map(builder.buffer_ptr, outs))
+        return builder.get()
+
+    shapes, dtypes = [tuple(s) for s, _ in outputs], [d for _, d in outputs]
+    if len(outputs) == 1:
+        return te.extern(shapes[0], inputs, build, name, dtypes)
+    return tuple(te.extern(shapes, inputs, build, name, dtypes))
+
+
+def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
+    """Does `x` come strictly before `y`? What is no number is greater than all numbers, as numpy sorts."""
+    low, high = (x, y) if ascending else (y, x)
+    less = low < high
+    if not x.dtype.is_float:
+        return less
+    return E.logical_or(less, E.logical_and(E.compare(E.NE, high, high), E.compare(E.EQ, low, low)))
+
+
+def from_end(index: PrimExpr, size: int) -> PrimExpr:
+    """An index that counts from the end when it is negative."""
+    position = E.cast("int64", index)
+    return E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position

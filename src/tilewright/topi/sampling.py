@@ -1,0 +1,194 @@
+"""Sampling of images at points that are computed: grids, crops; and the morphological dilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr, Var
+from tilewright.topi.elementwise import greatest
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """An index along one dimension, its weight (None for one), and where it is inside (None for always)."""
+
+    index: PrimExpr
+    weight: PrimExpr | None
+    inside: PrimExpr | None = None
+
+
+def _held(x: PrimExpr, low: float, high: float) -> PrimExpr:
+    """`x` held in `[low, high]`; what is no number becomes `low`."""
+    return E.minimum(E.maximum(E.const(low, x.dtype), x), E.const(high, x.dtype))
+
+
+def unnormalized(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
+    """A coordinate in [-1, 1] as a position among `size` pixels: their outer centres, or their outer edges, are at -1 and 1."""
+    return (x + 1.0) * ((size - 1) / 2) if align_corners else (x + 1.0) * (size / 2) - 0.5
+
+
+def reflected(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
+    """A position mirrored at the first and last pixel, or at their edges, until it is inside."""
+    start, span = (0.0, size - 1) if align_corners else (-0.5, size)
+    if not span:
+        return E.const(0, x.dtype)
+    distance = E.fabs(x - start)
+    turns = E.floor(distance / float(span))
+    rest = distance - turns * float(span)
+    odd = turns - E.floor(turns * 0.5) * 2.0 > 0.5
+    return E.if_then_else(odd, float(span) - rest, rest) + start
+
+
+def taps_at(x: PrimExpr, size: int, method: str, padding: str, align_corners: bool) -> list[Tap]:
+    """The pixels that a sample at position `x` is made of."""
+    last = float(size - 1)
+
+    def padded(place: PrimExpr) -> PrimExpr:
+        if padding == "zeros":
+            return _held(place, -4.0, last + 4)
+        return _held(reflected(place, size, align_corners) if padding == "reflection" else place, 0.0, last)
+
+    def tap(place: PrimExpr, weight: PrimExpr | None) -> Tap:
+        index = E.cast("int64", place)
+        return Tap(index, weight, E.all_of(index >= 0, index < size) if padding == "zeros" else None)
+
+    if method == "bicubic":
+        held = _held(x, -1e6, 1e6)
+        low = E.floor(held)
+        weights = cubic_weights(held - low, -0.75)
+        return [tap(padded(low + float(k - 1)), w) for k, w in enumerate(weights)]
+    place = padded(x)
+    if method == "nearest":
+        return [tap(E.nearbyint(place), None)]
+    low = E.floor(place)
+    part = place - low
+    high = low + 1.0 if padding == "zeros" else _held(low + 1.0, 0.0, last)
+    return [tap(low, 1.0 - part), tap(high, part)]
+
+
+def cubic_weights(t: PrimExpr, a: float) -> list[PrimExpr]:
+    """The four weights of Keys' cubic convolution, `t` behind the second."""
+
+    def near(d: PrimExpr) -> PrimExpr:
+        return ((a + 2) * d - (a + 3)) * d * d + 1.0
+
+    def far(d: PrimExpr) -> PrimExpr:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+
+
+def sampled(read: Callable[..., PrimExpr], taps: Sequence[Sequence[Tap]]) -> PrimExpr:
+    """The weighted sum of `read(i, j, …)` over all combinations of taps; 0 for those outside."""
+
+    def along(k: int, at: tuple[PrimExpr, ...], inside: PrimExpr) -> PrimExpr:
+        if k == len(taps):
+            value = read(*at)
+            return E.if_then_else(inside, value, E.const(0, value.dtype))
+        total: PrimExpr | None = None
+        for t in taps[k]:
+            value = along(k + 1, (*at, t.index), inside if t.inside is None else E.logical_and(inside, t.inside))
+            term = value if t.weight is None else value * t.weight
+            total = term if total is None else total + term
+        assert total is not None
+        return total
+
+    return along(0, (), E.all_of())
+
+
+def grid_sample(
+    data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", align_corners: bool = True
+) -> te.Tensor:
+    """`data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), whose coordinates are x first and in [-1, 1]."""
+    sizes = data.extents[2:]
+    n = len(sizes)
+
+    def element(b: Var, c: Var, *at: Var) -> PrimExpr:
+        positions = [unnormalized(grid(b, n - 1 - d, *at), size, align_corners) for d, size in enumerate(sizes)]
+        taps = [taps_at(p, size, method, padding_mode, align_corners) for p, size in zip(positions, sizes, strict=True)]
+        return sampled(lambda *i: data(b, c, *i), taps)
+
+    return te.compute((*data.extents[:2], *grid.extents[2:]), element, name="grid_sample")  # type: ignore[no-any-return]
+
+
+def affine_grid(data: te.Tensor, target_shape: Sequence[int], align_corners: bool = True) -> te.Tensor:
+    """The points (batch, coordinates, …) that matrices (batch, n, n + 1) make of an even grid over [-1, 1], x first."""
+    n = len(target_shape)
+
+    def element(b: Var, d: Var, *at: Var) -> PrimExpr:
+        total = data(b, d, n)
+        for k, (i, size) in enumerate(zip(at, target_shape, strict=True)):
+            total = total + data(b, d, n - 1 - k) * _even(E.cast(data.dtype, i), size, align_corners)
+        return total
+
+    return te.compute((data.extents[0], n, *target_shape), element, name="affine_grid")  # type: ignore[no-any-return]
+
+
+def _even(i: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
+    """Point i of `size` in [-1, 1]: with its ends, or in the middles of as many parts."""
+    if align_corners:
+        return i * (2 / (size - 1)) - 1.0 if size > 1 else E.const(-1, i.dtype)
+    return i * (2 / size) + (1 / size - 1)
+
+
+def crop_and_resize(
+    data: te.Tensor, boxes: te.Tensor, box_indices: te.Tensor, crop_size: Sequence[int], layout: str = "NCHW", method: str = "bilinear",
+    extrapolation_value: float = 0.0, out_dtype: str | None = None,
+) -> te.Tensor:
+    """Parts (top, left, bottom, right, in [0, 1]) of images, resampled to `crop_size`; `extrapolation_value` outside."""
+    last = layout == "NHWC"
+    sizes = data.extents[1:3] if last else data.extents[2:]
+    channels, count, dtype = data.extents[3 if last else 1], boxes.extents[0], out_dtype or data.dtype
+
+    def element(r: Var, *i: Var) -> PrimExpr:
+        c, place = (i[2], i[:2]) if last else (i[0], i[1:])
+        positions = []
+        for d, (size, n) in enumerate(zip(sizes, crop_size, strict=True)):
+            low, high = boxes(r, d), boxes(r, d + 2)
+            step = (high - low) * ((size - 1) / (n - 1)) if n > 1 else E.const(0, low.dtype)
+            start = low * float(size - 1) if n > 1 else (low + high) * (0.5 * (size - 1))
+            positions.append(start + E.cast(low.dtype, place[d]) * step)
+        inside = E.all_of(*(c for p, size in zip(positions, sizes, strict=True) for c in (p >= 0, p <= float(size - 1))))
+        held = [_held(p, 0.0, float(size - 1)) for p, size in zip(positions, sizes, strict=True)]
+        if method == "nearest_neighbor":
+            taps = [[Tap(E.cast("int64", E.floor(p + 0.5)), None)] for p in held]
+        else:
+            taps = [taps_at(p, size, "bilinear", "border", True) for p, size in zip(held, sizes, strict=True)]
+        image = E.cast("int64", box_indices(r))
+
+        def read(y: PrimExpr, x: PrimExpr) -> PrimExpr:
+            value = data(image, y, x, c) if last else data(image, c, y, x)
+            return E.cast(boxes.dtype, value)
+
+        return E.cast(dtype, E.if_then_else(inside, sampled(read, taps), E.const(extrapolation_value, boxes.dtype)))
+
+    shape = (count, *crop_size, channels) if last else (count, channels, *crop_size)
+    return te.compute(shape, element, name="crop_and_resize")  # type: ignore[no-any-return]
+
+
+def dilation2d(
+    data: te.Tensor, weight: te.Tensor, axes: tuple[Sequence[int], Sequence[int]], shape: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilations: Sequence[int], dtype: Any,
+) -> te.Tensor:
+    """The greatest of data + weight in each window. `axes` say where (n, c, y, x) and (c, y, x) are in data and weight; `shape` is that of the result."""
+    n_axis, c_axis, *spatial = axes[0]
+    sizes = [data.extents[d] for d in spatial]
+    windows = [te.reduce_axis((0, weight.extents[d]), name) for d, name in zip(axes[1][1:], ("ky", "kx"), strict=True)]
+
+    def element(*i: Var) -> PrimExpr:
+        places = [i[d] * s + k.var * e - p for d, s, k, e, p in zip(spatial, strides, windows, dilations, padding[:2], strict=True)]
+        at: list[Any] = [None] * 4
+        of_weight: list[Any] = [None] * 3
+        for d, value in zip(axes[0], (i[n_axis], i[c_axis], *places), strict=True):
+            at[d] = value
+        for d, value in zip(axes[1], (i[c_axis], *(w.var for w in windows)), strict=True):
+            of_weight[d] = value
+        inside = E.all_of(*(c for p, size in zip(places, sizes, strict=True) for c in (p >= 0, p < size)))
+        term = E.cast(dtype, data(*at)) + E.cast(dtype, weight(*of_weight))
+        return greatest(E.if_then_else(inside, term, te.min_value(dtype)), axis=windows)
+
+    return te.compute(shape, element, name="dilation2d")  # type: ignore[no-any-return]

@@ -1,0 +1,53 @@
+"""Scans: each element combined with those before it along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.loops import Loops, Rows, loops
+from tilewright.types import DataType
+
+__all__ = ["cumprod", "cumsum"]
+
+_NS = 1.0
+
+
+def scan(data: te.Tensor, axis: int | None, combine: Callable[..., Any], identity: int, exclusive: bool, dtype: str | DataType, name: str) -> te.Tensor:
+    """Each element combined with all before it along `axis` (of the flattened data without one); without itself when `exclusive`."""
+    shape = (prod(data.extents),) if axis is None else data.extents
+    rows = Rows.of(shape, (axis or 0) % max(1, len(shape))) if shape else Rows(1, 1, 1)
+
+    def body(b: Loops, x: BufferVar, out: BufferVar) -> None:
+        with b.shared(rows.outer, rows.outer * rows.length * rows.inner * _NS, "row") as row:
+            if rows.inner == 1:
+                total = b.variable("total", dtype, identity)
+                with b.for_range(0, rows.length, "k") as k:
+                    with_this = b.let("with_this", combine(total[0], E.cast(dtype, x[row * rows.length + k])))
+                    out[row * rows.length + k] = total[0] if exclusive else with_this
+                    total[0] = with_this
+                return
+            start = b.let("start", row * (rows.length * rows.inner))
+            if not rows.length * rows.inner:
+                return
+            with b.for_range(0, rows.inner, "i") as i:
+                out[start + i] = E.const(identity, dtype) if exclusive else E.cast(dtype, x[start + i])
+            with b.for_range(1, rows.length, "k") as k, b.for_range(0, rows.inner, "i") as i:
+                here = start + k * rows.inner + i
+                out[here] = combine(out[here - rows.inner], E.cast(dtype, x[here - rows.inner if exclusive else here]))
+
+    return loops(name, [data], [(shape, dtype)], body)  # type: ignore[no-any-return]
+
+
+def cumsum(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> te.Tensor:
+    """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
+    return scan(data, axis, E.add, 0, bool(exclusive), dtype or data.dtype, "cumsum")
+
+
+def cumprod(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> te.Tensor:
+    """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
+    return scan(data, axis, E.mul, 1, bool(exclusive), dtype or data.dtype, "cumprod")

@@ -1,0 +1,143 @@
+"""Fourier transforms: of rows, and of windows that slide over a signal.
+
+A row whose length is a power of two is transformed in place by halves (Cooley and Tukey, 1965), another by its definition,
+with a table of the roots of one in either case.
+"""
+
+from __future__ import annotations
+
+from math import pi, prod, sqrt
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr
+from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.loops import Loops, loops
+from tilewright.types import DataType
+
+__all__ = ["dft", "stft"]
+
+_NS = 1.0
+
+
+def is_power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def work(n: int) -> float:
+    """Nanoseconds of one transform of `n` elements."""
+    return _NS * n * (n.bit_length() * 4 if is_power_of_two(n) else n)
+
+
+def _roots(b: Loops, n: int, dtype: DataType, sign: int) -> tuple[BufferVar, BufferVar]:
+    """The cosines and sines of the n-th roots of one."""
+    cosines, sines = b.allocate(dtype, n, "cosines"), b.allocate(dtype, n, "sines")
+    with b.for_range(0, n, "k") as k:
+        angle = b.let("angle", E.cast("float64", k) * (sign * 2 * pi / n))
+        cosines[k] = E.cast(dtype, E.cos(angle))
+        sines[k] = E.cast(dtype, E.sin(angle))
+    return cosines, sines
+
+
+def _transformed(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int) -> tuple[BufferVar, BufferVar]:
+    """The transform of `n` elements, which are lost."""
+    if is_power_of_two(n):
+        _reordered(b, (real, imaginary), n)
+        _halves(b, real, imaginary, roots, n)
+        return real, imaginary
+    out = b.allocate(real.dtype, n, "out_real"), b.allocate(real.dtype, n, "out_imaginary")
+    zero = E.const(0, real.dtype)
+    with b.for_range(0, n, "to") as to:
+        totals = b.variable("total_real", real.dtype, zero), b.variable("total_imaginary", real.dtype, zero)
+        with b.for_range(0, n, "k") as k:
+            at = b.let("at", E.floormod(to * k, n))
+            _accumulate(b, totals, (real[k], imaginary[k]), (roots[0][at], roots[1][at]))
+        for o, t in zip(out, totals, strict=True):
+            o[to] = t[0]
+    return out
+
+
+def _accumulate(b: Loops, totals: tuple[BufferVar, BufferVar], x: tuple[PrimExpr, PrimExpr], w: tuple[PrimExpr, PrimExpr]) -> None:
+    totals[0][0] = totals[0][0] + x[0] * w[0] - x[1] * w[1]
+    totals[1][0] = totals[1][0] + x[0] * w[1] + x[1] * w[0]
+
+
+def _reordered(b: Loops, parts: tuple[BufferVar, BufferVar], n: int) -> None:
+    """Each element where the bits of its index, read backwards, say."""
+    with b.for_range(0, n, "k") as k:
+        backward = E.const(0, "int64")
+        for bit in range(n.bit_length() - 1):
+            digit = E.bitwise_and(E.shift_right(k, E.const(bit, "int64")), E.const(1, "int64"))
+            backward = backward * 2 + digit
+        other = b.let("other", backward)
+        with b.if_scope(k < other):
+            for part in parts:
+                held = b.let("held", part[k])
+                part[k] = part[other]
+                part[other] = held
+
+
+def _halves(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int) -> None:
+    """Transforms of twice the length out of two, until there is one."""
+    with b.for_range(0, n.bit_length() - 1, "level") as level:
+        half = b.let("half", E.shift_left(E.const(1, "int64"), level))
+        step = b.let("step", E.floordiv(E.const(n // 2, "int64"), half))
+        with b.for_range(0, step, "block") as block, b.for_range(0, half, "k") as k:
+            low = b.let("low", block * half * 2 + k)
+            high, at = b.let("high", low + half), b.let("at", k * step)
+            x, y = b.let("x", real[high]), b.let("y", imaginary[high])
+            u = b.let("u", x * roots[0][at] - y * roots[1][at])
+            v = b.let("v", x * roots[1][at] + y * roots[0][at])
+            p, q = b.let("p", real[low]), b.let("q", imaginary[low])
+            real[low], imaginary[low] = p + u, q + v
+            real[high], imaginary[high] = p - u, q - v
+
+
+def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[te.Tensor, te.Tensor]:
+    """The Fourier transform of complex rows along the last axis; divided by their length when `inverse`."""
+    shape, n, dtype = re_data.extents, re_data.extents[-1], re_data.dtype
+    rows = prod(shape[:-1])
+
+    def body(b: Loops, real: BufferVar, imaginary: BufferVar, out_real: BufferVar, out_imaginary: BufferVar) -> None:
+        roots = _roots(b, n, dtype, 1 if inverse else -1)
+        with b.shared(rows, rows * work(n)) as row:
+            parts = b.allocate(dtype, n, "real"), b.allocate(dtype, n, "imaginary")
+            with b.for_range(0, n, "k") as k:
+                parts[0][k] = real[row * n + k]
+                parts[1][k] = imaginary[row * n + k]
+            found = _transformed(b, *parts, roots, n)
+            with b.for_range(0, n, "k") as k:
+                for out, part in zip((out_real, out_imaginary), found, strict=True):
+                    out[row * n + k] = part[k] * E.const(1 / n if inverse else 1.0, dtype)
+
+    return loops("dft", [re_data, im_data], [(shape, dtype), (shape, dtype)], body)  # type: ignore[no-any-return]
+
+
+def stft(
+    data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: te.Tensor, normalized: bool, onesided: bool, output_shape: tuple[Any, ...],
+) -> te.Tensor:
+    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of rows of `data`.
+
+    `window`, in the middle of `n_fft` elements, weights each; frequencies above the half are left out when `onesided`.
+    """
+    length, dtype = data.extents[-1], data.dtype
+    signals, bins, frames, _ = output_shape
+    before, scale = (n_fft - win_length) // 2, 1 / sqrt(n_fft) if normalized else 1.0
+
+    def body(b: Loops, x: BufferVar, weights: BufferVar, out: BufferVar) -> None:
+        roots = _roots(b, n_fft, dtype, -1)
+        with b.shared(signals * frames, signals * frames * work(n_fft), "piece") as piece:
+            signal, frame = b.let("signal", E.floordiv(piece, frames)), b.let("frame", E.floormod(piece, frames))
+            parts = b.allocate(dtype, n_fft, "real"), b.allocate(dtype, n_fft, "imaginary")
+            with b.for_range(0, n_fft, "k") as k:
+                place = E.minimum(E.maximum(k - before, 0), win_length - 1)
+                inside = E.all_of(k >= before, k < before + win_length)
+                parts[0][k] = E.if_then_else(inside, x[signal * length + frame * hop_length + k] * weights[place], E.const(0, dtype))
+                parts[1][k] = E.const(0, dtype)
+            found = _transformed(b, *parts, roots, n_fft)
+            with b.for_range(0, bins, "k") as k:
+                for d, part in enumerate(found):
+                    out[signal, k, frame, d] = part[k] * E.const(scale, dtype)
+
+    return loops("stft", [data, window], [(output_shape, dtype)], body)  # type: ignore[no-any-return]
