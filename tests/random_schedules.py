@@ -210,6 +210,7 @@ STEPS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "reorder_block_iter_var": lambda s, c: s.reorder_block_iter_var(b := some_block(s, c), c.sample(range(n := len(s.get(b).iters)), n)),
     "storage_align": lambda s, c: s.storage_align(some_block(s, c), 0, -2, c.randint(1, 16), c.randrange(4)),
     "rolling_buffer": lambda s, c: s.rolling_buffer(some_block(s, c)),
+    "double_buffer": lambda s, c: s.annotate(some_block(s, c), "double_buffer", True),
     "transform_layout": layout,
     "transform_block_layout": block_layout,
     "reindex": reindex,
