@@ -209,6 +209,8 @@ STEPS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "add_unit_loop": lambda s, c: s.add_unit_loop(c.choice([some_block, some_loop])(s, c)),
     "reorder_block_iter_var": lambda s, c: s.reorder_block_iter_var(b := some_block(s, c), c.sample(range(n := len(s.get(b).iters)), n)),
     "storage_align": lambda s, c: s.storage_align(some_block(s, c), 0, -2, c.randint(1, 16), c.randrange(4)),
+    "rolling_buffer": lambda s, c: s.rolling_buffer(some_block(s, c)),
+    "double_buffer": lambda s, c: s.annotate(some_block(s, c), "double_buffer", True),
     "transform_layout": layout,
     "transform_block_layout": block_layout,
     "reindex": reindex,

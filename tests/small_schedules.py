@@ -40,6 +40,18 @@ TEXTS = {
                     v = T.axis.spatial(5, i)
                     C[v] = B[v * 2]
     """,
+    "window": """
+        def window(A: T.Buffer((10, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+            B = T.alloc_buffer((10, 8), "float32")
+            for i, j in T.grid(10, 8):
+                with T.block("B"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    B[v, w] = A[v, w] * 2.0
+            for i, j in T.grid(8, 8):
+                with T.block("C"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    C[v, w] = B[v, w] + B[v + 1, w] + B[v + 2, w]
+    """,
     "folded": """
         def folded(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
             for i in T.serial(8):

@@ -364,7 +364,7 @@ REFUSED: dict[str, tuple[Callable[[Product], object], str]] = {
     "align last": (lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[1], 16, 0), r"storage_align of 'C.local' takes one of its axes but the last, which are m.c"),
     "align offset": (lambda p: (c := p.s[p.s.cache_write(p.C, "local")]).storage_align(c.op.axis[0], 16, 16), r"the offset is from 0 to the factor, and 16 of 16 is not"),
     "align output": (lambda p: p.s[p.C].storage_align(p.C.op.axis[0], 16, 0), r"storage_align of 'C': an output is the caller's memory"),
-    "rolling": (lambda p: p.s[p.C].rolling_buffer(), r"rolling_buffer of 'C': what overlaps with the trip before is computed anew"),
+    "rolling": (lambda p: p.s[p.C].rolling_buffer(), r"rolling_buffer of 'C': an output is the caller's memory, which is needed whole"),
     "layout late": (lambda p: (p.s[p.C].split(p.k, 2), p.s[p.C].transform_layout(lambda i, j: (j, i))), r"'C' has steps already; transform_layout before them, and once"),
     "layout of two": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, i)), r"'lambda i, j: \(i, i\)' brings several elements of \(18, 20\) to one place"),
     "layout from 1": (lambda p: p.s[p.C].transform_layout(lambda i, j: (i, j + 1)), r"the layout 'lambda i, j: \(i, \(j \+ 1\)\)' of 'C' cannot be turned around: cut axes by factors of their sizes into digits"),

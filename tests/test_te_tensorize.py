@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,13 @@ import pytest
 import tilewright as tvm
 from tilewright import te
 from tilewright.errors import CompileError, ScheduleError
+from tilewright.ir.structural import assert_structural_equal
+from tilewright.script import tir as T
+from tilewright.te.create import create_prim_func
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
+from tilewright.tir.schedule import Schedule
+from tilewright.tir.steps import Step
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 pytestmark = pytest.mark.core
@@ -161,6 +167,76 @@ def test_loops_that_are_not_the_instruction() -> None:
     s = te.create_schedule(other.op)
     s[other].tensorize(other.op.axis[1], gemv(M, L, native=False))
     refused(s, r"they compute something else")
+
+
+def test_a_step_refers_to_an_intrinsic_by_its_name() -> None:
+    _, args, c = product()
+    func, whole = create_prim_func(args[:2], [c]), gemv(16, 8, native=False)
+
+    def replaced(sch: Schedule, intrin: Any) -> Schedule:
+        i, j, k = sch.loops("C")
+        (jo, ji), (ko, ki) = sch.split(j, [None, 16]), sch.split(k, [None, 8])
+        sch.reorder(i, jo, ko, ji, ki)
+        sch.tensorize(ji, intrin)
+        return sch
+
+    with pytest.raises(ScheduleError, match=r"a step holds TensorIntrin\(gemv\) \(TensorIntrin\), which cannot be stored"):
+        replaced(Schedule(func), whole).steps[-1].as_json()
+    with pytest.raises(ScheduleError, match=r"there is no intrinsic 'test\.gemv'"):
+        replaced(Schedule(func), "test.gemv")
+    known = tvm.tir.TensorIntrin.remember(replace(whole, name="test.gemv"), override=True)
+    sch = replaced(Schedule(func), known)
+    assert sch.steps[-1].as_json() == {"step": "tensorize", "args": [{"block": "C", "loop": 3}, "test.gemv"]}
+    again = Schedule(func)
+    again.apply([Step.from_json(s.as_json()) for s in sch.steps])
+    assert_structural_equal(again.func, sch.func)
+    with pytest.raises(ScheduleError, match=r"there is an intrinsic 'test\.gemv' already"):
+        tvm.tir.TensorIntrin.remember(replace(whole, name="test.gemv"))
+
+
+@pytest.mark.parametrize("split", [None, [2, 8]])
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_instruction_of_te_in_a_schedule_of_loops(split: list[int] | None, apart: bool) -> None:
+    """Its reduction whole, or going on; the first values stored by the block, or by another one before."""
+    _, args, c = product()
+    func, depth = create_prim_func(args[:2], [c]), L if split is None else split[1]
+    tvm.tir.TensorIntrin.remember(replace(gemv(16, depth, native=False), name=f"test.gemv_{depth}"), override=True)
+    sch = tvm.tir.Schedule(func)
+    i, j, k = sch.get_loops("C")
+    jo, ji = sch.split(j, [None, 16])
+    if split:
+        ko, k = sch.split(k, split)
+        sch.reorder(i, jo, ko, ji, k)
+    if apart:
+        sch.decompose_reduction("C", sch.get_loops("C")[2])
+    sch.tensorize(ji, f"test.gemv_{depth}")
+    out = np.full((N, M), np.nan, np.float32)
+    run(lower_blocks(sch.mod["main"]), [A, B, out])
+    np.testing.assert_allclose(out, A @ B.T, rtol=1e-5)
+
+
+@T.prim_func
+def dot(a: T.Buffer((8,), "float32"), b: T.Buffer((8,), "float32"), c: T.Buffer((1,), "float32")) -> None:
+    for k in T.serial(8):
+        with T.block("c"):
+            r = T.axis.reduce(8, k)
+            with T.init():
+                c[0] = 0.0
+            c[0] = c[0] + a[r] * b[r]
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_a_routine_with_first_values(depth: int) -> None:
+    """As an instruction for the whole of a sum, and for a part of it, where its own first values are left out."""
+    tvm.tir.TensorIntrin.register("test.dot", dot, dot, override=True)
+    a, b, k = te.placeholder((3, depth), name="A"), te.placeholder((depth,), name="B"), te.reduce_axis((0, depth), name="k")
+    c = te.compute((3, 1), lambda i, j: te.sum(a[i, k] * b[k], axis=k), name="C")
+    sch = tvm.tir.Schedule(create_prim_func([a, b], [c]))
+    sch.tensorize(sch.split(sch.get_loops("C")[2], [None, 8])[1], "test.dot")
+    out = np.full((3, 1), np.nan, np.float32)
+    x, y = RNG.random((3, depth), np.float32), RNG.random(depth, np.float32)
+    run(lower_blocks(sch.mod["main"]), [x, y, out])
+    np.testing.assert_allclose(out[:, 0], x @ y, rtol=1e-5)
 
 
 def test_rows_are_where_the_instruction_was_told() -> None:

@@ -18,7 +18,7 @@ from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
 pytestmark = pytest.mark.core
-ORDER = ("LowerInitBlock", "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp", "TightenLoopBounds", "LoopPartition", "FlattenBuffer",
+ORDER = ("InjectDoubleBuffer", "LowerInitBlock", "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp", "TightenLoopBounds", "LoopPartition", "FlattenBuffer",
          "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "RemoveNoOp")
 
 

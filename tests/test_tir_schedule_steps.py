@@ -76,6 +76,17 @@ REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
     "no intrinsic": ("pair", lambda s: s.tensorize("B", "test.add_on_4"), "there is no intrinsic 'test.add_on_4'; did you mean 'test.add_one_4'"),
     "another intrinsic": ("pair", lambda s: s.tensorize(s.split(s.get_loops("B")[1], [2, 4])[1], "test.add_one_4"), "'test.add_one_4' cannot stand for block 'B_o': they compute something else"),
     "no order": ("pair", lambda s: s.reorder_block_iter_var("B", [0, 0]), r"\[0, 0\] is not an order of the 2 axes of block 'B'"),
+    "nothing rolls by itself": ("window", lambda s: s.rolling_buffer("B"), "block 'B' is computed by itself; compute_at a loop of its reader before"),
+    "nothing to keep": (
+        "pair", lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.rolling_buffer("B")), "does not move on along one dimension by less than its size"),
+    "a parameter does not roll": ("window", lambda s: s.rolling_buffer("C"), "block 'C' has several results, computes a parameter, or does not store at its own axes"),
+    "threads do not wait": (
+        "window", lambda s: (s.compute_at("B", s.get_loops("C")[0]), s.parallel(s.get_loops("C")[0]), s.rolling_buffer("B")), "loop 'i' is parallel, and a ring keeps"),
+    "a loop with a ring is not split": (
+        "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.split(i, [2, 4])), "the trips of loop 'i' stay as they are"),
+    "a loop with a ring on threads": (
+        "window", lambda s: (s.compute_at("B", i := s.get_loops("C")[0]), s.rolling_buffer("B"), s.parallel(i)), "a rolling buffer keeps what one trip made for the next"),
+    "an aligned value": ("pair", lambda s: (s.storage_align("B", 0, 0, 16, 1), s.transform_layout("B", 0, "lambda i, j: (j, i)")), "storage_align after the layout"),
     "no note": ("pair", lambda s: s.unannotate("B", "note"), "block 'B' has no note 'note'; its notes are none"),
     "rows of a parameter": ("pair", lambda s: s.storage_align("C", 0, 0, 16, 0), "'C' of 2 dimensions cannot be aligned along axis 0 by 16"),
     "the layout of a parameter": ("pair", lambda s: s.transform_layout("C", 0, "lambda i, j: (j, i)"), "'C' is a parameter, whose layout is the caller's"),

@@ -28,6 +28,7 @@ from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
+from tilewright.tir.legality import fault
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
@@ -155,6 +156,8 @@ class _Resolver:
             self.prefetch(block, ahead)
         for predicate in stage.predicates:
             self.guard(stage, block, predicate)
+        if stage.rolling:
+            self.engine.rolling_buffer(block)
         for mark in stage.marks:
             self.mark(mark)
 
@@ -239,11 +242,13 @@ class _Resolver:
                 self.engine.annotate(loop, m.kind, m.value)
 
     def bind(self, loop: Var, axis: ThreadAxis) -> None:
-        extent = self.engine.loop(loop).extent
+        node = self.engine.loop(loop)
+        extent = node.extent
         wanted = self.threads.setdefault(axis, extent)
         for other in (wanted, axis.extent):
             if number_of(other) != 0 and other is not extent:
-                raise ScheduleError(f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of {other}; split it by that")
+                why = f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of {other}; split it by that"
+                raise fault(why, node, self.engine.func)
         self.engine.annotate(loop, THREAD, axis.thread_tag)
 
     def prefetch(self, block: str, ahead: Ahead) -> None:
@@ -253,7 +258,8 @@ class _Resolver:
         moves = {m for s in walk_stmt(node.body) for e in expressions(s) for x in walk(e) if isinstance(x, Load) and x.buffer.name == buffer
                  for m in [_elements_per_trip(node, x, loop)]}
         if len(moves) != 1 or 0 in moves:
-            raise ScheduleError(f"'{buffer}' is not read at places that move with loop '{ahead.axis.var.name}' of '{block}'; prefetch along a loop that it is read along")
+            why = f"'{buffer}' is not read at places that move with loop '{ahead.axis.var.name}' of '{block}'; prefetch along a loop that it is read along"
+            raise fault(why, self.engine.loop(loop), self.engine.func)
         self.engine.prefetch(buffer, moves.pop() * ahead.tensor.dtype.itemsize * ahead.offset)
 
 

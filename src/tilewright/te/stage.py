@@ -83,6 +83,7 @@ class Stage:
         self.attached: tuple[Stage, IterVar] | None = None
         self.group: Group | None = None
         self.layout: IndexMap | None = None
+        self.rolling = False
         self.notes: dict[str, Any] = {}
         self.predicates: list[PrimExpr] = []
         self.imports: list[str] = []
@@ -231,11 +232,11 @@ class Stage:
         self.notes["double_buffer"] = True
 
     def rolling_buffer(self) -> None:
-        """Refused: parts that overlap from trip to trip are computed anew in each."""
-        raise ScheduleError(
-            f"rolling_buffer of '{self.op.name}': what overlaps with the trip before is computed anew; "
-            "compute the stage at an outer loop, where nothing overlaps, or at the root"
-        )
+        """Computed in a loop of its reader, keep what the next trip of that loop needs again, in a ring, and compute only the rest."""
+        self._computed("rolling_buffer")
+        if self.is_output:
+            raise ScheduleError(f"rolling_buffer of '{self.op.name}': an output is the caller's memory, which is needed whole")
+        self.rolling = True
 
     def transform_layout(self, mapping_function: Any) -> list[IterVar]:
         """Keep the value in another layout: `lambda i, j: (i // 4, j, i % 4)`. Returns the loops over it, outermost first.

@@ -17,7 +17,21 @@ from tilewright.tir.block_rewrites import free_name, reads
 from tilewright.tir.legality import fault, reduces_over
 from tilewright.tir.region import region_of
 from tilewright.tir.schedule import Schedule, regenerate
-from tilewright.tir.stmt import SERIAL, Block, For, PrimFunc, Stmt, Store, expressions, seq, stored_buffers, substitute_stmt, walk_stmt
+from tilewright.tir.stmt import (
+    ALIGNED,
+    SERIAL,
+    Block,
+    For,
+    PrimFunc,
+    Stmt,
+    Store,
+    expressions,
+    seq,
+    stored_buffers,
+    substitute_stmt,
+    walk_stmt,
+    without_note,
+)
 from tilewright.tir.transform.lower_blocks import mixed_loops
 from tilewright.types import INT64
 
@@ -190,7 +204,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     needed = [substitute(g, binding) for g in guards if not _holds(g, limits)]
     store = Store(node.body.buffer, value, tuple(substitute(i, points) for i in node.body.indices))
     s._remove(node)
-    s._replace(maker, replace(maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed)))
+    s._replace(maker, replace(maker, name=node.name, body=store, predicate=all_of(maker.predicate, *needed), annotations=without_note(maker, ALIGNED)))
     s._set(s.func.body, drop=source)
     return s.func
 

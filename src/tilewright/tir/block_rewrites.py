@@ -15,6 +15,7 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.stmt import (
+    ALIGNED,
     SERIAL,
     Block,
     For,
@@ -33,6 +34,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     substitute_stmt,
     walk_stmt,
+    without_note,
 )
 from tilewright.types import BOOL, INT64
 
@@ -198,7 +200,7 @@ def rfactor(func: PrimFunc, block: str, loop: Var, factor_axis: int = 0) -> tupl
     first: Stmt = _first_stage(split, own, place, name)
     for total, part in zip(totals, parts, strict=True):
         first = redirect(first, total, part, lambda indices: inserted(indices, own.var))
-    statement = _swap(statements[k], node, first)
+    statement = swap(statements[k], node, first)
     spatial = [i for i in node.iters if i.kind == "spatial"]
     axes = [IterVar(Var(i.var.name), i.extent) for i in spatial]
     last = IterVar(Var(loop.name), extent, "reduce")
@@ -252,7 +254,7 @@ def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
     axes += [(o, f.var) for o, f in zip(others, split.rest, strict=True)]
     return replace(
         node, name=name, iters=tuple(i for i, _ in axes), bindings=tuple(b for _, b in axes),
-        predicate=all_of(*(g for g in guards if g not in inner)), body=body,
+        predicate=all_of(*(g for g in guards if g not in inner)), body=body, annotations=without_note(node, ALIGNED),
     )
 
 
@@ -270,8 +272,9 @@ def _find(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
     raise ScheduleError(f"there is no block '{name}'; the blocks are {names}")
 
 
-def _swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
-    return new if s is old else map_bodies(s, lambda b: _swap(b, old, new)) or s
+def swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """`s` with the statement `new` in place of `old`."""
+    return new if s is old else map_bodies(s, lambda b: swap(b, old, new)) or s
 
 
 def free_name(func: PrimFunc, name: str) -> str:

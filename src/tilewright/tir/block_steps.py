@@ -120,6 +120,14 @@ class BlockSteps(LoopSteps):
         place = stored_buffers(node).index(buffer)
         e.annotate(at.block, ALIGNED, (*node.annotations.get(ALIGNED, ()), (place, axis % rank, factor, offset)))
 
+    @recorded
+    def rolling_buffer(self, block: BlockAt | str, write_buffer_index: int | str = 0) -> None:
+        """A value computed in a loop of its reader keeps what the next trip needs again, in a ring."""
+        at, e = self._in(block)
+        self._written(at, e, write_buffer_index)
+        block_moves.only_maker(e.func, e.block(at.block))
+        e.rolling_buffer(at.block)
+
     # Layouts.
     @recorded
     def transform_layout(self, block: BlockAt | str, buffer: int | str | tuple[str, int], index_map: Layout) -> None:

@@ -19,6 +19,7 @@ from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import fault
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import (
+    ALIGNED,
     Block,
     For,
     IterVar,
@@ -44,6 +45,9 @@ def sizes(buffer: Buffer) -> tuple[int, ...]:
 
 def transform_layout(func: PrimFunc, buffer: Buffer, how: IndexMap) -> PrimFunc:
     """A value lies in memory in another order:  B[i, j]  ->  B[i // 4, j, i % 4]  everywhere. A parameter then is one of other shape."""
+    for x in walk_stmt(func.body):
+        if isinstance(x, Block) and buffer in stored_buffers(x):
+            _not_aligned(func, x)
     new = Buffer(buffer.name, how.shape(sizes(buffer)), buffer.dtype, buffer.scope)
     if buffer in func.params:
         params = tuple(new if b is buffer else b for b in func.params)
@@ -96,6 +100,11 @@ def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
     raise fault(f"block '{node.name}' runs under a condition; do this before its loops are split", node, func)
 
 
+def _not_aligned(func: PrimFunc, block: Block) -> None:
+    if ALIGNED in block.annotations:
+        raise fault(f"the rows of what block '{block.name}' makes were aligned for the layout that it has; storage_align after the layout is changed", block, func)
+
+
 # Copies in the order of a block's axes.
 def reindex_read(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: IndexMap | None, suffix: str) -> tuple[PrimFunc, str]:
     """The block reads a copy that is laid out by its axes.
@@ -131,6 +140,7 @@ def reindex_write(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: I
     s = Schedule(func)
     node = s.block(block)
     _own_nest(func, s, node)
+    _not_aligned(func, node)
     stores = [x.indices for x in walk_stmt(node) if isinstance(x, Store) and x.buffer is buffer]
     loads = [e.indices for e in _all_loads(node) if e.buffer is buffer]
     at = _one_access(func, node, stores + loads, buffer, "writes")

@@ -6,7 +6,7 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import Var
 from tilewright.expr_walk import free_vars
 from tilewright.tir.printer import text_marking
-from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, Stmt, bodies, walk_stmt
+from tilewright.tir.stmt import PARALLEL, ROLLING, VECTORIZED, Block, For, PrimFunc, Stmt, bodies, walk_stmt
 
 ACROSS_LANES = ("sum", "prod", "max", "min")
 """Reductions whose partial results in lanes can be combined."""
@@ -53,7 +53,7 @@ def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if reductions:
         why = f"its trips add to the same elements of block '{reductions[0].name}'; rfactor that reduction first"
         raise fault(f"loop '{loop.var.name}' cannot be parallel: {why}", loop, func)
-    if loop.annotations.get("rolling"):
+    if loop.annotations.get(ROLLING):
         raise fault(f"loop '{loop.var.name}' cannot be parallel: a rolling buffer keeps what one trip made for the next", loop, func)
 
 
@@ -61,7 +61,7 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     for s in walk_stmt(loop):
         if isinstance(s, For) and s is not loop and s.kind in (PARALLEL, VECTORIZED):
             raise fault(f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func)
-    if loop.annotations.get("rolling"):
+    if loop.annotations.get(ROLLING):
         raise fault(f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer keeps what one trip made for the next", loop, func)
     if not reductions:
         return

@@ -40,9 +40,11 @@ from tilewright.tir import block_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
 from tilewright.tir.legality import fault
 from tilewright.tir.region import Box, region_of
+from tilewright.tir.rolling_buffer import rolling_buffer
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
 from tilewright.tir.stmt import (
     PARALLEL,
+    ROLLING,
     SERIAL,
     UNROLLED,
     VECTORIZED,
@@ -180,6 +182,7 @@ class Schedule(Recorder):
         while True:
             if not isinstance(at, For):
                 raise self._error(f"there are other statements between the loops {', '.join(v.name for v in loops)}", nodes[by_depth[0]])
+            self._not_rolling(at)
             chain.append(at)
             if at.var is by_depth[-1]:
                 break
@@ -335,6 +338,16 @@ class Schedule(Recorder):
         return new
 
     @recorded
+    def rolling_buffer(self, block: str) -> None:
+        """A value computed in a loop of its reader keeps what the next trip needs again, in a ring (`tir/rolling_buffer.py`).
+
+        for i: { for x in range(3): B[i + x] = …; C[i] = B[i] + B[i + 2] }
+          ->  for i: { for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = …; C[i] = B[i % 3] + B[(i + 2) % 3] }
+        """
+        node = self.block(block)
+        self.func = rolling_buffer(self.func, node, self._path(node))
+
+    @recorded
     def where(self, block: str, condition: PrimExpr) -> None:
         """A block computes only where `condition`, over its axes and the loops around it, holds.
 
@@ -408,7 +421,13 @@ class Schedule(Recorder):
         node = self._loop(loop)
         if node.kind != SERIAL:
             raise self._error(f"loop '{loop.name}' is {node.kind} already; {step} it before that", node)
+        self._not_rolling(node)
         return node
+
+    def _not_rolling(self, node: For) -> None:
+        if node.annotations.get(ROLLING):
+            kept = ", ".join(node.annotations[ROLLING])
+            raise self._error(f"the trips of loop '{node.var.name}' stay as they are, one after another: {kept} keeps what one made for the next", node)
 
     def _mark(self, at: Var | str, key: str, value: Any) -> None:
         node = self._loop(at) if isinstance(at, Var) else self.block(at)

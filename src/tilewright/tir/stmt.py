@@ -151,6 +151,8 @@ ALIGNED = "buffer_dim_align"
 """Annotation of a block: `((result, dimension, factor, offset), …)`, how far apart in memory elements along dimensions are to be."""
 IMPORTS = "import_llvm"
 """Attribute of a function: LLVM texts with functions that it calls."""
+ROLLING = "rolling"
+"""Note on a loop: the buffers that keep in a ring what one of its trips made for the next."""
 THREAD = "thread"
 """Annotation of a loop: the kind of thread that its trips belong to; `vthread` ones are plain loops."""
 NUMBERS = "numbers"
@@ -291,6 +293,11 @@ def substitute_stmt(s: Stmt, mapping: dict[PrimExpr, PrimExpr]) -> Stmt:
     """Replace variables in all expressions inside `s`."""
     memo: dict[PrimExpr, PrimExpr] = {}
     return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
+
+
+def without_note(block: Block, key: str) -> dict[str, Any]:
+    """The notes of a block but one."""
+    return {k: v for k, v in block.annotations.items() if k != key}
 
 
 def block_names(func: PrimFunc) -> list[str]:

@@ -38,6 +38,7 @@ from tilewright.expr import (
     as_expr,
     const,
     expect,
+    fma,
     mul,
     stride_of,
     sub,
@@ -257,7 +258,8 @@ class _Match:
                 return False
 
     def same(self, a: PrimExpr, b: PrimExpr, pairs: list[Pair]) -> bool:
-        """Whether two expressions are the same but for their buffers, which are noted."""
+        """Whether two expressions are the same but for their buffers, which are noted, and for roundings in between."""
+        a, b = _unfused(a), _unfused(b)
         if type(a) is not type(b) or a.dtype is not b.dtype:
             return False
         if isinstance(a, Load) and isinstance(b, Load):
@@ -271,8 +273,6 @@ class _Match:
         orders = [y]
         if isinstance(a, (Add, Mul, Min, Max)):
             orders.append((y[1], y[0]))
-        elif isinstance(a, Call) and a.op.name == "fma":
-            orders.append((y[1], y[0], y[2]))
         for order in orders:
             known = len(pairs)
             if len(x) == len(order) and all(self.same(p, q, pairs) for p, q in zip(x, order, strict=True)) and self.agree(pairs):
@@ -390,6 +390,11 @@ def _nest(axes: Sequence[IterVar], body: Stmt) -> Stmt:
 def _going_on(s: Stmt) -> Stmt:
     """`s` with the first values of its reductions left out."""
     return replace(s, init=None) if isinstance(s, Block) else map_bodies(s, _going_on) or s
+
+
+def _unfused(e: PrimExpr) -> PrimExpr:
+    """`fma(x, y, z)` as the sum that it is."""
+    return add(mul(e.args[0], e.args[1]), e.args[2]) if isinstance(e, Call) and e.op is fma else e
 
 
 def _with_points(s: Stmt, points: dict[PrimExpr, PrimExpr]) -> Stmt:

@@ -10,6 +10,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.layouts import data_axes
 from tilewright.relay.op.nn_conv import ordered
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shapes import Shape, differ, inverse, require_rank, text
 from tilewright.relay.op.sorting import sorted_places
 from tilewright.relay.op.vision import overlap

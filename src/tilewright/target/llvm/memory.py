@@ -199,11 +199,26 @@ def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherw
     other, other_at = _passed_through(f, e.dtype, otherwise)
     lanes, lanes_at = mask[:2] if mask else ("splat (i1 true)", 0)
     level = f.place_load(max(need, other_at, lanes_at), e.buffer)
-    kind, n = memory_type(e.dtype), e.dtype.lanes
-    name = f.declare(f"llvm.masked.gather.{_memory_suffix(e.dtype)}.v{n}p0", kind, f"<{n} x ptr>, <{n} x i1>, {kind}")
-    stored = to_memory(f, other, e.dtype, level)
-    raw = f.put(f"call {kind} {name}(<{n} x ptr> align {e.buffer.dtype.itemsize} {addresses}, <{n} x i1> {lanes}, {kind} {stored})", level)
+    n = e.dtype.lanes
+    wide = e.dtype.with_lanes(n if mask is None else 1 << (n - 1).bit_length())
+    m = wide.lanes
+    given = memory_type(e.dtype)
+    addresses = _widened(f, f"<{n} x ptr>", addresses, n, m, level)
+    lanes = _widened(f, f"<{n} x i1>", lanes, n, m, level)
+    stored = _widened(f, given, to_memory(f, other, e.dtype, level), n, m, level)
+    kind = memory_type(wide)
+    name = f.declare(f"llvm.masked.gather.{_memory_suffix(wide)}.v{m}p0", kind, f"<{m} x ptr>, <{m} x i1>, {kind}")
+    raw = f.put(f"call {kind} {name}(<{m} x ptr> align {e.buffer.dtype.itemsize} {addresses}, <{m} x i1> {lanes}, {kind} {stored})", level)
+    if m != n:
+        raw = f.put(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(list(range(n)))}", level)
     return from_memory(f, raw, e.dtype, level), level
+
+
+def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int) -> str:
+    """`n` lanes and zeros up to `m`: LLVM 22 takes the mask of a gather of 18 lanes wrong where the processor has none (AArch64)."""
+    if n == m or value == "zeroinitializer":
+        return value
+    return f.put(f"shufflevector {kind} {value}, {kind} zeroinitializer, {shuffle_mask([min(k, n) for k in range(m)])}", level)
 
 
 def _addresses(f: FunctionText, buffer: Buffer, index: PrimExpr) -> Value:

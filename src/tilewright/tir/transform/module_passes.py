@@ -13,6 +13,7 @@ from tilewright.tir.transform.common_subexpressions import common_subexpressions
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.hoist_conditions import hoist_conditions
+from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -45,7 +46,8 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
     name: _named(name, run)
     for name, run in {
         "CommonSubexprElimTIR": common_subexpressions, "ConvertSSA": convert_ssa, "FlattenBuffer": flatten_buffers,
-        "HoistIfThenElse": hoist_conditions, "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
+        "HoistIfThenElse": hoist_conditions, "InjectDoubleBuffer": inject_double_buffer,
+        "LoopPartition": partition_loops, "LowerInitBlock": lower_blocks, "LowerIntrin": lower_math,
         "RemoveNoOp": remove_no_op, "Simplify": simplify, "StorageRewrite": share_storage, "TightenLoopBounds": tighten_loop_bounds,
         "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
     }.items()

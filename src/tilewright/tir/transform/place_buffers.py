@@ -20,6 +20,7 @@ from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
     PARALLEL,
+    ROLLING,
     SERIAL,
     Allocate,
     For,
@@ -66,7 +67,7 @@ def _uses(s: Stmt, buffer: Buffer) -> bool:
 def _place(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
     """`s` with `buffer` allocated inside, at the lowest statement of it that holds every use."""
     users = [b for b in bodies(s) if _uses(b, buffer)]
-    if isinstance(s, For) and s.kind in (SERIAL, PARALLEL):
+    if isinstance(s, For) and s.kind in (SERIAL, PARALLEL) and buffer.name not in s.annotations.get(ROLLING, ()):
         return replace(s, body=_place(s.body, buffer, ranges.bind_loop(s.var, s.min, s.extent)))
     if isinstance(s, Seq):
         first, last = (next(k for k in order if _uses(s.stmts[k], buffer)) for order in (range(len(s.stmts)), range(len(s.stmts) - 1, -1, -1)))

@@ -1,0 +1,92 @@
+"""A value computed inside of its reader's loop keeps what the next trip needs again, in a ring.
+
+    for i in range(8):                                     for i in range(8):                      rolling: B
+        for x in range(3): B[i + x] = A[i + x] * 2    ->       for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = A[i + x] * 2
+        C[i] = B[i] + B[i + 1] + B[i + 2]                      C[i] = B[i % 3] + B[(i + 1) % 3] + B[(i + 2) % 3]
+
+The note `ROLLING` on the loop names the rings: their memory is allocated around it, and its trips stay in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.arith import Ranges, prove, simplify
+from tilewright.expr import EQ, GE, LT, Buffer, IntImm, PrimExpr, add, all_of, any_of, compare, floormod, sub
+from tilewright.expr_walk import substitute
+from tilewright.tir.block_rewrites import redirect, swap
+from tilewright.tir.legality import fault
+from tilewright.tir.region import Box, region_of
+from tilewright.tir.stmt import ROLLING, SERIAL, Block, For, PrimFunc, Seq, Stmt, Store, expressions, handed_out, stored_buffers, walk_stmt
+
+
+def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> PrimFunc:
+    """`block` computes only what the trip before of its reader's loop did not; `around` are the statements around it.
+
+    Raises `ScheduleError`.
+    """
+    results = stored_buffers(block)
+    axes = [i.var for i in block.iters if i.kind == "spatial"]
+    if len(results) != 1 or results[0] in func.params or any(s.indices != tuple(axes) for s in walk_stmt(block.body) if isinstance(s, Store)):
+        raise fault(f"block '{block.name}' has several results, computes a parameter, or does not store at its own axes, so it cannot roll", block, func)
+    (buffer,) = results
+    target = _reading_loop(func, block, around)
+    loops = [f for f in around[: around.index(target) + 1] if isinstance(f, For)]
+    ranges = Ranges()
+    for f in loops:
+        ranges = ranges.bind_loop(f.var, f.min, f.extent)
+    box = region_of(swap(target.body, block, Seq(())), buffer, ranges)
+    if box is None or any(buffer in handed_out(e) for s in walk_stmt(target) for e in expressions(s)):
+        raise fault(f"'{buffer.name}' is not read in loop '{target.var.name}', or a function takes its address, so it cannot roll there", target, func)
+    dim, step = _moving(func, target, buffer, box, ranges)
+    first, size = box[dim]
+    assert isinstance(size, int)
+    inner = ranges
+    for s in around[around.index(target) + 1 :]:
+        inner = inner.bind_loop(s.var, s.min, s.extent) if isinstance(s, For) else inner
+    points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
+    window = [compare(GE, axes[dim], first), compare(LT, axes[dim], add(first, size))]
+    needed = [c for c in window if prove(simplify(substitute(c, points), inner), inner) is not True]
+    new = any_of(compare(EQ, target.var, target.min), compare(GE, axes[dim], simplify(add(first, size - step), ranges)))
+    rolled = replace(block, predicate=all_of(block.predicate, *needed, new))
+    shape = [size if k == dim else d for k, d in enumerate(buffer.shape)]
+    ring = Buffer(buffer.name, shape, buffer.dtype, buffer.scope)
+    noted = replace(
+        target, body=swap(target.body, block, rolled), annotations={**target.annotations, ROLLING: (*target.annotations.get(ROLLING, ()), buffer.name)},
+    )
+
+    def turned(indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        return tuple(floormod(i, size) if k == dim else i for k, i in enumerate(indices))
+
+    body = redirect(swap(func.body, target, noted), buffer, ring, turned)
+    inner_values = tuple(ring if b is buffer else b for b in func.attrs["intermediates"])
+    return replace(func, body=body, attrs={**func.attrs, "intermediates": inner_values})
+
+
+def _reading_loop(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> For:
+    """The innermost loop around `block` that holds another block too."""
+    for s in reversed(around):
+        if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s)):
+            if s.kind != SERIAL:
+                raise fault(f"loop '{s.var.name}' is {s.kind}, and a ring keeps what one trip made for the next", s, func)
+            return s
+    raise fault(f"block '{block.name}' is computed by itself; compute_at a loop of its reader before it can roll", block, func)
+
+
+def _moving(func: PrimFunc, target: For, buffer: Buffer, box: Box, ranges: Ranges) -> tuple[int, int]:
+    """The dimension along which the part read moves with each trip, and by how much."""
+    moves: dict[int, int] = {}
+    for k, (first, _) in enumerate(box):
+        step = simplify(sub(substitute(first, {target.var: add(target.var, 1)}), first), ranges)
+        if not isinstance(step, IntImm) or step.value:
+            moves[k] = step.value if isinstance(step, IntImm) else 0
+    found = next(iter(moves.items()), (0, 0))
+    size = box[found[0]][1]
+    if len(moves) != 1 or not isinstance(size, int) or not 0 < found[1] < size:
+        part = ", ".join(f"{first}: {n}" for first, n in box)
+        raise fault(
+            f"the part [{part}] of '{buffer.name}' that a trip of loop '{target.var.name}' reads does not move on along one dimension by less than its size, "
+            "so nothing of it can be kept", target, func,
+        )
+    return found
