@@ -34,7 +34,6 @@ from compare import difference
 from peak import Peak
 from peers import installed
 from tilewright.compiler.kernel import lower
-from tilewright.compiler.program import machine_of
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.frontend.onnx import from_onnx
@@ -154,7 +153,7 @@ class Ours:
         calls = ((c.op, c.args) for c in post_order(main.body, inside=False) if isinstance(c, Call) and isinstance(c.op, Function))
         function, operands = next((f, a) for f, a in calls if _computes(f))
         constants = [a.value if isinstance(a, Constant) else None for a in operands]
-        kernel = lower(function, [c is not None for c in constants], machine_of(target), "kernel")
+        kernel = lower(function, [c is not None for c in constants], target.machine, "kernel")
         self.code = LoadedCode([compile_text(emit(kernel.func, target), target), compile_text(pool_text(target), target)], ["kernel", "tw_pool_create"])
         random = np.random.default_rng(1)
         given = zip(constants, function.params, strict=True)

@@ -143,7 +143,10 @@ def test_casts(source: str, lanes: int, target: Target) -> None:
 @on_every_target
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_floats_round_to_even(dtype: str, target: Target) -> None:
-    """All 65,536 values widen exactly; floats around every boundary narrow as numpy narrows them."""
+    """All 65,536 values widen exactly; floats around every boundary narrow as numpy narrows them.
+
+    Where x86 has an instruction for bfloat16, it takes what is subnormal as zero.
+    """
     kind = DataType(dtype).numpy()
     every = np.arange(1 << 16, dtype="uint16").view(kind)
     wide = apply(lambda x: E.cast(DataType("float32").with_lanes(x.dtype.lanes), x), [every], "float32", lanes=16, target=target)
@@ -153,6 +156,8 @@ def test_16_bit_floats_round_to_even(dtype: str, target: Target) -> None:
     reals = bits.view("float32")
     narrow = apply(lambda x: E.cast(DataType(dtype).with_lanes(x.dtype.lanes), x), [reals], dtype, lanes=16, target=target)
     with np.errstate(over="ignore", invalid="ignore"):
+        if dtype == "bfloat16" and "avx512bf16" in target.features:
+            reals = np.where(np.abs(reals) < np.finfo("float32").tiny, np.copysign(np.float32(0), reals), reals)
         expected = reals.astype(kind)
     nan = np.isnan(reals)
     np.testing.assert_array_equal(narrow.view("uint16")[~nan], expected.view("uint16")[~nan])

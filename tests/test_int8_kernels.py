@@ -10,7 +10,6 @@ import pytest
 from codegen_native import Native
 from tilewright import te
 from tilewright.compiler.kernel import lower
-from tilewright.compiler.program import machine_of
 from tilewright.expr import dot4
 from tilewright.ir.structural import structural_equal
 from tilewright.nd import aligned_empty
@@ -72,7 +71,7 @@ def aligned(a: Array) -> Array:
 
 def answer(function: Function, target: Target, constant: bool) -> Array:
     """What the compiled kernel makes of `inputs(function)`, its weights known while compiling or not."""
-    kernel = lower(function, [False, constant], machine_of(target), "kernel")
+    kernel = lower(function, [False, constant], target.machine, "kernel")
     values = inputs(function)
     args = [aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])) for a in kernel.arguments]
     out = aligned(np.full(function.ret_type.shape, 99, np.int32))  # type: ignore[attr-defined]
@@ -93,7 +92,7 @@ def test_kernel(name: str, target: Target, constant: bool) -> None:
 @pytest.mark.parametrize("name", ["3x3", "1x1", "dense, one column"])
 def test_loops_mean_the_same(name: str) -> None:
     function = KERNELS[name]()
-    kernel = lower(function, [False, True], machine_of(X86[-1]), "kernel")
+    kernel = lower(function, [False, True], X86[-1].machine, "kernel")
     values = inputs(function)
     args = [np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]]) for a in kernel.arguments]
     out = np.zeros(function.ret_type.shape, np.int32)  # type: ignore[attr-defined]
@@ -102,21 +101,21 @@ def test_loops_mean_the_same(name: str) -> None:
 
 
 def test_their_text_is_read_back() -> None:
-    kernel = lower(KERNELS["3x3"](), [False, True], machine_of(X86[-1]), "kernel", keep_stages=True)
+    kernel = lower(KERNELS["3x3"](), [False, True], X86[-1].machine, "kernel", keep_stages=True)
     for func in (kernel.func, *kernel.stages.values()):
         assert structural_equal(parse(str(func)), func)
 
 
 @pytest.mark.parametrize("target", X86, ids=lambda t: t.mcpu)
 def test_the_instruction_of_the_processor_is_used(target: Target) -> None:
-    kernel = lower(KERNELS["1x1"](), [False, True], machine_of(target), "kernel")
+    kernel = lower(KERNELS["1x1"](), [False, True], target.machine, "kernel")
     assert INSTRUCTIONS[target.mcpu] in assembly(emit(kernel.func, target), target)
 
 
 @pytest.mark.parametrize(("cpu", "instruction"), [("neoverse-n2", "usdot"), ("cortex-a76", "sdot"), ("cortex-a72", "mla")])
 def test_the_instruction_of_arm_is_used(cpu: str, instruction: str) -> None:
     target = Target(f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu}")
-    kernel = lower(KERNELS["1x1"](), [False, True], machine_of(target), "kernel")
+    kernel = lower(KERNELS["1x1"](), [False, True], target.machine, "kernel")
     assert f"\t{instruction}\t" in assembly(emit(kernel.func, target), target)
 
 

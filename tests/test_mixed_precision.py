@@ -107,14 +107,13 @@ def test_convolutions_sum_in_float32(name: str, target: Target) -> None:
 def products(mcpu: str) -> str:
     """The assembly of a product of pairs."""
     from tilewright.compiler.kernel import lower
-    from tilewright.compiler.program import machine_of
     from tilewright.relay.transform.pipeline import optimize
 
     target = Target(f"llvm {mcpu}")
     x = var("x", shape=(64, 64), dtype="bfloat16")
     mod = optimize(IRModule.from_expr(Function((x,), relay.nn.dense(x, const(random(64, 64)), out_dtype="float32"))), target)
     call = mod["main"].body
-    kernel = lower(call.op, [False, True], machine_of(target), "products")
+    kernel = lower(call.op, [False, True], target.machine, "products")
     return str(assembly(emit(kernel.func, target), target))
 
 
