@@ -114,7 +114,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
     def on_arrays(w: Array) -> Array:
         exact = np.asarray(g, np.float64)
         both = np.einsum("ir,js->ijrs", exact, exact).reshape(z.points**2, TAPS * TAPS)
-        taps = np.zeros((TAPS, TAPS, panels * tile.columns, z.depth), np.float64)
+        taps = np.zeros((TAPS, TAPS, panels * tile.columns, z.depth), np.float32)
         taps[:, :, : z.channels] = w.transpose(kernel[2], kernel[3], kernel[0], kernel[1])
         flat = taps.reshape(TAPS * TAPS, panels, tile.columns, z.depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
         result = np.empty((z.points**2, flat.shape[1]), np.float32)
