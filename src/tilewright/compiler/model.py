@@ -170,7 +170,11 @@ class Model:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
-        program = self._only or self._specialise(self._called_with(args, kwargs)).executable
+        program = self._only
+        if program is None:
+            program = self._specialise(self._called_with(args, kwargs)).executable
+        elif out is None and not kwargs:
+            return program(*args)
         return program(*args, out=out, **kwargs)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
