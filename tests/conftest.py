@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 
 import pytest
 
 # Before anything of the package is imported: node classes are made at import.
 os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
-_CACHE = tempfile.TemporaryDirectory(prefix="tilewright-test-cache-")
-os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE.name
+_CACHE = tempfile.mkdtemp(prefix="tilewright-test-cache-")
+atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
+os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,9 +19,13 @@ from onnx import TensorProto, helper
 
 import tilewright
 from models import cnn, mlp, onnxruntime_answers
+from tilewright import relay
+from tilewright.compiler import program
+from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
 from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
+from tilewright.ir.module import IRModule
 from tilewright.runtime import host
 
 pytestmark = pytest.mark.core
@@ -325,3 +330,22 @@ def test_places_that_cannot_be_written(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"is saved as .so .* or .tar"):
         model.save(tmp_path / "m.exe")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mlp.onnx"]
+
+
+def test_the_weights_are_released_while_they_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the garbage collector: nothing that compiling made holds the module in a cycle."""
+    released: list[bool] = []
+
+    def make() -> IRModule:
+        weights = np.ones((16, 16), np.float32)
+        kept.append(weakref.ref(weights))
+        x = relay.var("x", shape=(2, 16))
+        return IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.nn.relu(relay.nn.dense(x, relay.const(weights))))))
+
+    kept: list[weakref.ref[np.ndarray[Any, Any]]] = []
+    packed = program.Artifact
+    monkeypatch.setattr(program, "Artifact", lambda *parts: released.append(kept[0]() is None) or packed(*parts))
+    artifact = build_made(make, cache=Cache(None))
+    assert released == [True]
+    x = np.ones((2, 16), np.float32)
+    np.testing.assert_allclose(artifact.executable(threads=1)(x), np.full((2, 16), 1 / 16, np.float32), rtol=1e-6)

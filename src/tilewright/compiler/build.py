@@ -6,7 +6,7 @@ The short door, `tilewright.compile`, is in `compiler/model.py`, which needs non
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,17 +38,28 @@ def no_garbage_collection() -> Iterator[None]:
 
 def build_module(
     mod: IRModule, target: str | Target = "llvm", name: str = "default", report: Report | None = None, cache: Cache | None = None,
-    output_names: Sequence[str] = (),
 ) -> Artifact:
     """Optimize and compile the `main` of a module under the current `PassContext`."""
+    return build_made(lambda: mod, target, name, report, cache)
+
+
+def build_made(
+    make: Callable[[], IRModule], target: str | Target = "llvm", name: str = "default", report: Report | None = None, cache: Cache | None = None,
+) -> Artifact:
+    """The same for the module that `make` returns; where nobody else holds it, its weights are released while they are packed."""
     report = Report() if report is None else report
     chosen = Target(target)
     with no_garbage_collection():
         try:
+            mod = make()
             with report.phase("graph"):
                 optimized = optimize(mod, chosen)
-            report.module = optimized
-            return build_program(optimized["main"], chosen, name, report, cache or Cache.default(), output_names)
+            if report.keeps_module:
+                report.module = optimized
+            names = mod["main"].attrs.get("output_tensor_names", ())
+            finish = build_program(optimized["main"], chosen, name, report, cache or Cache.default(), names)
+            del mod, optimized
+            return finish()
         finally:
             expr.release()
 
@@ -69,10 +80,9 @@ def build(
     if not isinstance(mod, (IRModule, Expr)):
         raise CompileError(f"relay.build takes an IRModule or a relay function, and was given a {type(mod).__name__}")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-    names = module["main"].attrs.get("output_tensor_names", ())
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
-        return FactoryModule(build_module(bound, chosen, mod_name, output_names=names))
+        return FactoryModule(build_module(bound, chosen, mod_name))
 
 
 def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target | None) -> Target:

@@ -6,7 +6,7 @@ compiling, and its result is the kernel's parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,16 +25,17 @@ from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.topi import machine as machines
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules.arrange import arrange
-from tilewright.types import DataType
+from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel: argument `sources[0]` of the fused function, or what `pack` makes of constant arguments."""
+    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or what `pack` makes of constant arguments."""
 
     sources: tuple[int, ...]
+    nbytes: int
     pack: Callable[..., Array] | None = None
 
 
@@ -76,11 +77,16 @@ def lower(
         blocks = lower_blocks(scheduled)
         flat = lower_loops(blocks)
     where = {t: k for k, t in enumerate(inputs)}
-    arguments = tuple(
-        Argument((where[t],)) if t in where else Argument(tuple(where[i] for i in t.op.inputs), t.op.prepack)  # type: ignore[attr-defined]
-        for t in args
-    )
+    arguments = tuple(_argument(t, where) for t in args)
     return Kernel(flat, arguments, {"scheduled": scheduled, "lowered": blocks} if keep_stages else {})
+
+
+def _argument(t: Tensor, where: Mapping[Tensor, int]) -> Argument:
+    nbytes = TensorType(t.extents, t.dtype).nbytes
+    if t in where:
+        return Argument((where[t],), nbytes)
+    assert isinstance(t.op, ComputeOp)
+    return Argument(tuple(where[i] for i in t.op.inputs), nbytes, t.op.prepack)
 
 
 def _origin(function: Function) -> Origin | None:

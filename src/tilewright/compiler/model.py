@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
 from tilewright.target.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
 
 Shapes = Mapping[str, Sequence[int]]
 STAGES: Final = ("relay", "tir", "ll", "asm")
@@ -167,7 +170,11 @@ class Model:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
-        program = self._only or self._specialise(self._called_with(args, kwargs)).executable
+        program = self._only
+        if program is None:
+            program = self._specialise(self._called_with(args, kwargs)).executable
+        elif out is None and not kwargs:
+            return program(*args)
         return program(*args, out=out, **kwargs)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -184,8 +191,8 @@ class Model:
         if stage not in STAGES:
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}")
         report = self.report
-        if report.module is None or not self._only:
-            report = Report()
+        if stage == "relay" or not report.kernels or not self._only:
+            report = Report(keeps_module=stage == "relay")
             self._build([t.shape for t in self.inputs], report, self._cache)
         if stage == "relay":
             return f"{report.module}\n"
@@ -248,14 +255,18 @@ class Model:
         return found
 
     def _build(self, shapes: Sequence[tuple[int, ...]], report: Report, cache: Cache) -> Artifact:
-        from tilewright.compiler.build import build_module, no_garbage_collection
+        from tilewright.compiler.build import build_made
         from tilewright.relay.frontend.onnx import from_onnx
 
         context = self._options.context()
-        with report.phase("import"), no_garbage_collection():
-            mod, _ = from_onnx(self._source, {n: s for (n, _, _), s in zip(self._signature, shapes, strict=True)})
+        given = {n: s for (n, _, _), s in zip(self._signature, shapes, strict=True)}
+
+        def imported() -> IRModule:
+            with report.phase("import"):
+                return from_onnx(self._source, given)[0]
+
         with context:
-            return build_module(mod, self.target, self._name(), report, cache, mod["main"].attrs.get("output_tensor_names", ()))
+            return build_made(imported, self.target, self._name(), report, cache)
 
     def _name(self) -> str:
         return Path(self._source).stem if isinstance(self._source, (str, os.PathLike)) else "model"

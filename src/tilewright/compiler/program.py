@@ -1,10 +1,14 @@
 """From a fused graph to an artifact: kernels lowered and compiled, constants packed, the memory plan, the entry function.
 
     plan = plan_memory(main) -> one kernel for each different primitive function -> object files -> manifest -> artifact
+
+Constants are packed at the very end, when their caller has let go of the graph: each of them is released once it has been
+written to its place, so that a large model is in memory about once, and not twice.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,17 +37,19 @@ from tilewright.target.llvm.pool import pool_text
 from tilewright.target.target import Target
 
 Array = np.ndarray[Any, Any]
+Pack = Callable[..., Array]
 _ALIGNMENT = 64
 
 
-def build_program(main: Function, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = ()) -> Artifact:
-    """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files."""
+def build_program(main: Function, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = ()) -> Callable[[], Artifact]:
+    """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files.
+
+    The result packs the constants and makes the artifact; it is to be called once.
+    """
     with report.phase("plan"):
         plan = plan_memory(main)
     builder = _Builder(plan, target, report, cache)
     steps = [step for s in plan.steps for step in builder.step(s)]
-    with report.phase("pack"):
-        constants = builder.constants.blob()
     manifest = Manifest(
         name=name,
         inputs=tuple(TensorInfo(p.name_hint, _static(p.checked_type, p.name_hint), p.tensor_type.dtype) for p in plan.inputs),
@@ -53,7 +59,7 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
         ),
         steps=tuple(steps),
         workspace_bytes=plan.workspace_bytes,
-        constants_bytes=constants.nbytes,
+        constants_bytes=builder.constants.size,
         target=str(target),
         triple=target.mtriple,
         cpu=target.mcpu,
@@ -61,7 +67,12 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
         compiler=__version__,
     )
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return Artifact(manifest, (*builder.objects.values(), entry), constants)
+    return functools.partial(_finished, manifest, (*builder.objects.values(), entry), builder.constants, report)
+
+
+def _finished(manifest: Manifest, objects: tuple[bytes, ...], constants: _Constants, report: Report) -> Artifact:
+    with report.phase("pack"):
+        return Artifact(manifest, objects, constants.blob())
 
 
 def _static(t: Any, what: str) -> tuple[int, ...]:
@@ -127,7 +138,8 @@ class _Builder:
     def place(self, loc: Location) -> Place:
         match loc.place:
             case Memory.CONSTANT:
-                return Place("constant", self.constants.add((loc.index,), None, [self.plan.constants[loc.index]]))
+                value = self.plan.constants[loc.index]
+                return Place("constant", self.constants.add((loc.index,), None, [value], value.nbytes))
             case Memory.INPUT | Memory.OUTPUT:
                 return Place(loc.place.value, loc.index, loc.skip)
             case _:
@@ -137,8 +149,7 @@ class _Builder:
         if a.pack is None:
             return self.place(inputs[a.sources[0]])
         sources = [inputs[k].index for k in a.sources]
-        with self.report.phase("pack"):
-            return Place("constant", self.constants.add(tuple(sources), a.pack, [self.plan.constants[k] for k in sources]))
+        return Place("constant", self.constants.add(tuple(sources), a.pack, [self.plan.constants[k] for k in sources], a.nbytes))
 
     def _host_step(self, function: Function, s: PlanStep, origin: str) -> HostStep:
         title = _title(function)
@@ -158,27 +169,30 @@ class _Constants:
     """Constants as they go into the artifact: each packed once, at multiples of 64 bytes."""
 
     def __init__(self) -> None:
-        self.offsets: dict[Any, int] = {}
-        self.arrays: list[tuple[int, Array]] = []
+        self.offsets: dict[tuple[tuple[int, ...], Pack | None], int] = {}
+        self.pending: list[tuple[int, int, Pack | None, Sequence[Array]]] = []
         self.size = 0
 
-    def add(self, sources: tuple[int, ...], pack: Callable[..., Array] | None, values: Sequence[Array]) -> int:
-        """The offset of `pack(*values)`, or of the one value as it is."""
+    def add(self, sources: tuple[int, ...], pack: Pack | None, values: Sequence[Array], nbytes: int) -> int:
+        """The offset of `pack(*values)`, or of the one value as it is; `nbytes` is the size of it."""
         key = (sources, pack)
         found = self.offsets.get(key)
         if found is None:
-            array = values[0] if pack is None else pack(*values)
             found = self.offsets[key] = self.size
-            self.arrays.append((found, array))
-            self.size += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+            self.pending.append((found, nbytes, pack, values))
+            self.size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
         return found
 
     def blob(self) -> Array:
-        """All constants in one array, which starts at a multiple of 64 bytes."""
+        """All constants in one array, which starts at a multiple of 64 bytes; lets go of each that is written, the largest first."""
         blob = aligned_empty((self.size,))
-        for offset, array in self.arrays:
-            blob[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-        self.arrays.clear()
+        self.pending.sort(key=lambda one: sum(v.nbytes for v in one[3]))
+        while self.pending:
+            offset, nbytes, pack, values = self.pending.pop()
+            array = values[0] if pack is None else pack(*values)
+            if array.nbytes != nbytes:
+                raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
+            blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
         return blob
 
 

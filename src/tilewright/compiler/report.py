@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """Seconds spent in each phase of a build, and what the stages made: the fused module, each kernel, its LLVM text."""
+    """Seconds spent in each phase of a build, and what the stages made: each kernel, its LLVM text, and the fused module.
 
+    The module, and with it the weights as they were in the model, is kept only where it is asked for.
+    """
+
+    keeps_module: bool = False
     phases: dict[str, float] = field(default_factory=dict)
     module: IRModule | None = None
     kernels: dict[str, Kernel] = field(default_factory=dict)

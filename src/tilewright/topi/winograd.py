@@ -151,7 +151,7 @@ def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
     g = np.asarray(matrices(m).weights, np.float64)
     both = np.einsum("ir,js->ijrs", g, g).reshape(len(g) ** 2, TAPS * TAPS)
     *_, channels, depth = w.shape
-    taps = np.zeros((TAPS, TAPS, panels * columns, depth), np.float64)
+    taps = np.zeros((TAPS, TAPS, panels * columns, depth), np.float32)
     taps[:, :, :channels] = w
     flat = taps.reshape(TAPS * TAPS, panels, columns, depth).transpose(0, 1, 3, 2).reshape(TAPS * TAPS, -1)
     result = np.empty((len(both), flat.shape[1]), np.float32)

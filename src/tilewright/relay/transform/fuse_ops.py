@@ -11,7 +11,7 @@ plan can do without a kernel (views, slices, concatenations of what kernels make
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -218,25 +218,24 @@ class _Outliner:
         """The call of a function that computes `group`."""
         inside: dict[Expr, Expr] = {}
         params: dict[Expr, Var] = {}
-
-        def outer(e: Expr) -> Expr:
-            """What stands for `e` inside: a value of the group, a parameter, or a tuple of these."""
-            if e in inside:
-                return inside[e]
-            kind = e.checked_type
-            if isinstance(kind, TupleType):
-                fields = e.fields if isinstance(e, Tuple) else [self._item(e, k) for k in range(len(kind.fields))]
-                return Tuple(tuple(outer(f) for f in fields), e.span)
-            if e not in params:
-                params[e] = Var(f"p{len(params)}", kind)
-            return params[e]
-
         for c in group:
-            inside[c] = Call(c.op, [outer(a) for a in c.args], c.span)
+            inside[c] = Call(c.op, [self._stand_in(a, inside, params) for a in c.args], c.span)
         anchor = max(group, key=kind_of)
         attrs = {"Primitive": 1, "reshape_only": 1} if all(is_view(c) for c in group) else {"Primitive": 1}
         function = Function(tuple(params.values()), inside[group[-1]], attrs, anchor.span)
         return Call(function, [self.new.get(a, a) for a in params], anchor.span)
+
+    def _stand_in(self, e: Expr, inside: Mapping[Expr, Expr], params: dict[Expr, Var]) -> Expr:
+        """What stands for `e` in a group: a value of the group, a parameter, or a tuple of these."""
+        if e in inside:
+            return inside[e]
+        kind = e.checked_type
+        if isinstance(kind, TupleType):
+            fields = e.fields if isinstance(e, Tuple) else [self._item(e, k) for k in range(len(kind.fields))]
+            return Tuple(tuple(self._stand_in(f, inside, params) for f in fields), e.span)
+        if e not in params:
+            params[e] = Var(f"p{len(params)}", kind)
+        return params[e]
 
     def _item(self, e: Expr, index: int) -> Expr:
         """A field of a tuple value that is no literal tuple, the same node each time."""
