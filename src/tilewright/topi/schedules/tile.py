@@ -208,9 +208,17 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
         piece, rest = s.split(depth, [pieces, None])
         s.annotate(piece, "apart", True)
         return [*taps, piece, rest]
-    if taps and s.extent(taps[-1]) * s.extent(depth) * step > _PIECE:
-        s.annotate(taps[-1], "apart", True)
-    return loops
+    if not taps:
+        return loops
+    *outer, tap = taps
+    trips = s.extent(tap)
+    lengths = {d: trips // d * s.extent(depth) * step / _PIECE for d in range(1, trips + 1) if trips % d == 0}
+    pieces = min(lengths, key=lambda d: abs(math.log(lengths[d])))
+    if pieces == 1:
+        return loops
+    piece, rest = s.split(tap, [pieces, None])
+    s.annotate(piece, "apart", True)
+    return [*outer, piece, rest, depth]
 
 
 def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False) -> Var | None:
