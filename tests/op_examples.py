@@ -258,6 +258,12 @@ def _pool() -> list[Example]:
     found += [Example(nn.AvgPool2d(3, 2, 1, 1, ceil_mode=c, count_include_pad=True), (x,)) for c in (False, True)]
     found += [Example(nn.MaxPool1d(3, 2, 1, 1), (real(2, 3, 9),)), Example(nn.AvgPool1d(2, 1, layout="NWC"), (real(2, 9, 3),))]
     found += [Example(nn.MaxPool3d(2, 2), (real(1, 2, 4, 5, 6),)), Example(nn.AvgPool3d(2, 1, 1, 1), (real(1, 2, 3, 4, 3),))]
+    wide = real(2, 3, 13, 45)  # rows of several vectors, the last of which begins inside the one before
+    for plain in (nn.MaxPool2d, nn.AvgPool2d):
+        found += [Example(plain(3, 1, 1, 1), (wide,)), Example(plain(3, 2, 1, (1, 1, 0, 2)), (wide,)), Example(plain((2, 5), (3, 3), (2, 2), 2), (wide,))]
+        found += [Example(plain(5, 2, 1, 2, ceil_mode=True), (wide,)), Example(plain((1, 3), 1), (wide,)), Example(plain(9, 1, 1, 4), (wide,))]
+    found += [Example(nn.AvgPool2d(3, 2, 1, 1, count_include_pad=True), (wide,)), Example(nn.MaxPool2d(3, 2, 1, 1), (whole(1, 2, 9, 80, dtype="int8"),))]
+    found += [Example(nn.MaxPool1d(3, 2, 1, 1), (real(2, 3, 41),)), Example(nn.AvgPool3d(3, 2, 1, 1), (real(1, 2, 5, 4, 37),))]
     found += [Example(cls(), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d, nn.AdaptiveAvgPool2d)]
     found += [Example(cls("NHWC"), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
     found += [Example(cls((3, 5)), (x,)) for cls in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)]

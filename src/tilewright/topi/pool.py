@@ -1,25 +1,28 @@
-"""Pooling over windows of one to three spatial dimensions, and over whole images."""
+"""Pooling over windows of one to three spatial dimensions, in the layout they are given.
+
+Where channels are last, they give the lanes, and each window is reduced at once. Where the width is last, it gives the lanes:
+a window is reduced down its rows first, into rows that have their padding beside them, and then along these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
-from tilewright.topi.conv import Geometry, Ints, channels_last, window
+from tilewright.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
+from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window
 from tilewright.topi.elementwise import greatest
+from tilewright.topi.schedules.window_rows import schedule_window_rows
+
+Reducer = Callable[..., PrimExpr]
+Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 
 
 def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:
     """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds."""
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
-    taps = g.taps()
-
-    def term(n: Var, *rest: Var) -> PrimExpr:
-        x, inside = g.at(n, rest[:-1], taps, rest[-1])
-        return greatest(if_then_else(inside, x, te.min_value(data.dtype)), axis=taps)
-
-    return window(g, data.extents[g.place[-1]], term, channels_last(layout), name="max_pool")
+    return _pool(g, greatest, te.min_value(data.dtype), None, name="max_pool")
 
 
 def avg_pool(
@@ -27,21 +30,72 @@ def avg_pool(
 ) -> te.Tensor:
     """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is set."""
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
-    taps = g.taps()
     n_dims = len(g.ksize)
     pads = list(counted if counted is not None else padding) if count_include_pad else [0] * (2 * n_dims)
-
-    def term(n: Var, *rest: Var) -> PrimExpr:
-        x, inside = g.at(n, rest[:-1], taps, rest[-1])
-        return te.sum(if_then_else(inside, x, cast(data.dtype, 0)), axis=taps)
+    last = n_dims - 1
+    uneven = not isinstance(_covered(g, last, Var("x", "int64"), pads[last], pads[-1]), IntImm)
+    counts = te.compute((g.out[-1],), lambda x: cast(data.dtype, _covered(g, last, x, pads[last], pads[-1])), name="counts", attrs={"keep": uneven})
 
     def mean(total: PrimExpr, point: Sequence[PrimExpr]) -> PrimExpr:
         count = as_expr(1)
-        for d, o in enumerate(point):
+        for d, o in enumerate(point[:-1]):
             count = count * _covered(g, d, o, pads[d], pads[n_dims + d])
-        return total / cast(data.dtype, count)
+        if not _by_rows(g):
+            return total / cast(data.dtype, count * _covered(g, last, point[-1], pads[last], pads[-1]))
+        each: PrimExpr = cast(data.dtype, count) * counts(point[-1])
+        return total / each
 
-    return window(g, data.extents[g.place[-1]], term, channels_last(layout), name="avg_pool", finish=mean)
+    return _pool(g, te.sum, cast(data.dtype, 0), mean, name="avg_pool")
+
+
+def _pool(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
+    """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of it."""
+    if _by_rows(g):
+        return _along_rows(g, reduce, identity, finish, name)
+    taps = g.taps()
+
+    def term(n: Var, *rest: Var) -> PrimExpr:
+        x, inside = g.at(n, rest[:-1], taps, rest[-1])
+        return reduce(if_then_else(inside, x, identity), axis=taps)
+
+    return window(g, g.data.extents[g.place[-1]], term, g.place, name, finish)
+
+
+def _by_rows(g: Geometry) -> bool:
+    """Is the width contiguous, not the channels?"""
+    return g.place[-2] == len(g.place) - 1
+
+
+def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
+    """The pool in two steps: down the windows, `down[n, c, o…, x]` for every x with the padding, and then along their rows."""
+    along = g.taps()[-1]
+    stride, step, before = g.strides[-1], g.dilation[-1], g.before[-1]
+    wide = (g.out[-1] - 1) * stride + (g.ksize[-1] - 1) * step + 1
+    padding = [*g.before, *g.after[:-1], wide - before - g.sizes[-1]]
+    rows = Geometry(g.data, g.place, [*g.ksize[:-1], 1], [*g.strides[:-1], 1], padding, [*g.dilation[:-1], 1])
+    above, channels = rows.taps(), g.data.extents[g.place[-1]]
+
+    def downwards(*i: Var) -> PrimExpr:
+        n, *point, c = (i[d] for d in g.place)
+        x, inside = rows.at(n, point, above, c)
+        return reduce(if_then_else(inside, x, identity), axis=above)
+
+    tall = placed(g.place, (g.batch, *rows.out, channels))
+    down = te.compute(tall, downwards, name=f"{name}_down")
+    beside = te.compute(tall, down, name=f"{name}_rows", attrs={"keep": True})
+
+    def sideways(*i: Var) -> PrimExpr:
+        return reduce(beside(*i[:-1], i[-1] * stride + along.var * step), axis=[along])
+
+    sizes = placed(g.place, (g.batch, *g.out, channels))
+    flops = 2 * math.prod(sizes) * math.prod(g.ksize)
+    acc = te.compute(sizes, sideways, name=name, schedule=schedule_window_rows, attrs={"flops": flops, "down": down.op, "rows": beside.op, "axis": g.place[-3]})
+
+    def result(*i: Var) -> PrimExpr:
+        _, *point, _ = (i[d] for d in g.place)
+        return acc(*i) if finish is None else finish(acc(*i), point)
+
+    return te.compute(sizes, result, name=f"{name}_out")  # type: ignore[no-any-return]
 
 
 def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:

@@ -6,7 +6,8 @@
 
 A condition counts when it is linear in the variable of the loop and otherwise uses variables of the loops inside: for
 each value of the unrolled ones, and for all values together of the others (lanes, serial loops), it is true, false or
-open, and the loop is cut where that changes. The conditions stay: simplifying each segment with its own range removes
+open, and the loop is cut where that changes. A minimum or maximum in it, which a split with overlap leaves, counts as its two
+operands, and where they cross. The conditions stay: simplifying each segment with its own range removes
 them, and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches.
 Segments share their body, so that a cut costs nothing until the segments are specialised.
 """
@@ -21,8 +22,8 @@ from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, LT, NE, Comparison, IntImm, PrimExpr, Select, Var, const
-from tilewright.expr_walk import free_vars, walk
+from tilewright.expr import EQ, LT, NE, Comparison, IntImm, Max, Min, PrimExpr, Select, Var, const
+from tilewright.expr_walk import free_vars, substitute, walk
 from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, For, IfThenElse, PrimFunc, Stmt, Store, bodies, expressions, map_bodies, seq
 from tilewright.tir.transform.scope import inside, runs_once, trips
 
@@ -109,6 +110,10 @@ class _Search:
     def visit_condition(self, c: Comparison, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
         kind, d = difference(c, ranges)
         k, rest = d.without(self.var)
+        turning = [a for a in rest.coefs if isinstance(a, (Min, Max)) and self.var in free_vars(a)]
+        if turning:
+            self.visit_choice(c, turning[0], ranges, unrolled, inner)
+            return
         if k == 0 or any(v not in inner for a in rest.coefs for v in free_vars(a)):
             return
         each = {a: unrolled[a] for a in rest.coefs if a in unrolled}
@@ -124,6 +129,14 @@ class _Search:
                 self.cuts.add(_turn(k, total))
                 if kind is EQ or kind is NE:
                     self.cuts.add(_turn(k, total - 1))
+
+    def visit_choice(self, c: Comparison, e: Min | Max, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
+        """A condition on the smaller or larger of two values: it changes where the choice does, and as it does for either of them."""
+        self.visit_condition(LT(e.a, e.b), ranges, unrolled, inner)
+        for chosen in (e.a, e.b):
+            one = substitute(c, {e: chosen})
+            if isinstance(one, Comparison):
+                self.visit_condition(one, ranges, unrolled, inner)
 
 
 def _turn(k: int, rest: int) -> int:

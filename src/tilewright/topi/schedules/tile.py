@@ -188,7 +188,7 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     else:
         *taps, whole = reduce
         depth, step = s.split(whole, [None, depth_unroll])
-    outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step))
+    outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step), shared)
     s.reorder(*outer, step, *spatial, *columns)
     along = [] if shared else taps[-1:]  # each tap along a row leaves out other outputs, whose input is padding
     for v in (step, *spatial, *columns[:1], *along):
@@ -198,8 +198,11 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     return outer[-1]
 
 
-def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
-    """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece."""
+def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]:
+    """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece.
+
+    The last loop over taps gives the pieces where the depth is too short for it; it may be split if `cut` is set.
+    """
     *taps, depth = loops
     pieces = max(1, round(s.extent(depth) * step / _PIECE))
     while s.extent(depth) % pieces:
@@ -208,9 +211,19 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int) -> list[Var]:
         piece, rest = s.split(depth, [pieces, None])
         s.annotate(piece, "apart", True)
         return [*taps, piece, rest]
-    if taps and s.extent(taps[-1]) * s.extent(depth) * step > _PIECE:
-        s.annotate(taps[-1], "apart", True)
-    return loops
+    if not taps:
+        return loops
+    *outer, tap = taps
+    trips = s.extent(tap)
+    lengths = {d: trips // d * s.extent(depth) * step / _PIECE for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
+    pieces = min(lengths, key=lambda d: abs(math.log(lengths[d])))
+    if pieces == 1:
+        return loops
+    within: list[Var] = []
+    if pieces < trips:
+        tap, *within = s.split(tap, [pieces, None])
+    s.annotate(tap, "apart", True)
+    return [*outer, tap, *within, depth]
 
 
 def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False) -> Var | None:
