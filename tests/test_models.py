@@ -25,19 +25,20 @@ ONLY_ONE = {"vit_tiny_patch16_224", "efficientnet_lite0"}
 """Their files fix the batch in reshapes."""
 
 
-def agreement(model: str | Path, found: Path) -> None:
+def agreement(model: str | Path, found: Path, batches: tuple[int, ...] = (1, 4)) -> None:
     for winograd, tolerance in WINOGRAD.items():
-        agreement_with(model, found, winograd, tolerance)
+        agreement_with(model, found, winograd, tolerance, batches)
 
 
-def agreement_with(model: str | Path, found: Path, winograd: str, tolerance: float) -> None:
+def agreement_with(model: str | Path, found: Path, winograd: str, tolerance: float, batches: tuple[int, ...]) -> None:
     """`benchmarks/agreement.py` in its own process, whose memory goes back with it."""
     command = [sys.executable, ROOT / "benchmarks" / "agreement.py", model, "--json", found, "--winograd", winograd, "--tolerance", str(tolerance)]
+    command += ["--batches", ",".join(map(str, batches))]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert found.exists(), done.stdout + done.stderr
     rows = json.loads(found.read_text())
     assert done.returncode == 0, done.stdout
-    assert [r["batch"] for r in rows] == [1, 4]
+    assert [r["batch"] for r in rows] == list(batches)
     for row in rows:
         if row["batch"] == 4 and Path(model).stem in ONLY_ONE:
             assert row["left_out"].startswith("the graph does not take a batch of 4")
@@ -46,11 +47,18 @@ def agreement_with(model: str | Path, found: Path, winograd: str, tolerance: flo
             assert max(row["differences"].values()) <= tolerance
 
 
-@pytest.mark.parametrize("name", [s.name for s in sources.SOURCES])
+@pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if not s.further])
 def test_networks(name: str, tmp_path: Path) -> None:
     for variant in {name, f"{name}_dyn"} & set(sources.names()):
         whole(variant)
     agreement(name, tmp_path / "rows.json")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if s.further])
+def test_further_networks(name: str, tmp_path: Path) -> None:
+    whole(name)
+    agreement(name, tmp_path / "rows.json", (1,))
 
 
 @pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if s.quantized])
