@@ -25,12 +25,12 @@ ONLY_ONE = {"vit_tiny_patch16_224", "efficientnet_lite0"}
 """Their files fix the batch in reshapes."""
 
 
-def agreement(model: str | Path, found: Path, batches: tuple[int, ...] = (1, 4)) -> None:
+def agreement(model: str | Path, found: Path) -> None:
     for winograd, tolerance in WINOGRAD.items():
-        agreement_with(model, found, winograd, tolerance, batches)
+        agreement_with(model, found, winograd, tolerance)
 
 
-def agreement_with(model: str | Path, found: Path, winograd: str, tolerance: float, batches: tuple[int, ...]) -> None:
+def agreement_with(model: str | Path, found: Path, winograd: str, tolerance: float, batches: tuple[int, ...] = (1, 4)) -> None:
     """`benchmarks/agreement.py` in its own process, whose memory goes back with it."""
     command = [sys.executable, ROOT / "benchmarks" / "agreement.py", model, "--json", found, "--winograd", winograd, "--tolerance", str(tolerance)]
     command += ["--batches", ",".join(map(str, batches))]
@@ -58,7 +58,7 @@ def test_networks(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if s.further])
 def test_further_networks(name: str, tmp_path: Path) -> None:
     whole(name)
-    agreement(name, tmp_path / "rows.json", (1,))
+    agreement_with(name, tmp_path / "rows.json", "auto", WINOGRAD["auto"], (1,))
 
 
 @pytest.mark.parametrize("name", [s.name for s in sources.SOURCES if s.quantized])
