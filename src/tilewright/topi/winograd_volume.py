@@ -22,7 +22,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd_volume import VolumeStages, schedule_winograd_volume
+from tilewright.topi.schedules.winograd import WinogradStages, schedule_winograd
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights
 from tilewright.topi.winograd_choice import TAPS, VolumeCut, matrices
@@ -60,10 +60,10 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
         column = [product(add(j, i * z.points), *slab, at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
-    stages = VolumeStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, v.groups, tile)  # type: ignore[arg-type]
+    stages = WinogradStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, groups=v.groups)  # type: ignore[arg-type]
     flops = 2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels
     partial = te.compute(
-        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd_volume,
+        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
         attrs={"keep": True, "stages": stages, "flops": flops, "shared": True}, axis_names=("n", "d", "t", "u", "p", "j", "o"),
     )
 

@@ -36,15 +36,6 @@ class QnnConv2d(Conv2d):
     `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
     out_dtype: str = "int32"
 
     def infer(  # type: ignore[override]

@@ -4,6 +4,9 @@
         for row: for vector of channels: { columns = …; for tile: spectrum[all points] = … }
         for point: product = spectrum @ U                       the register tiles of a matrix product
         for row: for tile: for vector of channels: { partial = …; out = epilogue(…) }
+
+Volumes have groups of output slices around the blocks, and in each stage a loop over the slices of the group; their products
+are sums over the taps along the depth.
 """
 
 from __future__ import annotations
@@ -12,7 +15,6 @@ from dataclasses import dataclass
 
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
-from tilewright.tir.schedule import Schedule
 from tilewright.tir.transform.partition_loops import WHOLE
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.schedules.tile import accumulate
@@ -23,7 +25,10 @@ _ENOUGH = 8
 
 @dataclass(frozen=True, slots=True)
 class WinogradStages:
-    """The computations of a convolution in order, and how they are cut: `m` outputs a side, `blocks` of `rows` rows of tiles."""
+    """The computations of a convolution in order, and how they are cut: `m` outputs a side, `blocks` of `rows` rows of tiles.
+
+    Of a volume, also `groups` of output slices.
+    """
 
     columns: ComputeOp
     spectrum: ComputeOp
@@ -33,20 +38,26 @@ class WinogradStages:
     rows: int
     blocks: int
     tile: Tile
-    unroll: int
+    unroll: int = 1
+    groups: int = 1
 
 
 def schedule_winograd(k: KernelBlocks) -> None:
-    """`out[n, y, x, o]` from `partial`, the anchor."""
+    """`out[n, y, x, o]` or, of a volume, `out[n, d, y, x, o]` from `partial`, the anchor."""
     s, stages = k.schedule, k.anchor.attrs["stages"]
-    (n, y, x, o), _ = s.axes(k.output)
+    (n, *depth, y, x, o), _ = s.axes(k.output)
+    group: list[Var] = []
+    piece: list[Var] = []
+    for d in depth:
+        outside, inside = s.split(d, [stages.groups, None])
+        group, piece = [outside], [inside]
     block, row, p = s.split(y, [stages.blocks, stages.rows, stages.m])
     u, q = s.split(x, [None, stages.m])
     vector, lane = s.split(o, [None, stages.tile.lanes])
-    s.reorder(n, block, row, u, vector, p, q, lane)
-    outer = s.fuse(n, block)
-    s.annotate(outer, WHOLE, True)
-    s.annotate(row, WHOLE, True)
+    s.reorder(n, *group, block, *piece, row, u, vector, p, q, lane)
+    outer = s.fuse(n, *group, block)
+    for v in (outer, *piece, row):
+        s.annotate(v, WHOLE, True)
     s.unroll(q)
     s.vectorize(lane)
     _outputs(k, vector)
@@ -54,10 +65,10 @@ def schedule_winograd(k: KernelBlocks) -> None:
     inputs = _inputs(k, stages, outer)
     if k.multiply_time < WORTH_SHARING:
         return
-    if s.extent(outer) >= _ENOUGH or stages.rows == 1:
+    if s.extent(outer) >= _ENOUGH or (stages.rows == 1 and not piece):
         s.parallel(outer)
     else:
-        for loops in (inputs, [xi], [row, u]):
+        for loops in (inputs, [xi], [*piece, row] if piece else [row, u]):
             s.parallel(s.fuse(*loops))
 
 
@@ -75,12 +86,13 @@ def _outputs(k: KernelBlocks, at: Var) -> None:
 
 
 def _products(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
-    """One matrix product for each point."""
+    """One matrix product for each point, and for each slice of a volume."""
     s, name, tile = k.schedule, k.name(stages.product), stages.tile
     loops = _named(s.compute_at(name, at))
     outer, inner = s.split(loops["tile"], [None, tile.rows])
     panel, vector, lane = s.split(loops["o"], [None, tile.vectors, tile.lanes])
-    s.reorder(loops["xi"], panel, outer, inner, vector, lane)
+    slices = [loops["f"]] if "f" in loops else []
+    s.reorder(loops["xi"], panel, *slices, outer, inner, vector, lane)
     accumulate(k, k.name(stages.sums), outer, tile, depth_unroll=stages.unroll)
     for v in (inner, vector):
         s.unroll(v)
@@ -90,11 +102,11 @@ def _products(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
 
 def _inputs(k: KernelBlocks, stages: WinogradStages, at: Var) -> list[Var]:
     """The transform of the input: a row of tiles and one vector of channels at a time; the loops over these."""
-    s: Schedule = k.schedule
+    s = k.schedule
     lanes = min(k.machine.lanes(), stages.tile.lanes)
     loops = _named(s.compute_at(k.name(stages.spectrum), at))
     vector, lane = s.split(loops["c"], [None, lanes])
-    rows = [loops["t"]] if "t" in loops else []
+    rows = [loops[v] for v in ("e", "t") if v in loops]
     s.reorder(*rows, vector, loops["u"], loops["i"], loops["j"], lane)
     s.unroll(loops["j"])
     s.vectorize(lane)
