@@ -20,7 +20,6 @@ from tilewright.errors import ArtifactError, CompileError, InputError, ModelErro
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function, Tuple, TupleGetItem, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.op.shapes import require_static
 from tilewright.relay.transform.plan_memory import plan_memory
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
@@ -28,6 +27,7 @@ from tilewright.target.elf import _machine_of
 from tilewright.te.create import create_prim_func
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.topi.shapes import require_static
 from tilewright.types import DataType, TensorType
 
 OPEN = TensorType((E.Var("n"), 4))

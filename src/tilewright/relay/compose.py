@@ -13,9 +13,9 @@ from tilewright.relay.op.indexing import Gather, ScatterElements
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay
 from tilewright.relay.op.scattering import SparseToDense
-from tilewright.relay.op.shapes import axes_of
 from tilewright.relay.op.shaping import Reshape, Squeeze
 from tilewright.relay.op.signal import Stft
+from tilewright.topi.shapes import axes_of
 
 Axis = int | tuple[int, ...] | None
 

@@ -57,6 +57,7 @@ from tilewright.tir.stmt import (
     bodies,
     map_bodies,
     map_expressions,
+    path_to,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -439,19 +440,7 @@ class Schedule(Recorder):
 
     def _path(self, target: Stmt) -> list[Stmt]:
         """The statements around `target`, outermost first."""
-        path: list[Stmt] = []
-
-        def find(s: Stmt) -> bool:
-            if s is target:
-                return True
-            path.append(s)
-            if any(find(b) for b in bodies(s)):
-                return True
-            path.pop()
-            return False
-
-        find(self.func.body)
-        return path
+        return path_to(self.func.body, target)
 
     def _replace(self, old: Stmt, new: Stmt) -> None:
         path = self._path(old)

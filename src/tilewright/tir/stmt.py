@@ -221,6 +221,23 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
         stack.extend(reversed(bodies(x)))
 
 
+def path_to(body: Stmt, target: Stmt) -> list[Stmt]:
+    """The statements of `body` around `target`, outermost first; none when it is not there."""
+    path: list[Stmt] = []
+
+    def find(s: Stmt) -> bool:
+        if s is target:
+            return True
+        path.append(s)
+        if any(find(b) for b in bodies(s)):
+            return True
+        path.pop()
+        return False
+
+    find(body)
+    return path
+
+
 def expressions(s: Stmt) -> tuple[PrimExpr, ...]:
     """The expressions that `s` holds itself, without those of the statements inside."""
     match s:

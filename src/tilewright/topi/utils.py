@@ -12,6 +12,7 @@ from tilewright.errors import CompileError
 from tilewright.expr import IntImm, PrimExpr
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Operation
+from tilewright.topi.shapes import product as prod
 from tilewright.topi.tag import is_broadcast
 
 
@@ -40,14 +41,6 @@ def get_const_tuple(in_tuple: Iterable[Any]) -> tuple[Any, ...]:
 def equal_const_int(expr: Any, value: int) -> bool:
     """Is `expr` the constant `value`?"""
     return isinstance(expr, (int, IntImm)) and get_const_int(expr) == value
-
-
-def prod(x: Iterable[Any]) -> Any:
-    """The product of sizes; 1 for none."""
-    total: Any = 1
-    for n in x:
-        total = total * n
-    return total
 
 
 def simplify(expr: Any) -> Any:

@@ -7,9 +7,9 @@ import numpy as np
 from tilewright import te
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import Shape
 from tilewright.topi import transform as topi
 from tilewright.topi.blocks import Plan, depth_to_space_plan, plans_of_layouts, space_to_depth_plan
+from tilewright.topi.shapes import Shape
 from tilewright.types import TensorType, Type
 
 

@@ -12,9 +12,8 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, broadcast_shapes, require_same_dtype
 from tilewright.topi import elementwise as topi
-from tilewright.topi.shapes import require_broadcast
+from tilewright.topi.shapes import Perm, broadcast_shapes, require_broadcast, require_same_dtype
 from tilewright.topi.transform import dims
 from tilewright.types import BOOL, DataType, TensorType, Type
 

@@ -10,9 +10,9 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import axis_of, product, text
 from tilewright.topi import indexing as topi
 from tilewright.topi import lookup, moves
+from tilewright.topi.shapes import axis_of, product, text
 from tilewright.types import DataType, TensorType, Type
 
 

@@ -14,10 +14,10 @@ from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import product, require_same_dtype, same
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.op.transform import Transpose
 from tilewright.topi.contraction import einsum, letters
+from tilewright.topi.shapes import product, require_same_dtype, same
 from tilewright.types import TensorType, TupleType, Type
 
 

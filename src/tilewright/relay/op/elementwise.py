@@ -12,9 +12,9 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, axis_of, differ
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
+from tilewright.topi.shapes import Perm, axis_of, differ
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.layouts import data_axes
 from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.nn_pool import Spatial
 from tilewright.relay.op.registry import Array, Fusion, Precision, op, tensors
-from tilewright.relay.op.shapes import inverse, require_rank, text
 from tilewright.topi import resize as topi
+from tilewright.topi.layouts import data_axes
 from tilewright.topi.resize import Line, line_of
+from tilewright.topi.shapes import inverse, require_rank, text
 from tilewright.topi.windows import per_dimension
 from tilewright.types import DataType, TensorType, Type
 

@@ -10,9 +10,9 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Shape, axis_of, differ, require_same_dtype, text
 from tilewright.topi import indexing as topi
 from tilewright.topi import scattering
+from tilewright.topi.shapes import Shape, axis_of, differ, require_same_dtype, text
 from tilewright.topi.transform import dims
 from tilewright.types import TensorType, Type
 

@@ -7,8 +7,8 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import differ, require_rank, require_same_dtype, text
 from tilewright.topi import attention as topi
+from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
 from tilewright.types import TensorType, Type
 
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.layouts import axes_between, channels_first, channels_last, data_axes, kernel_axes
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi import conv as topi
 from tilewright.topi import conv_transpose as topi_transpose
 from tilewright.topi import int8
+from tilewright.topi.layouts import axes_between, channels_first, channels_last, data_axes, kernel_axes
+from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi.windows import both_sides, per_dimension, window_count
 from tilewright.types import DataType, TensorType, Type
 

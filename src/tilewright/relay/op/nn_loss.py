@@ -8,9 +8,9 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import differ, require_same_dtype, text
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, loops
+from tilewright.topi.shapes import differ, require_same_dtype, text
 from tilewright.types import TensorType, Type
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
 from tilewright.topi import int8
 from tilewright.topi import products as topi
 from tilewright.topi.nn.activation import bias_add
+from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
 from tilewright.types import DataType, TensorType, Type
 
 

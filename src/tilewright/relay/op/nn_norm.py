@@ -13,9 +13,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
 from tilewright.relay.op.shaping import Reshape
 from tilewright.topi import norm as topi
+from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
 from tilewright.types import TensorType, TupleType, Type
 
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.layouts import channels_first, channels_last, data_axes
 from tilewright.relay.op.nn_conv import normalized, ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, Shape, inverse, last_channels, require_rank
 from tilewright.topi import pool as topi
 from tilewright.topi.adaptive import adaptive_pool
+from tilewright.topi.layouts import channels_first, channels_last, data_axes
+from tilewright.topi.shapes import Perm, Shape, inverse, last_channels, require_rank
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
 from tilewright.types import DataType, TensorType, Type
 

@@ -11,8 +11,8 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import product, require_static, text
 from tilewright.topi import drawing as topi
+from tilewright.topi.shapes import product, require_static, text
 from tilewright.types import DataType, TensorType, TupleType, Type
 
 STATE = TensorType((topi.STATE,), "uint64")

@@ -12,9 +12,9 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
+from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 Axis = int | tuple[int, ...] | None

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
-from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
+from tilewright.relay.expr import Call, Expr, Tuple, const
 from tilewright.types import DataType, TensorType, Type
 
 Array = np.ndarray[Any, Any]
@@ -234,7 +234,3 @@ def tensors(*types: Any) -> tuple[TensorType, ...]:
         if not isinstance(t, TensorType):
             raise ShapeError(f"a tensor was expected, and {t!r} was given")
     return types
-
-
-def is_constant(e: Expr) -> bool:
-    return isinstance(e, Constant)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tilewright import te
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import axis_of, product
 from tilewright.topi import scans as topi
+from tilewright.topi.shapes import axis_of, product
 from tilewright.types import DataType, TensorType, Type
 
 

@@ -10,8 +10,8 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.indexing import ScatterElements
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import differ, product, require_same_dtype, text
 from tilewright.topi import scattering as topi
+from tilewright.topi.shapes import differ, product, require_same_dtype, text
 from tilewright.types import TensorType, TupleType, Type
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tilewright import te
@@ -11,9 +9,8 @@ from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Shape, differ, product, text
 from tilewright.topi import transform as topi
-from tilewright.topi.shapes import expanded, fill_left_over, require_elements, squeezed
+from tilewright.topi.shapes import Shape, differ, expanded, fill_left_over, product, require_elements, squeezed, text
 from tilewright.types import TensorType, Type
 
 
@@ -161,8 +158,3 @@ class BatchFlatten(View):
         if not shape:
             raise ShapeError("a scalar has no batch to keep; expand_dims first")
         return (shape[0], product(shape[1:]))
-
-
-def rows_and_columns(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
-    """The number of elements before, along and after an axis."""
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

@@ -10,8 +10,8 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import differ, require_same_dtype, require_static, text
 from tilewright.topi import spectra as topi
+from tilewright.topi.shapes import differ, require_same_dtype, require_static, text
 from tilewright.types import TensorType, TupleType, Type
 
 

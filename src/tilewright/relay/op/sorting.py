@@ -9,8 +9,8 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import axis_of, differ, require_same_dtype, text
 from tilewright.topi import sorting as topi
+from tilewright.topi.shapes import axis_of, differ, require_same_dtype, text
 from tilewright.types import DataType, TensorType, TupleType, Type
 
 

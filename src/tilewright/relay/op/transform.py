@@ -12,9 +12,8 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shapes import Perm, Shape, axes_of, axis_of, differ, product, require_same_dtype, text
 from tilewright.topi import transform as topi
-from tilewright.topi.shapes import cuts, permutation, slices
+from tilewright.topi.shapes import Perm, Shape, axes_of, axis_of, cuts, differ, permutation, product, require_same_dtype, slices, text
 from tilewright.types import TensorType, TupleType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]

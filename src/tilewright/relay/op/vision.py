@@ -9,8 +9,8 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import Shape, differ, require_rank, require_same_dtype, text
 from tilewright.relay.op.sorting import sorted_places
+from tilewright.topi.shapes import Shape, differ, require_rank, require_same_dtype, text
 from tilewright.topi.vision import suppression as topi
 from tilewright.types import TensorType, TupleType, Type
 

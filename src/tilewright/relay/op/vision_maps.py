@@ -8,12 +8,12 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.layouts import data_axes
 from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import Shape, differ, inverse, require_rank, text
 from tilewright.relay.op.sorting import sorted_places
 from tilewright.relay.op.vision import overlap
+from tilewright.topi.layouts import data_axes
+from tilewright.topi.shapes import Shape, differ, inverse, require_rank, text
 from tilewright.topi.vision import multibox
 from tilewright.topi.vision import rois as regions
 from tilewright.topi.windows import per_dimension

@@ -12,8 +12,8 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add, Divide, GreaterEqual, LeftShift, Multiply, RightShift, Subtract, Where
 from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round
 from tilewright.relay.op.registry import Array
-from tilewright.relay.op.shapes import axis_of, differ, text
 from tilewright.relay.op.shaping import Reshape
+from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.types import FLOAT32, INT32, DataType, TensorType
 
 QUANTIZED: Final = ("int8", "uint8", "int16", "uint16", "int32")
@@ -112,10 +112,6 @@ def fixed_product(x: Array, multipliers: Array, rounding: str) -> Array:
 # Graphs.
 def constant(value: Any, dtype: str | DataType) -> Constant:
     return Constant(np.asarray(value, DataType(dtype).numpy()))
-
-
-def value_of(e: Expr) -> Array | None:
-    return e.value if isinstance(e, Constant) else None
 
 
 def is_zero(e: Expr) -> bool:

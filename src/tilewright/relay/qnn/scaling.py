@@ -11,8 +11,8 @@ from tilewright.errors import CompileError, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shapes import Perm
 from tilewright.relay.qnn import numerics as N
+from tilewright.topi.shapes import Perm
 from tilewright.types import FLOAT32, DataType, TensorType, Type
 
 

@@ -10,7 +10,6 @@ Caches of a CPU do this by themselves, so it is not among the passes that every 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.arith import Ranges
@@ -27,9 +26,9 @@ from tilewright.tir.stmt import (
     PrimFunc,
     Seq,
     Stmt,
-    bodies,
     expressions,
     handed_out,
+    path_to,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -49,7 +48,7 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
 
 
 def _doubled(func: PrimFunc, block: Block) -> PrimFunc:
-    path = _path(func.body, block)
+    path = path_to(func.body, block)
     target = next((s for s in reversed(path) if isinstance(s, For) and any(isinstance(x, Block) and x is not block for x in walk_stmt(s))), None)
     if target is None or target.kind != SERIAL or target.annotations.get(ROLLING) or not isinstance(target.body, Seq):
         return func
@@ -100,20 +99,3 @@ def _only_where(s: Stmt, condition: PrimExpr) -> Stmt:
 def _named(s: Stmt, name: str) -> Stmt:
     block = next(x for x in walk_stmt(s) if isinstance(x, Block))
     return swap(s, block, replace(block, name=name))
-
-
-def _path(body: Stmt, target: Stmt) -> Sequence[Stmt]:
-    """The statements around `target`, outermost first."""
-    path: list[Stmt] = []
-
-    def find(s: Stmt) -> bool:
-        if s is target:
-            return True
-        path.append(s)
-        if any(find(b) for b in bodies(s)):
-            return True
-        path.pop()
-        return False
-
-    find(body)
-    return path
