@@ -18,7 +18,7 @@ from tilewright.topi.tiles import Tile
 
 _ENOUGH: Final = 8
 _PIECES: Final = 64
-_PIECE: Final = 64
+_PIECE: Final = 48
 _CHUNK: Final = 768
 _LEAST_TILES: Final = 4
 
