@@ -150,7 +150,7 @@ def test_origins_do_not_count() -> None:
     from tilewright.errors import Origin
 
     x = var("x", shape=(2,))
-    assert structural_equal(Function((x,), Call(Relu(), (x,), Origin("a"))), Function((x,), Call(Relu(), (x,), Origin("b"))))
+    assert structural_equal(Function((x,), Call(Relu(), (x,), span=Origin("a"))), Function((x,), Call(Relu(), (x,), span=Origin("b"))))
 
 
 def test_deep_graphs() -> None:

@@ -47,7 +47,7 @@ class AppendRelu(FunctionPass):
         body: Expr = function.body
         for _ in range(self.times):
             body = Relu()(body)
-        return Function(function.params, body, function.attrs)
+        return Function(function.params, body, attrs=function.attrs)
 
 
 def depth(mod: IRModule) -> int:

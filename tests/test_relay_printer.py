@@ -24,7 +24,7 @@ WEIGHT = relay.const(np.arange(108, dtype="float32").reshape(4, 3, 3, 3))
 
 def test_a_function_as_the_field_writes_it() -> None:
     y = relay.nn.conv2d(X, WEIGHT, padding=1, channels=4, kernel_size=3)
-    f = Function((X,), relay.clip(relay.add(relay.nn.relu(y), relay.const(2.5)), 0, 6), {"output_tensor_names": ["out"], "Primitive": 1})
+    f = Function((X,), relay.clip(relay.add(relay.nn.relu(y), relay.const(2.5)), 0, 6), attrs={"output_tensor_names": ["out"], "Primitive": 1})
     t = "Tensor[(1, 4, 8, 8), float32]"
     assert lines(text_of(f)) == [
         f"fn (%x: Tensor[(1, 3, 8, 8), float32] /* ty=Tensor[(1, 3, 8, 8), float32] */, output_tensor_names=[\"out\"], Primitive=1) -> {t} {{",
@@ -99,7 +99,7 @@ def test_tuples_and_their_fields() -> None:
 def test_nested_functions_and_calls() -> None:
     p, q = relay.var("p0", shape=(2,)), relay.var("q", shape=(2,))
     t = "Tensor[(2,), float32]"
-    inner = Function((p,), relay.nn.relu(relay.exp(p)), {"Primitive": 1})
+    inner = Function((p,), relay.nn.relu(relay.exp(p)), attrs={"Primitive": 1})
     assert lines(text_of(Call(inner, [relay.log(q)]))) == [
         f"free_var %q: {t} /* ty={t} */;",
         f"%1 = fn (%p0: {t} /* ty={t} */, Primitive=1) -> {t} {{",
@@ -151,7 +151,7 @@ def test_unknown_types_are_left_out() -> None:
 
 def test_modules() -> None:
     x, p = relay.var("x", shape=(2,)), relay.var("npu_0_i0", shape=(2,))
-    outer = Function((p,), relay.exp(p), {"Inline": 1, "Compiler": "npu", "global_symbol": "npu_0", "Primitive": 1})
+    outer = Function((p,), relay.exp(p), attrs={"Inline": 1, "Compiler": "npu", "global_symbol": "npu_0", "Primitive": 1})
     name = GlobalVar("npu_0", outer.known_type())  # type: ignore[arg-type]
     mod = IRModule({"main": Function((x,), Call(name, [x])), "npu_0": outer})
     t = "Tensor[(2,), float32]"

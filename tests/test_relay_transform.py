@@ -155,7 +155,7 @@ def test_biases_meet_when_the_scale_between_them_is_folded_away() -> None:
 
 def test_external_functions_are_left_alone() -> None:
     x, p = var("x", shape=(2,)), var("p", shape=(2,))
-    outside = Function((p,), relay.add(relay.exp(p), const(0.0)), {"Compiler": "npu", "global_symbol": "npu_0"})
+    outside = Function((p,), relay.add(relay.exp(p), const(0.0)), attrs={"Compiler": "npu", "global_symbol": "npu_0"})
     mod = IRModule({"npu_0": outside})
     mod["main"] = Function((x,), relay.nn.relu(Call(mod.get_global_var("npu_0"), [relay.nn.relu(x)])))
     after = optimize(mod)

@@ -115,6 +115,16 @@ class Var(PrimExpr):
         self.dtype = DataType(dtype)
 
 
+class UnknownDim(Var):
+    """A dimension of which nothing is known: `?` in texts. Each one is unlike every other, though types are compared as they are written."""
+
+    __slots__ = ()
+    unknown: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__("?")
+
+
 class IntImm(PrimExpr):
     """An integer or boolean constant."""
 

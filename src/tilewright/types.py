@@ -1,24 +1,26 @@
-"""`DataType` and the types of graph values: tensors, tuples, functions.
+"""`DataType` and the types of graph values: tensors, tuples, functions, references, algebraic data.
 
 A `DataType` is a string (`"float32"`, `"int8x16"`), so it compares with and passes for the names that numpy and the
 field's scripts use, and carries its code, bits and lanes. A dimension of a `TensorType` is an `int`, or an integer
-`PrimExpr` when the size is symbolic.
+`PrimExpr` when the size is symbolic (`Any()` where nothing is known of it). Types are values: two that are written alike
+are equal, and printing one gives its text in Relay.
+
+    type ::= TensorType(shape, dtype) | TupleType(types) | FuncType(types, type, type_params) | RefType(type)
+           | TypeVar(name) | TypeCall(GlobalTypeVar, types)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
 from tilewright.errors import CompileError
 from tilewright.node import node
-
-if TYPE_CHECKING:
-    pass
 
 _NAME: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
 _BITS: Final = {"int": (4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
@@ -118,6 +120,11 @@ class Type:
 
     __slots__ = ()
 
+    @property
+    def type_key(self) -> str:
+        """The name of the kind of type in the field's reflection: `relay.TensorType`."""
+        return f"relay.{type(self).__name__}"
+
 
 class TensorType(Type):
     """A dense tensor: `shape` is a tuple of ints or integer `PrimExpr`s, `dtype` a `DataType`."""
@@ -152,17 +159,18 @@ class TensorType(Type):
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape as Python ints; raises `CompileError` when a dimension is symbolic."""
+        if not self.is_static:
+            raise CompileError(f"the shape of {self} is not known: it has symbolic dimensions")
+        return self.shape
+
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, TensorType)
-            and self.dtype is other.dtype
-            and len(self.shape) == len(other.shape)
-            and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
-                    for a, b in zip(self.shape, other.shape, strict=True))
-        )
+        return isinstance(other, TensorType) and self.dtype is other.dtype and same_shape(self.shape, other.shape)
 
     def __hash__(self) -> int:
-        return hash((self.dtype, tuple(d if isinstance(d, int) else id(d) for d in self.shape)))
+        return hash((self.dtype, tuple(d if isinstance(d, int) else -1 for d in self.shape)))
 
     def __repr__(self) -> str:
         if not self.shape:
@@ -171,11 +179,14 @@ class TensorType(Type):
         return f"Tensor[({inner}{',' if len(self.shape) == 1 else ''}), {self.dtype}]"
 
 
-@node
 class TupleType(Type):
     """A fixed tuple of types."""
 
+    __slots__ = ("fields",)
     fields: tuple[Type, ...]
+
+    def __init__(self, fields: Sequence[Type]) -> None:
+        self.fields = tuple(fields)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TupleType) and self.fields == other.fields
@@ -188,21 +199,181 @@ class TupleType(Type):
         return f"({inner}{',' if len(self.fields) == 1 else ''})"
 
 
-@node
 class FuncType(Type):
-    """The type of a function: argument types and the type of its result."""
+    """The type of a function: argument types, the type of its result, and the type variables that both may use."""
 
+    __slots__ = ("arg_types", "ret_type", "type_params")
     arg_types: tuple[Type, ...]
     ret_type: Type
+    type_params: tuple[TypeVar, ...]
+
+    def __init__(self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None) -> None:
+        self.arg_types = tuple(arg_types)
+        self.ret_type = ret_type
+        self.type_params = tuple(type_params or ())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FuncType) and (self.arg_types, self.ret_type) == (other.arg_types, other.ret_type)
+        if not isinstance(other, FuncType) or len(self.type_params) != len(other.type_params):
+            return False
+        if self.type_params != other.type_params:
+            other = other.instantiate(self.type_params)
+        return (self.arg_types, self.ret_type) == (other.arg_types, other.ret_type)
 
     def __hash__(self) -> int:
-        return hash((self.arg_types, self.ret_type))
+        return hash((len(self.arg_types), len(self.type_params)))
 
     def __repr__(self) -> str:
-        return f"fn ({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
+        params = f"<{', '.join(map(repr, self.type_params))}>" if self.type_params else ""
+        return f"fn {params}({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
+
+    def instantiate(self, types: Sequence[Type]) -> FuncType:
+        """The same function for these types in place of its type variables, in order."""
+        bound: dict[Type, Type] = dict(zip(self.type_params, types, strict=True))
+        return FuncType([substitute_type(a, bound) for a in self.arg_types], substitute_type(self.ret_type, bound))
+
+
+@node
+class RefType(Type):
+    """A reference: a place that holds one value of type `value`, and can be written to."""
+
+    value: Type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RefType) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((RefType, self.value))
+
+    def __repr__(self) -> str:
+        return f"ref({self.value!r})"
+
+
+@node
+class TypeVar(Type):
+    """A type that a function, or the definition of a data type, is generic in. Compared by identity."""
+
+    name_hint: str
+
+    def __repr__(self) -> str:
+        return self.name_hint
+
+
+@node
+class GlobalTypeVar(Type):
+    """The name of a data type of the module. Compared by name."""
+
+    name_hint: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalTypeVar) and self.name_hint == other.name_hint
+
+    def __hash__(self) -> int:
+        return hash((GlobalTypeVar, self.name_hint))
+
+    def __call__(self, *args: Type) -> TypeCall:
+        """The data type for these type arguments: `List(TensorType((), "int32"))`."""
+        return TypeCall(self, args)
+
+    def __repr__(self) -> str:
+        return self.name_hint
+
+
+class TypeCall(Type):
+    """A data type applied to types: `List[Tensor[(3,), float32]]`."""
+
+    __slots__ = ("args", "func")
+    func: GlobalTypeVar
+    args: tuple[Type, ...]
+
+    def __init__(self, func: GlobalTypeVar, args: Sequence[Type]) -> None:
+        self.func = func
+        self.args = tuple(args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeCall) and (self.func, self.args) == (other.func, other.args)
+
+    def __hash__(self) -> int:
+        return hash((self.func, self.args))
+
+    def __repr__(self) -> str:
+        return f"{self.func!r}[{', '.join(map(repr, self.args))}]" if self.args else f"{self.func!r}[]"
+
+
+def type_children(t: Type) -> tuple[Type, ...]:
+    """The types directly inside `t`."""
+    match t:
+        case TupleType():
+            return t.fields
+        case FuncType():
+            return (*t.arg_types, t.ret_type)
+        case RefType():
+            return (t.value,)
+        case TypeCall():
+            return t.args
+        case _:
+            return ()
+
+
+def with_type_children(t: Type, new: Sequence[Type]) -> Type:
+    """The same kind of type over others."""
+    match t:
+        case TupleType():
+            return TupleType(tuple(new))
+        case FuncType():
+            return FuncType(new[:-1], new[-1], t.type_params)
+        case RefType():
+            return RefType(new[0])
+        case TypeCall():
+            return TypeCall(t.func, new)
+        case _:
+            return t
+
+
+def substitute_type(t: Type, bound: Mapping[Type, Type]) -> Type:
+    """`t` with others in place of its type variables."""
+    if not bound:
+        return t
+    if isinstance(t, TypeVar):
+        return bound.get(t, t)
+    old = type_children(t)
+    new = [substitute_type(c, bound) for c in old]
+    return t if all(a is b for a, b in zip(old, new, strict=True)) else with_type_children(t, new)
+
+
+def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: dict[Type, Type]) -> bool:
+    """Whether `given` is `pattern` for some types in place of `variables`; those found are added to `bound`.
+
+    A dimension of which nothing is known fits any size, either way round.
+    """
+    if pattern in variables:
+        return bound.setdefault(pattern, given) == given
+    if isinstance(pattern, TensorType) and isinstance(given, TensorType):
+        return pattern.dtype is given.dtype and _fits(pattern.shape, given.shape)
+    ours, theirs = type_children(pattern), type_children(given)
+    if type(pattern) is not type(given) or len(ours) != len(theirs):
+        return False
+    if isinstance(pattern, TypeCall) and isinstance(given, TypeCall) and pattern.func != given.func:
+        return False
+    return (bool(ours) or pattern == given) and all(bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
+
+
+def _fits(wanted: Sequence[Any], given: Sequence[Any]) -> bool:
+    return len(wanted) == len(given) and all(
+        not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True)
+    )
+
+
+def scalar_type(dtype: str | DataType = "float32") -> TensorType:
+    """The type of a tensor without dimensions."""
+    return TensorType((), dtype)
+
+
+def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are written alike; a dimension that nothing is known of is like any other such."""
+    return len(a) == len(b) and all(
+        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) or (getattr(x, "unknown", False) and getattr(y, "unknown", False))
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def _dim(value: Any) -> Any:

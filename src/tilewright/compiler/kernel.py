@@ -108,7 +108,7 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operati
             case TupleGetItem():
                 values[e] = values[e.tuple_value][e.index]
             case Call():
-                values[e] = e.op.compute(*(values[a] for a in e.args))  # type: ignore[union-attr]
+                values[e] = e.op.compute(*(values[a] for a in e.args))
                 if e.span is not None:
                     _mark(values[e], e.span, origins)
             case _:

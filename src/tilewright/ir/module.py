@@ -1,4 +1,4 @@
-"""`IRModule`: the functions of a program, by name. A module is a value for passes: they return a new one."""
+"""`IRModule`: the functions and data types of a program, by name. A module is a value for passes: they return a new one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from typing import Any
 
 from tilewright.errors import CompileError
 from tilewright.settings import nearest
+from tilewright.types import GlobalTypeVar
 
 
 class IRModule:
-    """Functions (`relay.Function`, `tir.PrimFunc`) by global name, and attributes.
+    """Functions (`relay.Function`, `tir.PrimFunc`) by global name, definitions of data types, and attributes.
 
     `IRModule({"main": f})`, `IRModule({relay.GlobalVar("main"): f})`, `IRModule.from_expr(f)`. Functions keep the order in
     which they were added. Constants are shared between modules, never copied.
     """
 
-    __slots__ = ("_functions", "_names", "attrs")
+    __slots__ = ("__weakref__", "_functions", "_names", "attrs", "type_definitions")
 
-    def __init__(self, functions: Mapping[Any, Any] | None = None, attrs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, functions: Mapping[Any, Any] | None = None, type_definitions: Mapping[Any, Any] | None = None, attrs: Mapping[str, Any] | None = None
+    ) -> None:
         self._functions: dict[str, Any] = {}
         self._names: dict[str, Any] = {}
         self.attrs: dict[str, Any] = dict(attrs or {})
+        self.type_definitions: dict[Any, Any] = {}
+        for header, data in (type_definitions or {}).items():
+            self[header] = data
         for name, function in (functions or {}).items():
             self[name] = function
 
@@ -36,6 +42,8 @@ class IRModule:
         return cls({**(functions or {}), "main": expr})
 
     def __getitem__(self, name: Any) -> Any:
+        if isinstance(name, GlobalTypeVar):
+            return self.lookup_type(name.name_hint)
         key = _name(name)
         found = self._functions.get(key)
         if found is None:
@@ -43,6 +51,9 @@ class IRModule:
         return found
 
     def __setitem__(self, name: Any, function: Any) -> None:
+        if isinstance(name, GlobalTypeVar):
+            self.type_definitions[name] = function
+            return
         key = _name(name)
         self._functions[key] = function
         if not isinstance(name, str):
@@ -80,10 +91,36 @@ class IRModule:
         """The `GlobalVar`s of all functions, in order."""
         return [self.get_global_var(name) for name in self._functions]
 
+    def lookup_type(self, name: str) -> Any:
+        """The definition of a data type by its name; raises `CompileError` naming the nearest."""
+        names = {g.name_hint: d for g, d in self.type_definitions.items()}
+        if name not in names:
+            raise CompileError(f"the module has no data type '{name}'{nearest(name, names)}")
+        return names[name]
+
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        """The `GlobalTypeVar` of a data type."""
+        header: GlobalTypeVar = self.lookup_type(name).header
+        return header
+
+    def get_global_type_vars(self) -> list[GlobalTypeVar]:
+        """The names of all data types, in order."""
+        return list(self.type_definitions)
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """A data type's name followed by its constructors."""
+        data = self.lookup_type(name)
+        return (data.header, *data.constructors)
+
+    def get_constructor(self, type_name: str, constructor: str) -> Any:
+        """A constructor by the name of its data type and its own."""
+        return self.lookup_type(type_name)[constructor]
+
     def update(self, other: IRModule | Mapping[Any, Any]) -> None:
         """Add the functions of `other`, in place of those of the same name."""
         for name, function in other.items():
             self[name] = function
+        self.type_definitions.update(getattr(other, "type_definitions", {}))
 
     def update_func(self, name: Any, function: Any) -> None:
         """Put `function` in place of the one of that name."""
@@ -98,7 +135,7 @@ class IRModule:
 
     def copy(self) -> IRModule:
         """A module with the same functions, which can be changed on its own."""
-        new = IRModule(self._functions, self.attrs)
+        new = IRModule(self._functions, self.type_definitions, self.attrs)
         new._names.update(self._names)
         return new
 

@@ -19,9 +19,10 @@ import numpy as np
 from tilewright import expr as scalar
 from tilewright.errors import CompileError
 from tilewright.expr_walk import walk
+from tilewright.types import TypeVar
 
-_SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "reference", "__weakref__", "__dict__"})
-_BINDERS: Final = ("params", "var", "buffer", "iters")
+_SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
+_BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 Step = tuple[Any, str]
@@ -42,7 +43,7 @@ def fields_of(kind: type) -> tuple[str, ...]:
 
 def is_name(x: Any) -> bool:
     """True for variables and buffers: compared by what binds them."""
-    return isinstance(x, (scalar.Var, scalar.Buffer)) or hasattr(x, "type_annotation")
+    return isinstance(x, (scalar.Var, scalar.Buffer, TypeVar)) or hasattr(x, "type_annotation")
 
 
 def _described(x: Any) -> tuple[tuple[str, Any], ...]:
@@ -51,6 +52,8 @@ def _described(x: Any) -> tuple[tuple[str, Any], ...]:
         return (("dtype", x.dtype),)
     if isinstance(x, scalar.Buffer):
         return (("shape", x.shape), ("dtype", x.dtype), ("scope", x.scope))
+    if isinstance(x, TypeVar):
+        return ()
     return (("type_annotation", x.type_annotation),)
 
 
@@ -138,6 +141,8 @@ class _Comparison:
         """Pair two nodes; False when they cannot be the same."""
         if (type(a) is not type(b)) and not (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))):
             return False
+        if isinstance(a, scalar.UnknownDim):
+            return True
         self.done.add((id(a), id(b)))
         self.alive += (a, b)
         if is_name(a):
@@ -196,8 +201,11 @@ def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> tuple[s
 
 
 def _program(x: Any) -> Any:
-    """A module as the functions by name."""
-    return dict(x.items()) if hasattr(x, "get_global_vars") else x
+    """A module as the data types and functions by name."""
+    if not hasattr(x, "get_global_vars"):
+        return x
+    types = {f"type {header.name_hint}": data for header, data in x.type_definitions.items()}
+    return {**types, **dict(x.items())}
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
@@ -272,7 +280,7 @@ class _Digest:
         if known is not None:
             return known
         if isinstance(e, scalar.Var):
-            key: tuple[Any, ...] = ("Var", e.dtype, self._named(e))
+            key: tuple[Any, ...] = ("Var", e.dtype, "?" if isinstance(e, scalar.UnknownDim) else self._named(e))
         else:
             parts = [self._scalar_part(v) for _, v in _parts(e)]
             key = (type(e).__name__, e.dtype, *parts)

@@ -6,14 +6,43 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from tilewright.expr import UnknownDim as Any
 from tilewright.relay import image, nn, op, qnn, random, vision
+from tilewright.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+)
 from tilewright.relay.compose import arange, gather, logsumexp, segment_sum, sparse_to_dense, std, stft, variance
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var, const, var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+    var,
+)
+from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.printer import astext
-from tilewright.types import FuncType, TensorType, TupleType, Type
+from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 
 if TYPE_CHECKING:
     from tilewright.compiler.build import build
@@ -22,13 +51,14 @@ if TYPE_CHECKING:
 _MODULES: Final = frozenset({"analysis", "frontend", "transform"})
 
 __all__ = [
-    "Call", "Constant", "Expr", "FuncType", "Function", "GlobalVar", "If", "Let", "TensorType", "Tuple", "TupleGetItem", "TupleType", "Type", "Var",
-    "analysis", "arange", "astext", "build", "const", "frontend", "gather", "image", "logsumexp", "nn", "op", "qnn", "random", "segment_sum",
-    "sparse_to_dense", "std", "stft", "transform", "var", "variance", "vision",
+    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let",
+    "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RefCreate", "RefRead", "RefType", "RefWrite", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "Var", "analysis", "arange", "astext", "build", "const", "frontend", "gather", "image", "logsumexp", "nn",
+    "op", "qnn", "random", "scalar_type", "segment_sum", "sparse_to_dense", "std", "stft", "transform", "var", "variance", "vision",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name == "build":

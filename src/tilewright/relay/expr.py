@@ -1,34 +1,55 @@
-"""Relay expressions: the graph of a model.
+"""Relay expressions: the graph of a model, and the small functional language around it.
 
-Every call infers its type when it is built, as soon as the types of its arguments are known; `expr.checked_type` is that
-type. Nodes are compared by identity; two equal calls are two calls until common subexpressions are merged.
+Every node knows its type when it is built, as soon as the types of what it is made of are known; `expr.checked_type` is that
+type. What is built over a variable without annotation has no type until `InferType` finds it. Nodes are compared by identity;
+two equal calls are two calls until common subexpressions are merged. Data types and `match` are in `relay/adt.py`.
+
+    expr ::= Var | GlobalVar | Constant | Call(op, args) | Function(params, body) | Tuple(fields) | TupleGetItem(tuple, index)
+           | If(cond, then, else) | Let(var, value, body) | RefCreate(value) | RefRead(ref) | RefWrite(ref, value)
+           | Constructor | Match(data, clauses)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin
+from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.node import node
-from tilewright.types import DataType, FuncType, TensorType, TupleType, Type
+from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, substitute_type
 
 if TYPE_CHECKING:
-    from tilewright.relay.op.registry import Op
+    from tilewright.nd import NDArray
 
 
 class Expr:
     """Base of graph expressions. `span` is the model's node that this one came from."""
 
-    __slots__ = ()
+    __slots__ = ("_type",)
     span: Origin | None
+    _type: Type | None
 
     def known_type(self) -> Type | None:
         """The type, or None when it is not known yet."""
+        return self._type
+
+    def infer_type(self) -> Type | None:
+        """The type as it follows from the types of the operands, or None when those are not known."""
         raise NotImplementedError
+
+    def set_type(self, found: Type | None) -> None:
+        """Record the type; for those who infer it. It is derived from the program, so recording it changes no program."""
+        object.__setattr__(self, "_type", found)
+
+    def __post_init__(self) -> None:
+        self.set_type(self.infer_type())
+
+    @property
+    def type_key(self) -> str:
+        """The name of the kind of node in the field's reflection: `relay.Call`."""
+        return f"relay.{type(self).__name__}"
 
     @property
     def checked_type(self) -> Type:
@@ -83,40 +104,8 @@ class Var(Expr):
     type_annotation: Type | None = None
     span: Origin | None = None
 
-    def known_type(self) -> Type | None:
+    def infer_type(self) -> Type | None:
         return self.type_annotation
-
-
-@node
-class Constant(Expr):
-    """A tensor whose value is known. `value` is a numpy array that nobody writes to."""
-
-    value: np.ndarray[Any, Any]
-    span: Origin | None = None
-
-    def known_type(self) -> Type:
-        return TensorType(self.value.shape, DataType(self.value.dtype))
-
-
-@node
-class Tuple(Expr):
-    fields: tuple[Expr, ...]
-    span: Origin | None = None
-
-    def known_type(self) -> Type | None:
-        types = [f.known_type() for f in self.fields]
-        return None if any(t is None for t in types) else TupleType(tuple(t for t in types if t is not None))
-
-
-@node
-class TupleGetItem(Expr):
-    tuple_value: Expr
-    index: int
-    span: Origin | None = None
-
-    def known_type(self) -> Type | None:
-        whole = self.tuple_value.known_type()
-        return whole.fields[self.index] if isinstance(whole, TupleType) else None
 
 
 @node
@@ -127,84 +116,284 @@ class GlobalVar(Expr):
     function_type: FuncType | None = None
     span: Origin | None = None
 
-    def known_type(self) -> Type | None:
+    def infer_type(self) -> Type | None:
         return self.function_type
+
+    @property
+    def type_key(self) -> str:
+        return "GlobalVar"
+
+    def __call__(self, *args: Expr) -> Call:
+        """A call of the function."""
+        return Call(self, args)
 
 
 @node
-class Function(Expr):
-    """A function. `attrs` hold the field's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …)."""
+class Constant(Expr):
+    """A tensor whose value is known. `value` is a numpy array that nobody writes to; anything with `numpy()` is taken for one."""
 
-    params: tuple[Var, ...]
-    body: Expr
-    attrs: dict[str, Any] = field(default_factory=dict)
+    value: np.ndarray[Any, Any]
     span: Origin | None = None
 
-    def known_type(self) -> Type | None:
-        ret = self.body.known_type()
+    def __post_init__(self) -> None:
+        value: Any = self.value
+        if not isinstance(value, np.ndarray):
+            value = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+            object.__setattr__(self, "value", value)
+        self.set_type(TensorType(value.shape, DataType(value.dtype)))
+
+    @property
+    def data(self) -> NDArray:
+        """The value as an array of the package, without a copy."""
+        from tilewright.nd import NDArray
+
+        return NDArray(self.value)
+
+
+@node
+class Tuple(Expr):
+    """A fixed tuple of values."""
+
+    fields: tuple[Expr, ...]
+    span: Origin | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+        self.set_type(self.infer_type())
+
+    def infer_type(self) -> Type | None:
+        types = [f.known_type() for f in self.fields]
+        return None if any(t is None for t in types) else TupleType([t for t in types if t is not None])
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+
+@node
+class TupleGetItem(Expr):
+    """A field of a tuple value."""
+
+    tuple_value: Expr
+    index: int
+    span: Origin | None = None
+
+    def infer_type(self) -> Type | None:
+        whole = self.tuple_value.known_type()
+        if isinstance(whole, TupleType) and not 0 <= self.index < len(whole.fields):
+            raise ShapeError(f"there is no field {self.index} in a tuple of {len(whole.fields)}: {whole!r}", self.span)
+        return whole.fields[self.index] if isinstance(whole, TupleType) else None
+
+
+class Attrs(dict[str, Any]):
+    """Attributes of a function, by name: `attrs["Compiler"]`, `attrs.Compiler`, `attrs.get("Compiler")`. Nobody writes to them."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the function has no attribute '{name}'") from None
+
+
+class Function(Expr):
+    """A function of `params`. `attrs` hold the field's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …).
+
+    `ret_type` is the declared type of the result, which is that of the body where nothing is declared; `type_params` are the
+    type variables that a polymorphic function is generic in.
+    """
+
+    __slots__ = ("__weakref__", "_declared", "attrs", "body", "params", "span", "type_params")
+
+    def __init__(
+        self, params: Sequence[Var], body: Expr, ret_type: Type | None = None, type_params: Sequence[TypeVar] | None = None,
+        attrs: Mapping[str, Any] | None = None, span: Origin | None = None,
+    ) -> None:
+        self.params = tuple(params)
+        self.body = body
+        self._declared = ret_type
+        self.type_params = tuple(type_params or ())
+        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        self.span = span
+        self._type = self.infer_type()
+
+    def infer_type(self) -> Type | None:
+        ret = self.ret_type
         args = [p.known_type() for p in self.params]
         if ret is None or any(a is None for a in args):
             return None
-        return FuncType(tuple(a for a in args if a is not None), ret)
+        return FuncType([a for a in args if a is not None], ret, self.type_params)
 
     @property
-    def ret_type(self) -> Type:
-        return self.body.checked_type
+    def ret_type(self) -> Type | None:
+        """The type of the result: the declared one, else that of the body; None when neither is known."""
+        return self._declared if self._declared is not None else self.body.known_type()
+
+    @property
+    def declared_ret_type(self) -> Type | None:
+        """The type that was written for the result, or None."""
+        return self._declared
+
+    def with_body(self, body: Expr) -> Function:
+        """The same function around another body."""
+        return Function(self.params, body, self._declared, self.type_params, self.attrs, self.span)
+
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Function:
+        """The same function with one more attribute, or several."""
+        more = {key: value} if isinstance(key, str) else key
+        return Function(self.params, self.body, self._declared, self.type_params, {**self.attrs, **more}, self.span)
+
+    def without_attr(self, key: str) -> Function:
+        """The same function without an attribute."""
+        attrs = {k: v for k, v in self.attrs.items() if k != key}
+        return Function(self.params, self.body, self._declared, self.type_params, attrs, self.span)
+
+    def __call__(self, *args: Expr) -> Call:
+        """A call of the function."""
+        return Call(self, args)
 
 
 @node
 class If(Expr):
+    """One of two values, by a boolean scalar; only that one is computed."""
+
     cond: Expr
     true_branch: Expr
     false_branch: Expr
     span: Origin | None = None
 
-    def known_type(self) -> Type | None:
-        return self.true_branch.known_type()
+    def infer_type(self) -> Type | None:
+        cond, then, other = self.cond.known_type(), self.true_branch.known_type(), self.false_branch.known_type()
+        if cond is not None and cond != TensorType((), "bool"):
+            raise ShapeError(f"the condition of an if is a bool scalar, and this is {cond!r}", self.span)
+        if then is not None and other is not None and then != other:
+            raise ShapeError(f"the branches of an if have the types {then!r} and {other!r}, which differ", self.span)
+        return then if then is not None else other
 
 
 @node
 class Let(Expr):
+    """`value` under the name `var` in `body`; what it does (writing a reference) is done before the body."""
+
     var: Var
     value: Expr
     body: Expr
     span: Origin | None = None
 
-    def known_type(self) -> Type | None:
+    def infer_type(self) -> Type | None:
         return self.body.known_type()
 
 
+@node
+class RefCreate(Expr):
+    """A new reference that holds `value`."""
+
+    value: Expr
+    span: Origin | None = None
+
+    def infer_type(self) -> Type | None:
+        held = self.value.known_type()
+        return None if held is None else RefType(held)
+
+
+@node
+class RefRead(Expr):
+    """What a reference holds now."""
+
+    ref: Expr
+    span: Origin | None = None
+
+    def infer_type(self) -> Type | None:
+        return _held(self.ref, self.span)
+
+
+@node
+class RefWrite(Expr):
+    """Put `value` into a reference; the value of that is the empty tuple."""
+
+    ref: Expr
+    value: Expr
+    span: Origin | None = None
+
+    def infer_type(self) -> Type | None:
+        held, given = _held(self.ref, self.span), self.value.known_type()
+        if held is not None and given is not None and held != given:
+            raise ShapeError(f"the reference holds {held!r}, and {given!r} is written to it", self.span)
+        return TupleType(())
+
+
+def _held(ref: Expr, span: Origin | None) -> Type | None:
+    known = ref.known_type()
+    if known is not None and not isinstance(known, RefType):
+        raise ShapeError(f"a reference was expected, and this is {known!r}", span)
+    return known.value if isinstance(known, RefType) else None
+
+
 class Call(Expr):
-    """An operator (or a function) applied to arguments. `op` is an `Op` with its attributes, a `Function` or a `GlobalVar`."""
+    """An operator (or a function) applied to arguments.
 
-    __slots__ = ("__weakref__", "_type", "args", "op", "span")
+    `op` is an `Op` with its attributes, or any expression that is a function. In the field's form, `Call(op, args, attrs)`, `op` may
+    also be the class that `relay.op.get(name)` returns, with the attributes in a mapping, or taken from another call.
+    """
 
-    def __init__(self, op: Op | Expr, args: Sequence[Expr], span: Origin | None = None) -> None:
+    __slots__ = ("__weakref__", "args", "op", "span")
+
+    def __init__(self, op: Any, args: Sequence[Expr], attrs: Any = None, type_args: Sequence[Type] | None = None, span: Origin | None = None) -> None:
         """Infers the type. Raises `ShapeError` when the operator refuses these arguments."""
-        self.op = op
+        self.op = op if attrs is None and not isinstance(op, type) else _applied(op, attrs)
         self.args = tuple(args)
         self.span = span
-        self._type: Type | None = None
-        self._type = self._infer()
+        self._type = self.infer_type()
 
-    def _infer(self) -> Type | None:
+    def infer_type(self) -> Type | None:
         types = [a.known_type() for a in self.args]
         if any(t is None for t in types):
             return None
-        if isinstance(self.op, Expr):
-            function = self.op.known_type()
-            return function.ret_type if isinstance(function, FuncType) else None
-        return self.op.infer_call([t for t in types if t is not None], self.span)
-
-    def known_type(self) -> Type | None:
-        if self._type is None:
-            self._type = self._infer()
-        return self._type
+        known = [t for t in types if t is not None]
+        if not isinstance(self.op, Expr):
+            found: Type = self.op.infer_call(known, self.span)
+            return found
+        function = self.op.known_type()
+        return None if function is None else applied_type(function, known, self.span)
 
     @property
     def attrs(self) -> Any:
-        """The attributes of the operator: `call.attrs.axis`."""
-        return self.op
+        """The attributes of the operator, `call.attrs.axis`; None for a call of a function."""
+        return None if isinstance(self.op, Expr) else self.op
+
+    @property
+    def type_args(self) -> tuple[Type, ...]:
+        """The types of the arguments of an operator, as far as they are known; none for a call of a function."""
+        return () if isinstance(self.op, Expr) else tuple(t for a in self.args if (t := a.known_type()) is not None)
+
+
+def _applied(op: Any, attrs: Any) -> Any:
+    """The operator `op`, a class or an object, with the attributes of a mapping or of an operator of its class."""
+    kind = op if isinstance(op, type) else type(op)
+    if isinstance(attrs, kind):
+        return attrs
+    if isinstance(op, Expr) or not (attrs is None or isinstance(attrs, Mapping)):
+        raise CompileError(f"{getattr(op, 'name', 'a function')} cannot take the attributes {attrs!r}")
+    given = dict(attrs or {})
+    return kind(**given) if isinstance(op, type) or given else op
+
+
+def applied_type(function: Type, args: Sequence[Type], span: Origin | None = None) -> Type | None:
+    """The type of a call of a function of that type; raises `ShapeError` where an argument does not fit.
+
+    None where the function is generic in types that its arguments do not say.
+    """
+    if not isinstance(function, FuncType):
+        raise ShapeError(f"a function was expected, and this is {function!r}", span)
+    if len(args) != len(function.arg_types):
+        raise ShapeError(f"the function takes {len(function.arg_types)} arguments and was given {len(args)}", span)
+    bound: dict[Type, Type] = {}
+    for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
+        if not bind_types(wanted, given, frozenset(function.type_params), bound):
+            raise ShapeError(f"argument {i} is {given!r}, and the function takes {substitute_type(wanted, bound)!r}", span)
+    if any(v not in bound for v in function.type_params):
+        return None
+    return substitute_type(function.ret_type, bound)
 
 
 def const(value: Any, dtype: str | DataType | None = None) -> Constant:

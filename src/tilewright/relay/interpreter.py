@@ -162,5 +162,5 @@ class _Frame:
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference."""
     with np.errstate(all="ignore"):
-        result = call.op.reference(*args)  # type: ignore[union-attr]
+        result = call.op.reference(*args)
     return tuple(np.asarray(r) for r in result) if isinstance(result, (tuple, list)) else np.asarray(result)

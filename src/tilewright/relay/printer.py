@@ -209,7 +209,7 @@ class _Printer:
         arguments = [self._argument(a) for a in e.args]
         if isinstance(e.op, Expr):
             return f"{self._argument(e.op)}({', '.join(arguments)})"
-        for field in dataclasses.fields(e.op):  # type: ignore[arg-type]
+        for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
             if field.default is dataclasses.MISSING or value != field.default or type(value) is not type(field.default):
                 arguments.append(f"{field.name}={attribute_text(value, str(field.type))}")

@@ -1,17 +1,18 @@
 """Walks over relay graphs and rebuilding them, all iterative: a model is thousands of calls deep.
 
 Every walk visits each node once, operands before users. A function is a node whose operand is its body; a walk that
-starts at a function looks inside it, and `inside=False` keeps out of the functions that are called.
+starts at a function looks inside it, and `inside=False` keeps out of the functions that are called. The visitor classes of the
+field are in `relay/functor.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from tilewright.errors import InternalError
-from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.adt import Clause, Match, pattern_vars
+from tilewright.relay.expr import Call, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 
 Rule = Callable[[Expr], "Expr | None"]
 
@@ -27,6 +28,10 @@ _OPERANDS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
     Function: lambda e: (e.body,),
     If: lambda e: (e.cond, e.true_branch, e.false_branch),
     Let: lambda e: (e.value, e.body),
+    RefCreate: lambda e: (e.value,),
+    RefRead: lambda e: (e.ref,),
+    RefWrite: lambda e: (e.ref, e.value),
+    Match: lambda e: (e.data, *(c.rhs for c in e.clauses)),
 }
 
 
@@ -40,17 +45,26 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
     """The same kind of node over other operands; a call infers its type again."""
     match e:
         case Call():
-            return Call(new[0], new[1:], e.span) if isinstance(e.op, Expr) else Call(e.op, new, e.span)
+            return Call(new[0], new[1:], span=e.span) if isinstance(e.op, Expr) else Call(e.op, new, span=e.span)
         case Tuple():
             return Tuple(tuple(new), e.span)
         case TupleGetItem():
             return TupleGetItem(new[0], e.index, e.span)
         case Function():
-            return replace(e, body=new[0])
+            return e.with_body(new[0])
         case If():
             return If(new[0], new[1], new[2], e.span)
         case Let():
             return Let(e.var, new[0], new[1], e.span)
+        case RefCreate():
+            return RefCreate(new[0], e.span)
+        case RefRead():
+            return RefRead(new[0], e.span)
+        case RefWrite():
+            return RefWrite(new[0], new[1], e.span)
+        case Match():
+            clauses = [Clause(c.lhs, rhs) for c, rhs in zip(e.clauses, new[1:], strict=True)]
+            return Match(new[0], tuple(clauses), e.complete, e.span)
         case _:
             return e
 
@@ -92,6 +106,19 @@ def consumers(order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
     return users
 
 
+def binders(e: Expr) -> tuple[Var, ...]:
+    """The variables that the node `e` itself binds."""
+    match e:
+        case Function():
+            return e.params
+        case Let():
+            return (e.var,)
+        case Match():
+            return tuple(v for c in e.clauses for v in pattern_vars(c.lhs))
+        case _:
+            return ()
+
+
 def free_vars(root: Expr) -> list[Var]:
     """The variables that nothing below `root` binds, in order of first use."""
     bound: set[Expr] = set()
@@ -99,10 +126,8 @@ def free_vars(root: Expr) -> list[Var]:
     for e in post_order(root):
         if isinstance(e, Var):
             found.append(e)
-        elif isinstance(e, Let):
-            bound.add(e.var)
-        elif isinstance(e, Function):
-            bound.update(e.params)
+        else:
+            bound.update(binders(e))
     return [v for v in found if v not in bound]
 
 

@@ -64,6 +64,21 @@ class Op:
         """The category of a call on arguments of these types."""
         return self.precision
 
+    @property
+    def type_key(self) -> str:
+        """The name of the kind of node in the field's reflection."""
+        return "Op"
+
+    def keys(self) -> list[str]:
+        """The names of the attributes."""
+        return [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+
+    def __getitem__(self, name: str) -> Any:
+        """An attribute by name; raises `KeyError` naming those there are."""
+        if name not in self.keys():
+            raise KeyError(f"{self.name} has no attribute '{name}'; it has {', '.join(self.keys()) or 'none'}")
+        return getattr(self, name)
+
     def infer(self, *args: Any) -> Type:
         """The type of the result from the types of the arguments; raises `ShapeError` with a reason."""
         raise NotImplementedError
@@ -119,7 +134,7 @@ class Op:
             raise ShapeError(f"{self.name} was given {len(types)} arguments: {error}", span) from None
 
     def __call__(self, *args: Any, span: Origin | None = None) -> Call:
-        return Call(self, [as_relay(a) for a in args], span)
+        return Call(self, [as_relay(a) for a in args], span=span)
 
     def attributes(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
@@ -139,6 +154,7 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
 
     def declare(cls: type[T]) -> type[T]:
         made = dataclasses.dataclass(frozen=True, repr=False, eq=True)(cls)
+        made.__eq__ = _equal  # type: ignore[assignment]
         plain_init: Callable[..., None] = made.__init__
 
         def init(self: T, *args: Any, **attrs: Any) -> None:
@@ -156,6 +172,13 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
         return made
 
     return declare
+
+
+def _equal(a: Op, b: object) -> bool:
+    """An operator equals one with the same attributes, and its class, which `get` returns: `call.op == relay.op.get("add")`."""
+    if type(a) is not type(b):
+        return type(a) is b
+    return all(getattr(a, f.name) == getattr(b, f.name) for f in dataclasses.fields(a))  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:

@@ -48,7 +48,7 @@ class Quantized:
 
     def dequantized(self) -> Call:
         """The real numbers."""
-        return Call(Dequantize(axis=self.axis), [self.expr, *self.parameters()], self.expr.span)
+        return Call(Dequantize(axis=self.axis), [self.expr, *self.parameters()], span=self.expr.span)
 
     def worth_the_same(self, other: Quantized) -> bool:
         """One scale and one zero point, and both the same."""
@@ -123,7 +123,7 @@ def batch_matmul(call: Call, args: Sequence[Argument]) -> Quantized | None:
 
 def _made(call: Call, op: Op, x: Quantized, w: Quantized, axis: int) -> Quantized:
     (sx, zx), (sw, zw) = x.parameters(), w.parameters()
-    product = Call(op, [x.expr, w.expr, zx, zw, sx, sw], call.span)
+    product = Call(op, [x.expr, w.expr, zx, zw, sx, sw], span=call.span)
     return Quantized(product, _product_scale(x, w), np.zeros((), np.int32), axis)
 
 
@@ -137,7 +137,7 @@ def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not x.uniform and axis != x.axis % call.tensor_type.ndim:
         return None
     units = _in_units(bias, x.scale)
-    return None if units is None else Quantized(Call(call.op, [x.expr, units], call.span), x.scale, x.zero_point, x.axis)
+    return None if units is None else Quantized(Call(call.op, [x.expr, units], span=call.span), x.scale, x.zero_point, x.axis)
 
 
 def _in_units(bias: Argument, scale: Array) -> Constant | None:
@@ -164,7 +164,7 @@ def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not isinstance(x, Quantized) or x.zero_point.size != 1:
         return None
     zero = N.constant(x.zero_point.reshape(()), x.expr.tensor_type.dtype)
-    made = Call(Relu(), [x.expr], call.span) if not x.zero_point.any() else Call(Maximum(), [x.expr, zero], call.span)
+    made = Call(Relu(), [x.expr], span=call.span) if not x.zero_point.any() else Call(Maximum(), [x.expr, zero], span=call.span)
     return Quantized(made, x.scale, x.zero_point, x.axis)
 
 
@@ -175,7 +175,7 @@ def clip(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x):
         return None
     low, high = (round(float(b) / float(x.scale.item())) + int(x.zero_point.item()) for b in (call.attrs.a_min, call.attrs.a_max))
-    return Quantized(Call(Clip(low, high), [x.expr], call.span), x.scale, x.zero_point)
+    return Quantized(Call(Clip(low, high), [x.expr], span=call.span), x.scale, x.zero_point)
 
 
 @quantized_form(MaxPool1d, MaxPool2d, MaxPool3d, Reshape, Squeeze, ExpandDims, BatchFlatten, Transpose, StridedSlice)
@@ -185,7 +185,7 @@ def same_numbers(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not isinstance(x, Quantized) or not x.uniform or any(isinstance(a, Quantized) for a in args[1:]):
         return None
     rest: list[Any] = list(args[1:])
-    return Quantized(Call(call.op, [x.expr, *rest], call.span), x.scale, x.zero_point)
+    return Quantized(Call(call.op, [x.expr, *rest], span=call.span), x.scale, x.zero_point)
 
 
 @quantized_form(GlobalAvgPool2d)
@@ -199,7 +199,7 @@ def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not all(isinstance(n, int) for n in sizes) or sizes[0] * sizes[1] >= 1 << 20:
         return None
     count = sizes[0] * sizes[1]
-    total = Call(Sum(axis=spatial, keepdims=True), [Call(Cast("int32"), [x.expr], call.span)], call.span)
+    total = Call(Sum(axis=spatial, keepdims=True), [Call(Cast("int32"), [x.expr], span=call.span)], span=call.span)
     return Quantized(total, np.asarray(x.scale / np.float32(count), np.float32), np.asarray(x.zero_point * count, np.int32))
 
 
@@ -215,4 +215,4 @@ def concatenate(call: Call, args: Sequence[Argument]) -> Quantized | None:
         if not isinstance(p, Quantized) or not p.worth_the_same(first) or p.expr.tensor_type.dtype is not first.expr.tensor_type.dtype:
             return None
         found.append(p.expr)
-    return Quantized(Call(call.op, [Tuple(tuple(found))], call.span), first.scale, first.zero_point)
+    return Quantized(Call(call.op, [Tuple(tuple(found))], span=call.span), first.scale, first.zero_point)

@@ -55,12 +55,12 @@ class Sum(Arithmetic):
     def simplify(self, call: Call) -> Expr:
         lhs, rhs, s1, z1, s2, z2, s, z = call.args
         span, dtype = call.span, lhs.tensor_type.dtype
-        a = Call(Requantize(axis=self.lhs_axis, out_dtype="int32"), [lhs, s1, z1, s, z], span)
-        b = Call(Requantize(axis=self.rhs_axis, out_dtype="int32"), [rhs, s2, z2, s, z], span)
-        whole: Expr = Call(self.plain(), [_lowered(a), _lowered(b)], span)
+        a = Call(Requantize(axis=self.lhs_axis, out_dtype="int32"), [lhs, s1, z1, s, z], span=span)
+        b = Call(Requantize(axis=self.rhs_axis, out_dtype="int32"), [rhs, s2, z2, s, z], span=span)
+        whole: Expr = Call(self.plain(), [_lowered(a), _lowered(b)], span=span)
         if not N.is_zero(z):
             back = broadcast.Subtract() if self.sign > 0 else broadcast.Add()
-            whole = Call(back, [whole, N.spread(z, call.tensor_type.ndim, -1, span)], span)
+            whole = Call(back, [whole, N.spread(z, call.tensor_type.ndim, -1, span)], span=span)
         return N.saturated_graph(whole, N.constant(0, "int32"), dtype, span)
 
 
@@ -104,11 +104,11 @@ class QnnMul(Arithmetic):
         span = call.span
         a = N.difference(N.casted(lhs, "int32", span), N.spread(z1, lhs.tensor_type.ndim, self.lhs_axis, span), span)
         b = N.difference(N.casted(rhs, "int32", span), N.spread(z2, rhs.tensor_type.ndim, self.rhs_axis, span), span)
-        scale: Expr = Call(broadcast.Multiply(), [s1, s2], span)
+        scale: Expr = Call(broadcast.Multiply(), [s1, s2], span=span)
         if isinstance(s1, Constant) and isinstance(s2, Constant):
             scale = Constant(np.asarray(s1.value * s2.value, np.float32))
-        product = Call(broadcast.Multiply(), [a, b], span)
-        return Call(Requantize(axis=self.lhs_axis, out_dtype=str(lhs.tensor_type.dtype)), [product, scale, N.constant(0, "int32"), s, z], span)
+        product = Call(broadcast.Multiply(), [a, b], span=span)
+        return Call(Requantize(axis=self.lhs_axis, out_dtype=str(lhs.tensor_type.dtype)), [product, scale, N.constant(0, "int32"), s, z], span=span)
 
 
 @op("qnn.concatenate", kind=Fusion.INJECTIVE)
@@ -140,8 +140,8 @@ class QnnConcatenate(Op):
         data, scales, zero_points, s, z = call.args
         dtype = str(call.tensor_type.dtype)
         parts = zip(*(_fields(t) for t in (data, scales, zero_points)), strict=True)
-        made = [_lowered(Call(Requantize(self.axis, out_dtype=dtype), [x, a, b, s, z], call.span)) for x, a, b in parts]
-        return Call(Concatenate(self.axis), [Tuple(tuple(made))], call.span)
+        made = [_lowered(Call(Requantize(self.axis, out_dtype=dtype), [x, a, b, s, z], span=call.span)) for x, a, b in parts]
+        return Call(Concatenate(self.axis), [Tuple(tuple(made))], span=call.span)
 
 
 def _fields(e: Expr) -> list[Expr]:
@@ -152,4 +152,4 @@ def _fields(e: Expr) -> list[Expr]:
 
 def _lowered(call: Call) -> Expr:
     """A requantization in plain operators."""
-    return call.op.simplify(call) or call  # type: ignore[union-attr]
+    return call.op.simplify(call) or call

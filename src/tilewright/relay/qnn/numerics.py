@@ -124,7 +124,7 @@ def casted(x: Expr, dtype: str | DataType, span: Origin | None) -> Expr:
         return x
     if isinstance(x, Constant):
         return Constant(x.value.astype(kind.numpy()), x.span)
-    return Call(Cast(str(kind)), [x], span)
+    return Call(Cast(str(kind)), [x], span=span)
 
 
 def spread(parameter: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
@@ -133,8 +133,8 @@ def spread(parameter: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
         return Constant(along(parameter.value, ndim, axis), parameter.span)
     size = parameter.tensor_type.shape
     if all(d == 1 for d in size):
-        return parameter if not size else Call(Reshape(()), [parameter], span)
-    return Call(Reshape(tuple(size[0] if d == axis % ndim else 1 for d in range(ndim))), [parameter], span)
+        return parameter if not size else Call(Reshape(()), [parameter], span=span)
+    return Call(Reshape(tuple(size[0] if d == axis % ndim else 1 for d in range(ndim))), [parameter], span=span)
 
 
 def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
@@ -142,20 +142,20 @@ def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
     if is_zero(zero_point):
         return x
     if isinstance(zero_point, Constant):
-        return Call(Add(), [x, Constant(-zero_point.value, zero_point.span)], span)
-    return Call(Subtract(), [x, zero_point], span)
+        return Call(Add(), [x, Constant(-zero_point.value, zero_point.span)], span=span)
+    return Call(Subtract(), [x, zero_point], span=span)
 
 
 def quotient(a: Expr, b: Expr, span: Origin | None) -> Expr:
     if isinstance(a, Constant) and isinstance(b, Constant):
         return Constant(np.asarray(a.value / b.value, a.value.dtype), a.span)
-    return Call(Divide(), [a, b], span)
+    return Call(Divide(), [a, b], span=span)
 
 
 def rounded_graph(x: Expr, rounding: str, span: Origin | None) -> Expr:
     if rounding == "UPWARD":
-        return Call(Floor(), [Call(Add(), [x, constant(0.5, x.tensor_type.dtype)], span)], span)
-    return Call(Round(), [x], span)
+        return Call(Floor(), [Call(Add(), [x, constant(0.5, x.tensor_type.dtype)], span=span)], span=span)
+    return Call(Round(), [x], span=span)
 
 
 def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Origin | None) -> Expr:
@@ -163,18 +163,18 @@ def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Orig
     kind = x.tensor_type.dtype
     low, high = limits(dtype) if kind.is_integer else float_limits(dtype)
     if not is_zero(zero_point):
-        x = Call(Add(), [x, casted(zero_point, kind, span)], span)
-    return casted(Call(Clip(low, high), [x], span), dtype, span)
+        x = Call(Add(), [x, casted(zero_point, kind, span)], span=span)
+    return casted(Call(Clip(low, high), [x], span=span), dtype, span)
 
 
 def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None) -> Expr:
     """`fixed_product` of an int64 expression."""
     m, left, right = fixed_points(multipliers)
     if left.any():
-        x = Call(LeftShift(), [x, Constant(left)], span)
-    product = Call(Multiply(), [x, Constant(m)], span)
+        x = Call(LeftShift(), [x, Constant(left)], span=span)
+    product = Call(Multiply(), [x, Constant(m)], span=span)
     half = np.int64(1) << (right - 1)
     more: Expr = Constant(np.asarray(half))
     if rounding == "TONEAREST":
-        more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span), more, Constant(np.asarray(half - 1))], span)
-    return Call(RightShift(), [Call(Add(), [product, more], span), Constant(right)], span)
+        more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span=span), more, Constant(np.asarray(half - 1))], span=span)
+    return Call(RightShift(), [Call(Add(), [product, more], span=span), Constant(right)], span=span)

@@ -65,7 +65,7 @@ class QnnConv2d(Conv2d):
         stored = _stored(x, w, zx, zw, N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None, span)
         if stored is None:
             a, b = _exact(x, zx, 4, 0, span), _exact(w, zw, 4, kernel_order[0], span)
-            return Call(plain, [a, b], span)
+            return Call(plain, [a, b], span=span)
         x, weight, zero = stored
         depth = weight.shape[kernel_order[1]]
         filled = -depth % WORD if self.groups == 1 else 0
@@ -78,8 +78,8 @@ class QnnConv2d(Conv2d):
             widths[data_order[2]], widths[data_order[3]] = (top, bottom), (left, right)
             plain = Conv2d(**{**plain.attributes(), "padding": (0, 0, 0, 0)})
         if any(map(any, widths)):
-            x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span)
-        product = Call(plain, [x, Constant(weight, w.span)], span)
+            x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+        product = Call(plain, [x, Constant(weight, w.span)], span=span)
         sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
         channel = out_order.index(1)
         return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
@@ -115,13 +115,13 @@ class QnnDense(Op):
         span, plain = call.span, Dense(self.units, "int32")
         stored = _stored(x, w, zx, zw, N.along(zw.value, 2, 0) if isinstance(zw, Constant) else None, span)
         if stored is None:
-            return Call(plain, [_exact(x, zx, x.tensor_type.ndim, -1, span), _exact(w, zw, 2, 0, span)], span)
+            return Call(plain, [_exact(x, zx, x.tensor_type.ndim, -1, span), _exact(w, zw, 2, 0, span)], span=span)
         x, weight, zero = stored
         filled = -weight.shape[1] % WORD
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
-            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span)
-        return _corrected(Call(plain, [x, Constant(weight, w.span)], span), zero * weight.sum(axis=1, dtype=np.int64), span)
+            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+        return _corrected(Call(plain, [x, Constant(weight, w.span)], span=span), zero * weight.sum(axis=1, dtype=np.int64), span)
 
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
@@ -142,7 +142,7 @@ class QnnBatchMatmul(Op):
 
     def simplify(self, call: Call) -> Expr:
         x, y, zx, zy = call.args[:4]
-        return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)], call.span)
+        return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)], span=call.span)
 
 
 def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw: Type, sx: Type, sw: Type) -> None:
@@ -165,7 +165,7 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
         return None
     zero = int(zx.value.reshape(()))
     if kind == "int8":
-        moved = Call(Add(), [N.casted(x, "int16", span), N.constant(128, "int16")], span)
+        moved = Call(Add(), [N.casted(x, "int16", span), N.constant(128, "int16")], span=span)
         x, zero = N.casted(moved, "uint8", span), zero + 128
     return x, weight.astype(np.int8), zero
 
@@ -179,4 +179,4 @@ def _corrected(product: Expr, excess: Array, span: Origin | None) -> Expr:
     """A product less what the data's zero point added to it; int32 wraps around, as the sums do."""
     if not math.prod(excess.shape) or not excess.any():
         return product
-    return Call(Add(), [product, Constant((-excess).astype(INT32.numpy()))], span)
+    return Call(Add(), [product, Constant((-excess).astype(INT32.numpy()))], span=span)

@@ -81,7 +81,7 @@ class Dequantize(Scaling):
         data, scale, zero_point = _spread(call, self.axis)
         wide = FLOAT32 if data.tensor_type.dtype.bits <= 16 or N.is_zero(zero_point) else DataType("int32")  # both are exact
         real = N.difference(N.casted(data, wide, call.span), N.casted(zero_point, wide, call.span), call.span)
-        return N.casted(Call(Multiply(), [N.casted(real, FLOAT32, call.span), scale], call.span), self.out_dtype, call.span)
+        return N.casted(Call(Multiply(), [N.casted(real, FLOAT32, call.span), scale], span=call.span), self.out_dtype, call.span)
 
 
 @op("qnn.requantize", kind=Fusion.ELEMWISE)
@@ -130,7 +130,7 @@ class Requantize(Scaling):
         if kind.startswith("float"):
             exact = N.difference(N.casted(data, "int32", span) if not N.is_zero(z) else data, z, span)
             factor = N.quotient(N.casted(s, kind, span), N.casted(to, kind, span), span)
-            real = Call(Multiply(), [N.casted(exact, kind, span), factor], span)
+            real = Call(Multiply(), [N.casted(exact, kind, span), factor], span=span)
             return N.saturated_graph(N.rounded_graph(real, rounding, span), out_z, self.out_dtype, span)
         if not isinstance(s, Constant) or not isinstance(to, Constant):
             raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span)

@@ -23,7 +23,7 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
         return mod
     kept = tuple(p for p in main.params if p not in mapping)
     bound = mod.copy()
-    bound["main"] = Function(kept, substitute(main.body, mapping), main.attrs, main.span)
+    bound["main"] = Function(kept, substitute(main.body, mapping), attrs=main.attrs, span=main.span)
     return bound
 
 

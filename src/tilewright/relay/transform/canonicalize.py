@@ -42,11 +42,11 @@ def canonical(e: Expr) -> Expr | None:
         axis = e.op.axis % x.tensor_type.ndim
         behind = x.tensor_type.ndim - 1 - axis
         wide = reshaped(bias, (*bias.tensor_type.shape, *(1,) * behind)) if behind else bias
-        return Call(Add(), [x, wide], e.span)
+        return Call(Add(), [x, wide], span=e.span)
     if isinstance(e.op, (Add, Multiply)) and isinstance(e.args[0], Constant) and not isinstance(e.args[1], Constant):
-        return Call(e.op, [e.args[1], e.args[0]], e.span)
-    if isinstance(e.op, Subtract) and isinstance(e.args[1], Constant) and e.args[1].known_type().dtype.is_float:  # type: ignore[attr-defined]
-        return Call(Add(), [e.args[0], Constant(-e.args[1].value, e.args[1].span)], e.span)
+        return Call(e.op, [e.args[1], e.args[0]], span=e.span)
+    if isinstance(e.op, Subtract) and isinstance(e.args[1], Constant) and e.args[1].tensor_type.dtype.is_float:
+        return Call(Add(), [e.args[0], Constant(-e.args[1].value, e.args[1].span)], span=e.span)
     kind = e.known_type()
     if e.op.view and isinstance(kind, TensorType) and kind.is_static and not (isinstance(e.op, Reshape) and e.op.newshape == kind.shape):
         return reshaped(e.args[0], kind.shape)

@@ -114,12 +114,12 @@ class _Sweep:
 
     def _call(self, e: Call) -> _Stored:
         op = e.op
-        args = e.args[0].fields if op.variadic and isinstance(e.args[0], Tuple) else e.args  # type: ignore[union-attr]
+        args = e.args[0].fields if op.variadic and isinstance(e.args[0], Tuple) else e.args
         perms = [self.stored[a].perm for a in args]
         moved = (self._movement(e, perms[0]) or self._product(e, perms)) if perms else None
         if moved is not None:
             return moved
-        how = op.relayout(perms)  # type: ignore[union-attr]
+        how = op.relayout(perms)
         if how is None:
             return self._plain(e)
         new_op, wanted, result = how
@@ -128,7 +128,7 @@ class _Sweep:
         now = [self.in_order(a, w) for a, w in zip(args, wanted, strict=True)]
         if new_op is op and all(a is b for a, b in zip(args, now, strict=True)):
             return _Stored(e, result)
-        new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], e.span)
+        new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], span=e.span)
         if not _is_permuted(e.known_type(), new.known_type(), result):
             raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as {result}")
         return _Stored(new, result)
@@ -142,7 +142,7 @@ class _Sweep:
             if perm is None and order not in CHANNELS_LAST and not (_swaps_a_matrix(order, e) and self._feeds_products(e)):
                 return None
             return _Stored(source, None if is_identity(order) else order)
-        if perm is not None and e.op.view:  # type: ignore[union-attr]
+        if perm is not None and e.op.view:
             before, after = e.args[0].tensor_type.shape, e.tensor_type.shape
             kept = carried(perm, before, after)
             if kept is not None:
@@ -160,7 +160,7 @@ class _Sweep:
         if perms != [(1, 0), None] or not _is_product_with_constant(e):
             return None
         x, w = e.args
-        return _Stored(Call(Matmul(out_dtype=e.attrs.out_dtype), [self.stored[w].expr, self.stored[x].expr], e.span), (1, 0))
+        return _Stored(Call(Matmul(out_dtype=e.attrs.out_dtype), [self.stored[w].expr, self.stored[x].expr], span=e.span), (1, 0))
 
 
 def _is_view(e: Expr) -> bool:

@@ -56,10 +56,10 @@ class _Sweep:
         return self._rule(e)
 
     def _rule(self, e: Call) -> Expr | None:
-        rule = RULES.get(type(e.op))  # type: ignore[arg-type]
+        rule = RULES.get(type(e.op))
         if rule is None:
             return None
-        given: Sequence[Expr] = e.args[0].fields if isinstance(e.args[0], Tuple) and e.op.variadic else e.args  # type: ignore[union-attr]
+        given: Sequence[Expr] = e.args[0].fields if isinstance(e.args[0], Tuple) and e.op.variadic else e.args
         args: list[Argument] = [self.quantized.get(a, a) for a in given]
         if not any(isinstance(a, Quantized) for a in args):
             return None
@@ -73,7 +73,7 @@ class _Sweep:
     def _quantize(self, e: Call) -> Expr | None:
         x, scale, zero_point = e.args
         if isinstance(x, Constant) and isinstance(scale, Constant) and isinstance(zero_point, Constant):
-            return Constant(e.op.reference(x.value, scale.value, zero_point.value), e.span)  # type: ignore[union-attr]
+            return Constant(e.op.reference(x.value, scale.value, zero_point.value), e.span)
         found = self.quantized.get(x)
         if found is None or not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
             return None
@@ -86,7 +86,7 @@ class _Sweep:
             return None
         axis = found.axis if not found.uniform else out.axis
         how = Requantize(axis=axis, rounding="TONEAREST", compute_dtype="float32", out_dtype=out.out_dtype)
-        return Call(how, [found.expr, *map(Constant, parameters), scale, zero_point], e.span)
+        return Call(how, [found.expr, *map(Constant, parameters), scale, zero_point], span=e.span)
 
 
 def _dequantized(e: Call) -> Quantized | None:

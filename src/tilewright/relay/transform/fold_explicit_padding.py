@@ -44,7 +44,7 @@ def fold_padding(e: Expr) -> Expr | None:
     before, after = both_sides(e.op.padding, len(spatial))
     total = (*(int(p[0]) + b for p, b in zip(spatial, before, strict=True)), *(int(p[1]) + a for p, a in zip(spatial, after, strict=True)))
     attributes = {**e.op.attributes(), "padding": total}
-    return Call(type(e.op)(**attributes), [pad.args[0], *e.args[1:]], e.span)
+    return Call(type(e.op)(**attributes), [pad.args[0], *e.args[1:]], span=e.span)
 
 
 def _pads_zero(pad: Call) -> bool:

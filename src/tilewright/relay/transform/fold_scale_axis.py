@@ -63,7 +63,7 @@ class _Rule:
             if inner is None:
                 return None
             shift = Constant(np.asarray(x.args[1].value * scale.value, scale.value.dtype), x.args[1].span)
-            return Call(x.op, [inner, shift], x.span)
+            return Call(x.op, [inner, shift], span=x.span)
         axes = result_axes(x.op) if isinstance(x.op, Op) else None
         if axes is None or not isinstance(x.args[1], Constant):
             return None
@@ -71,7 +71,7 @@ class _Rule:
         factors = per_channel(scale.value, axes.channel % x.tensor_type.ndim, x.tensor_type.ndim, weight.shape[axes.weight])
         if factors is None or weight.dtype != scale.value.dtype:
             return None
-        return Call(x.op, [x.args[0], _scaled(x.args[1], factors, axes.weight), *x.args[2:]], x.span)
+        return Call(x.op, [x.args[0], _scaled(x.args[1], factors, axes.weight), *x.args[2:]], span=x.span)
 
     def _forward(self, e: Call) -> Expr | None:
         """A convolution or product of scaled channels, by changing its weights."""
@@ -87,7 +87,7 @@ class _Rule:
         factors = per_channel(x.args[1].value, axes.channel % rank, rank, x.tensor_type.shape[axes.channel])
         if factors is None or weight.shape[axes.weight] != len(factors):
             return None
-        return Call(e.op, [x.args[0], _scaled(e.args[1], factors, axes.weight), *e.args[2:]], e.span)
+        return Call(e.op, [x.args[0], _scaled(e.args[1], factors, axes.weight), *e.args[2:]], span=e.span)
 
 
 @dataclass(frozen=True, slots=True)

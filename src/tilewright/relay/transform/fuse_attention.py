@@ -137,9 +137,9 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
     """The operator in place of `e`, the product with the values."""
     q, k, v = scores.product.args[0], scores.product.args[1], e.args[1]
     if not scores.product.attrs.transpose_b:
-        k = Call(_SWAP, [k], k.span)
+        k = Call(_SWAP, [k], span=k.span)
     if e.attrs.transpose_b:
-        v = Call(_SWAP, [v], v.span)
+        v = Call(_SWAP, [v], span=v.span)
     total, queries, size = q.tensor_type.shape
     keys, width = v.tensor_type.shape[1:]
     if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or min(total, queries, size, keys, width) < 1:
@@ -173,7 +173,7 @@ def _scaled(x: Expr) -> tuple[float, Expr]:
         return 1.0, x
     rest = e.args[1 - k]
     for call in reversed(above):
-        rest = Call(call.op, [rest, *call.args[1:]], call.span)
+        rest = Call(call.op, [rest, *call.args[1:]], span=call.span)
     return float(uniform(e.args[k])), rest
 
 

@@ -219,11 +219,11 @@ class _Outliner:
         inside: dict[Expr, Expr] = {}
         params: dict[Expr, Var] = {}
         for c in group:
-            inside[c] = Call(c.op, [self._stand_in(a, inside, params) for a in c.args], c.span)
+            inside[c] = Call(c.op, [self._stand_in(a, inside, params) for a in c.args], span=c.span)
         anchor = max(group, key=kind_of)
         attrs = {"Primitive": 1, "reshape_only": 1} if all(is_view(c) for c in group) else {"Primitive": 1}
-        function = Function(tuple(params.values()), inside[group[-1]], attrs, anchor.span)
-        return Call(function, [self.new.get(a, a) for a in params], anchor.span)
+        function = Function(tuple(params.values()), inside[group[-1]], attrs=attrs, span=anchor.span)
+        return Call(function, [self.new.get(a, a) for a in params], span=anchor.span)
 
     def _stand_in(self, e: Expr, inside: Mapping[Expr, Expr], params: dict[Expr, Var]) -> Expr:
         """What stands for `e` in a group: a value of the group, a parameter, or a tuple of these."""

@@ -59,18 +59,18 @@ def transposed(x: Expr, perm: Perm) -> Expr:
         return reshaped(x, [shape[p] for p in perm])
     if isinstance(x, Call) and isinstance(x.op, Transpose):
         return transposed(x.args[0], compose(axes_of(x), perm))
-    return Call(Transpose(axes=perm), [x], x.span)
+    return Call(Transpose(axes=perm), [x], span=x.span)
 
 
 def reshaped(x: Expr, shape: Sequence[Any]) -> Expr:
     """`reshape(x, shape)`: nothing when it has that shape, and reshapes of reshapes merge. `shape` holds no wildcards."""
-    while isinstance(x, Call) and x.op.view:  # type: ignore[union-attr]
+    while isinstance(x, Call) and x.op.view:
         x = x.args[0]
     if x.tensor_type.shape == tuple(shape):
         return x
     if isinstance(x, Constant):
         return Constant(x.value.reshape(tuple(shape)), x.span)
-    return Call(Reshape(newshape=tuple(shape)), [x], x.span)
+    return Call(Reshape(newshape=tuple(shape)), [x], span=x.span)
 
 
 def axes_of(call: Call) -> Perm:

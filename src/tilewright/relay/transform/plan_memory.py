@@ -262,7 +262,7 @@ class _Planner:
         axis = None if call is None else joined(call)
         if call is None or axis is None:
             return None
-        argument = dict(zip(e.op.params, e.args, strict=True))  # type: ignore[union-attr]
+        argument = dict(zip(e.op.params, e.args, strict=True))
         sources = [argument.get(f) for f in call.args[0].fields]  # type: ignore[attr-defined]
         (kind,) = _tensors(e.checked_type, e)
         result = _value(_Memory(Place.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
@@ -303,7 +303,7 @@ class _Planner:
     def _copied(self, source: Expr, v: _Value) -> _Value:
         """A copy of a value, by a kernel."""
         x = Var("x", v.type)
-        call = Call(Function((x,), Copy()(x), {"Primitive": 1}), [source], source.span)
+        call = Call(Function((x,), Copy()(x), attrs={"Primitive": 1}), [source], span=source.span)
         return self._run(call, [v], [v.type])[0]
 
     def finish(self, outputs: list[_Value]) -> None:
@@ -316,7 +316,7 @@ class _Planner:
             result = _value(_Memory(Place.OUTPUT, k), v.type)
             contiguous = found is not None and found.rows == 1
             x = Var("x", v.type)
-            call = None if contiguous else Call(Function((x,), Copy()(x), {"Primitive": 1}), [x])
+            call = None if contiguous else Call(Function((x,), Copy()(x), attrs={"Primitive": 1}), [x])
             self._step(call, [v], [result])
 
     def roots(self) -> list[_Memory]:

@@ -90,7 +90,7 @@ def merge_constants(e: Call) -> Expr | None:
     if e.tensor_type.dtype == "bool" or inner.args[0].tensor_type.shape != e.tensor_type.shape:
         return None
     value = a.value + b.value if isinstance(e.op, Add) else a.value * b.value
-    return Call(e.op, [inner.args[0], Constant(np.asarray(value, a.value.dtype), b.span)], e.span)
+    return Call(e.op, [inner.args[0], Constant(np.asarray(value, a.value.dtype), b.span)], span=e.span)
 
 
 def divide_by_constant(e: Call) -> Expr | None:
@@ -101,7 +101,7 @@ def divide_by_constant(e: Call) -> Expr | None:
     size = np.abs(y.value)
     if not (size.min() > 1e-30 and size.max() < 1e30):
         return None
-    return Call(Multiply(), [x, Constant(np.asarray(1 / y.value, y.value.dtype), y.span)], e.span)
+    return Call(Multiply(), [x, Constant(np.asarray(1 / y.value, y.value.dtype), y.span)], span=e.span)
 
 
 def plain_power(e: Call) -> Expr | None:
@@ -109,10 +109,10 @@ def plain_power(e: Call) -> Expr | None:
     x, y = e.args
     value = uniform(y) if isinstance(y, Constant) and e.tensor_type.dtype.is_float and x.known_type() == e.known_type() else None
     if value is not None and value in (2, 3):
-        square = Call(Multiply(), [x, x], e.span)
-        return square if value == 2 else Call(Multiply(), [square, x], e.span)
+        square = Call(Multiply(), [x, x], span=e.span)
+        return square if value == 2 else Call(Multiply(), [square, x], span=e.span)
     if value is not None and value == 0.5:
-        return Call(Sqrt(), [x], e.span)
+        return Call(Sqrt(), [x], span=e.span)
     return None
 
 
@@ -127,7 +127,7 @@ def cast_twice(e: Call) -> Expr | None:
     if not (isinstance(inner, Call) and isinstance(inner.op, Cast)):
         return None
     source, middle = inner.args[0].tensor_type.dtype, inner.tensor_type.dtype
-    return Call(e.op, [inner.args[0]], e.span) if loses_nothing(source, middle) else None
+    return Call(e.op, [inner.args[0]], span=e.span) if loses_nothing(source, middle) else None
 
 
 def loses_nothing(source: DataType, to: DataType) -> bool:
@@ -147,7 +147,7 @@ def transpose_of(e: Call) -> Expr | None:
 def transpose_of_reshape(e: Call) -> Expr | None:
     """transpose(reshape(transpose(x))) -> reshape(x), when no memory moves in the end"""
     middle = e.args[0]
-    if not (isinstance(middle, Call) and middle.op.view):  # type: ignore[union-attr]
+    if not (isinstance(middle, Call) and middle.op.view):
         return None
     first = middle.args[0]
     if not (isinstance(first, Call) and isinstance(first.op, Transpose)):
@@ -196,7 +196,7 @@ def take_one(e: Call) -> Expr | None:
     at = int(where.value)
     if not 0 <= at < x.tensor_type.shape[axis]:
         return None
-    part = Call(StridedSlice(begin=(at,), end=(at + 1,), strides=(1,), axes=(axis % x.tensor_type.ndim,)), [x], e.span)
+    part = Call(StridedSlice(begin=(at,), end=(at + 1,), strides=(1,), axes=(axis % x.tensor_type.ndim,)), [x], span=e.span)
     return reshaped(part, e.tensor_type.shape)
 
 
@@ -207,7 +207,7 @@ def slice_of_transpose(e: Call) -> Expr | None:
         return None
     order = axes_of(x)
     axes = tuple(order[a % len(order)] for a in e.attrs.axes)
-    part = Call(StridedSlice(**{**e.op.attributes(), "axes": axes}), [x.args[0]], e.span)  # type: ignore[union-attr]
+    part = Call(StridedSlice(**{**e.op.attributes(), "axes": axes}), [x.args[0]], span=e.span)
     return transposed(part, order)
 
 
@@ -220,8 +220,8 @@ def product_of_transpose(e: Call) -> Expr | None:
     rank = len(axes)
     if axes != (*range(rank - 2), rank - 1, rank - 2):
         return None
-    attributes = {**e.op.attributes(), "transpose_b": not e.attrs.transpose_b}  # type: ignore[union-attr]
-    return Call(BatchMatmul(**attributes), [e.args[0], y.args[0]], e.span)
+    attributes = {**e.op.attributes(), "transpose_b": not e.attrs.transpose_b}
+    return Call(BatchMatmul(**attributes), [e.args[0], y.args[0]], span=e.span)
 
 
 def norm_of_groups(e: Call) -> Expr | None:
@@ -234,7 +234,7 @@ def norm_of_groups(e: Call) -> Expr | None:
     if len(source) < 3 or not e.tensor_type.is_static or source[0] != n or source[1] % g or source == view.tensor_type.shape:
         return None
     grouped = reshaped(view.args[0], (n, g, source[1] // g, *source[2:]))
-    return reshaped(Call(e.op, [grouped, *e.args[1:]], e.span), e.tensor_type.shape)
+    return reshaped(Call(e.op, [grouped, *e.args[1:]], span=e.span), e.tensor_type.shape)
 
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)

@@ -53,7 +53,7 @@ class _Rule:
         args = [source if k == at else _seen_before(a, kind.shape, before) for k, a in enumerate(e.args)]
         if any(a is None for a in args):
             return None
-        inner = Call(e.op, [a for a in args if a is not None], e.span)
+        inner = Call(e.op, [a for a in args if a is not None], span=e.span)
         self.anchored[inner] = True
         return reshaped(inner, kind.shape)
 

@@ -100,7 +100,7 @@ class _Conversion:
         else:
             args = [self.of_type(self.new[a], self.half) for a in e.args]
             chosen = self.accumulating(op)
-            made = self.rebuilt(e, args) if chosen is op else Call(chosen, args, e.span)
+            made = self.rebuilt(e, args) if chosen is op else Call(chosen, args, span=e.span)
             rounds = True
         return self.of_type(made, self.half) if rounds else made
 

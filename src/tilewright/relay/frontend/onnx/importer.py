@@ -56,7 +56,7 @@ def from_onnx(
         outputs = importer.run()
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     used = importer.used_params(body)
-    main = Function((*inputs.variables.values(), *used), body, {"output_tensor_names": tuple(o.name for o in proto.graph.output)})
+    main = Function((*inputs.variables.values(), *used), body, attrs={"output_tensor_names": tuple(o.name for o in proto.graph.output)})
     return IRModule.from_expr(main), {v.name_hint: inputs.params[v.name_hint] for v in used}
 
 

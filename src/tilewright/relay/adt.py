@@ -1,0 +1,194 @@
+"""Algebraic data types: their definitions, the constructors of their values, and `match`.
+
+    type List[A] { Cons(A, List[A]), Nil, }
+    match (%l) { Cons(%head, %rest) => add(%head, 1), Nil => 0, }
+
+A definition belongs to a module (`mod[relay.GlobalTypeVar("List")] = relay.TypeData(…)`); `Prelude` adds those that the field knows.
+
+    pattern ::= PatternWildcard() | PatternVar(var) | PatternTuple(patterns) | PatternConstructor(constructor, patterns)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.node import node
+from tilewright.relay.expr import Call, Expr, Var
+from tilewright.types import FuncType, GlobalTypeVar, TupleType, Type, TypeCall, TypeVar, bind_types, substitute_type
+
+
+@node
+class TypeData:
+    """The definition of a data type: its name, the types it is generic in, and its constructors."""
+
+    header: GlobalTypeVar
+    type_vars: tuple[TypeVar, ...]
+    constructors: tuple[Constructor, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type_vars", tuple(self.type_vars))
+        object.__setattr__(self, "constructors", tuple(self.constructors))
+        for tag, c in enumerate(self.constructors):
+            c.define(self, tag)
+
+    def __getitem__(self, name: str) -> Constructor:
+        """The constructor of that name; raises `CompileError` when there is none."""
+        for c in self.constructors:
+            if c.name_hint == name:
+                return c
+        known = ", ".join(c.name_hint for c in self.constructors)
+        raise CompileError(f"the data type {self.header} has no constructor '{name}'; it has {known}")
+
+
+class Constructor(Expr):
+    """One of the shapes of a data type's values: a function from its fields, of the types `inputs`, to the data type.
+
+    `tag` is its place among the constructors of its type. It knows its own type once a `TypeData` has it.
+    """
+
+    __slots__ = ("__weakref__", "belong_to", "inputs", "name_hint", "span", "tag", "type_vars")
+
+    def __init__(self, name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar, span: Origin | None = None) -> None:
+        self.name_hint = name_hint
+        self.inputs = tuple(inputs)
+        self.belong_to = belong_to
+        self.tag = -1
+        self.type_vars: tuple[TypeVar, ...] = ()
+        self.span = span
+        self._type = None
+
+    def define(self, data: TypeData, tag: int) -> None:
+        """Become constructor number `tag` of `data`."""
+        self.tag, self.type_vars = tag, data.type_vars
+        self._type = FuncType(self.inputs, TypeCall(data.header, data.type_vars), data.type_vars)
+
+    def infer_type(self) -> Type | None:
+        return self._type
+
+    def __call__(self, *args: Expr) -> Call:
+        """A value of the data type."""
+        return Call(self, args)
+
+
+class Pattern:
+    """Base of what a value may look like."""
+
+    __slots__ = ()
+
+    @property
+    def type_key(self) -> str:
+        """The name of the kind of pattern in the field's reflection."""
+        return f"relay.{type(self).__name__}"
+
+
+@node
+class PatternWildcard(Pattern):
+    """Any value."""
+
+
+@node
+class PatternVar(Pattern):
+    """Any value, which is called `var` in the clause."""
+
+    var: Var
+
+
+@node
+class PatternTuple(Pattern):
+    """A tuple whose fields look like `patterns`."""
+
+    patterns: tuple[Pattern, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "patterns", tuple(self.patterns))
+
+
+@node
+class PatternConstructor(Pattern):
+    """A value of `constructor` whose fields look like `patterns`."""
+
+    constructor: Constructor
+    patterns: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "patterns", tuple(self.patterns or ()))
+        if len(self.patterns) != len(self.constructor.inputs):
+            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} fields, and the pattern {len(self.patterns)}")
+
+
+@node
+class Clause:
+    """One case of a match: where the value looks like `lhs`, the result is `rhs`."""
+
+    lhs: Pattern
+    rhs: Expr
+
+
+@node
+class Match(Expr):
+    """The first clause whose pattern fits `data`. `complete` says that every value fits one of them."""
+
+    data: Expr
+    clauses: tuple[Clause, ...]
+    complete: bool = True
+    span: Origin | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clauses", tuple(self.clauses))
+        self.set_type(self.infer_type())
+
+    def infer_type(self) -> Type | None:
+        given = self.data.known_type()
+        if given is not None:
+            for c in self.clauses:
+                _ = pattern_types(c.lhs, given, self.span)
+        found: Type | None = None
+        for c in self.clauses:
+            t = c.rhs.known_type()
+            if t is not None and found is not None and t != found:
+                raise ShapeError(f"the clauses of a match have the types {found!r} and {t!r}, which differ", self.span)
+            found = found if t is None else t
+        return found
+
+
+def pattern_children(p: Pattern) -> tuple[Pattern, ...]:
+    """The patterns directly inside `p`."""
+    return p.patterns if isinstance(p, (PatternTuple, PatternConstructor)) else ()
+
+
+def pattern_vars(p: Pattern) -> Iterator[Var]:
+    """The variables that a pattern binds, left to right."""
+    if isinstance(p, PatternVar):
+        yield p.var
+    for c in pattern_children(p):
+        yield from pattern_vars(c)
+
+
+def pattern_types(p: Pattern, given: Type, span: Origin | None = None) -> Mapping[Var, Type]:
+    """The types of the variables of a pattern that is matched with a value of type `given`; raises `ShapeError` where it cannot fit."""
+    found: dict[Var, Type] = {}
+    _match_types(p, given, span, found)
+    return found
+
+
+def _match_types(p: Pattern, given: Type, span: Origin | None, found: dict[Var, Type]) -> None:
+    match p:
+        case PatternVar():
+            found[p.var] = given
+        case PatternTuple():
+            if not isinstance(given, TupleType) or len(given.fields) != len(p.patterns):
+                raise ShapeError(f"a tuple of {len(p.patterns)} is matched with a value of type {given!r}", span)
+            for q, t in zip(p.patterns, given.fields, strict=True):
+                _match_types(q, t, span, found)
+        case PatternConstructor():
+            bound: dict[Type, Type] = {}
+            made = p.constructor.known_type()
+            if not isinstance(made, FuncType):
+                raise ShapeError(f"the constructor {p.constructor.name_hint} belongs to no definition", span)
+            if not bind_types(made.ret_type, given, frozenset(made.type_params), bound):
+                raise ShapeError(f"{p.constructor.name_hint} makes values of {made.ret_type!r}, and is matched with one of {given!r}", span)
+            for q, t in zip(p.patterns, made.arg_types, strict=True):
+                _match_types(q, substitute_type(t, bound), span, found)
+        case _:
+            pass
