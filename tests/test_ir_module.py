@@ -18,7 +18,7 @@ def function() -> Function:
 
 def test_functions_by_name_and_by_global_var() -> None:
     f, g = function(), function()
-    mod = IRModule({"main": f, GlobalVar("other"): g}, {"runtime": "cpp"})
+    mod = IRModule({"main": f, GlobalVar("other"): g}, attrs={"runtime": "cpp"})
     assert mod["main"] is f and mod[mod.get_global_var("other")] is g
     assert list(mod) == ["main", "other"] and len(mod) == 2 and "main" in mod and "nothing" not in mod
     assert [v.name_hint for v in mod.get_global_vars()] == ["main", "other"]
