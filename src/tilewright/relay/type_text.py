@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from tilewright.expr import PrimExpr, UnknownDim, Var
-from tilewright.expr_walk import free_vars, substitute, text_of
+from tilewright.expr import Binary, PrimExpr, UnknownDim, Var
 from tilewright.types import INT64, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 
 WORD: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _DTYPE: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)\d*(x\d+)?")
+_INFIX: Final = frozenset("+-*")
+_CALLS: Final = {"//": "floordiv", "%": "floormod"}
 KEYWORDS: Final = frozenset({
     "Tensor", "fn", "ref", "let", "if", "else", "match", "def", "type", "extern", "free_var", "meta", "constructor", "ref_read", "ref_write",
     "True", "False", "_", "min", "max",
@@ -52,7 +53,7 @@ class TypeNames:
             plain = re.sub(r"\W", "_", hint)
             plain = plain if plain[:1].isidentifier() else f"v{plain}"
             known, count = plain, 0
-            while known in self._taken or known in KEYWORDS or _DTYPE.fullmatch(known):
+            while known in self._taken or known in KEYWORDS or _DTYPE.fullmatch(known) or known in _CALLS.values():
                 count += 1
                 known = f"{plain}{count}"
             self._taken.add(known)
@@ -79,16 +80,20 @@ class TypeNames:
                 return repr(t)
 
     def _dim(self, d: int | PrimExpr) -> str:
-        if isinstance(d, int):
-            return str(d)
-        if isinstance(d, UnknownDim):
-            return "?"
-        if isinstance(d, Var):
-            return self._size(d)
-        named: dict[PrimExpr, PrimExpr] = {
-            v: Var(self._size(v) if v.dtype == INT64 else f"({self._size(v)})", v.dtype) for v in free_vars(d) if not isinstance(v, UnknownDim)
-        }
-        return text_of(substitute(d, named))
+        match d:
+            case UnknownDim():
+                return "?"
+            case Var():
+                return self._size(d)
+            case Binary():
+                a, b = self._part(d.a), self._part(d.b)
+                return f"{a} {d.symbol} {b}" if d.symbol in _INFIX else f"{_CALLS.get(d.symbol, d.symbol)}({a}, {b})"
+            case _:
+                return str(d)
+
+    def _part(self, d: PrimExpr) -> str:
+        text = self._dim(d)
+        return f"({text})" if isinstance(d, Binary) and d.symbol in _INFIX else text
 
     def _size(self, v: Var) -> str:
         return self.name(v) if v.dtype == INT64 else f"{self.name(v)}: {v.dtype}"
