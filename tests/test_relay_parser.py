@@ -24,7 +24,7 @@ from tilewright.ir import IRModule, assert_structural_equal, structural_equal
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefWrite, Tuple, TupleGetItem
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.parser import fromtext, parse, parse_expr
-from tilewright.relay.printer import astext, text_of
+from tilewright.relay.printer import astext, constants_of, text_of
 from tilewright.relay.visitor import post_order
 from tilewright.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
 
@@ -79,6 +79,7 @@ def test_without_meta_data_the_constants_are_given_beside() -> None:
     text = astext(mod)
     for table in ([weight], [tvm.nd.array(weight)], [relay.const(weight)]):
         assert_structural_equal(parse(text, init_meta_table={"relay.Constant": table}), mod)
+    assert_structural_equal(parse(text, init_meta_table={"relay.Constant": constants_of(mod)}), mod)
     with pytest.raises(ParseError, match=r"meta\[relay.Constant\]\[0\] is not in the meta data: there are none"):
         parse(text)
 
@@ -371,4 +372,4 @@ def test_texts_as_they_are_printed(case: re.Match[str]) -> None:
     table = {"relay.Constant": [random.integers(0, 9, [int(n) for n in s.split(",") if n.strip()]).astype(d) for d, s in shapes]}
     mod = parse(case["text"], init_meta_table=table)
     compare(WRITTEN, case, astext(mod))
-    assert_structural_equal(parse(astext(mod), init_meta_table=table), mod)
+    reads_back(mod)
