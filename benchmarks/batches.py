@@ -75,7 +75,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write every round to this file")
     options = parser.parse_args()
-    batches, runtimes = [int(n) for n in options.batches.split(",")], [compare.OURS, *peers.installed(options.peers.split(",") if options.peers else [])]
+    batches = [int(n) for n in options.batches.split(",")]
+    runtimes = [compare.OURS, *peers.installed(options.peers.split(",") if options.peers else [])]
     print(f"{'ms for one':24} {'threads':>7} {'batch':>5} " + " ".join(f"{r:>16} {'of first':>8}" for r in runtimes) + f" {'ratio':>8}")
     everything = []
     for name in options.models or MODELS:
