@@ -21,6 +21,7 @@ from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op import nn
 from tilewright.relay.op.registry import Precision
 from tilewright.relay.transform import ToMixedPrecision
 from tilewright.target import Target
@@ -152,7 +153,8 @@ def test_operators_in_16_bits(example: Example, dtype: Any) -> None:
     for a, b in zip(found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         ulp = ULP if dtype is BFLOAT16 else 2.0**-11
         scale = float(np.abs(b.astype("float64")).max(initial=0))
-        np.testing.assert_allclose(a.astype("float64"), b.astype("float64"), rtol=2 * ulp, atol=scale * 2.0**-12)
+        inside = ulp if isinstance(example.op, nn.Attention) else 2.0**-12  # weights of attention are rounded as well
+        np.testing.assert_allclose(a.astype("float64"), b.astype("float64"), rtol=2 * ulp, atol=scale * inside)
 
 
 def test_a_chain_is_rounded_once() -> None:

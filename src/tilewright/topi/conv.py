@@ -19,7 +19,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, winograd
-from tilewright.topi.dots import ONE, Dot, dot_of
+from tilewright.topi.dots import Dot, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
@@ -57,11 +57,11 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
+    if data_layout == out_layout == "NHWC":
         found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
-    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":
+    if groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
