@@ -87,6 +87,10 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]
     "dilated": ((1, 6, 12, 12), (8, 6, 3, 3), {"dilation": 2, "padding": 2}),
     "groups": ((1, 16, 8, 8), (32, 4, 3, 3), {"groups": 4, "padding": 1}),
     "odd depth": ((1, 3, 12, 12), (16, 3, 3, 3), {"strides": 2}),
+    "planes": ((2, 3, 29, 37), (40, 3, 7, 7), {"strides": 2, "padding": 3}),
+    "patches": ((1, 1, 16, 24), (24, 1, 4, 4), {"strides": 4}),
+    "odd padding": ((1, 5, 11, 13), (9, 5, 3, 5), {"padding": (2, 1, 0, 3), "dilation": (2, 1)}),
+    "winograd": ((1, 24, 30, 34), (32, 24, 3, 3), {"padding": 1}),
     "depthwise": ((1, 24, 9, 9), (24, 1, 3, 3), {"groups": 24, "padding": 1}),
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import machine, winograd
+from tilewright.topi import machine, planes, winograd
 from tilewright.topi.dots import Dot, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
@@ -54,6 +54,8 @@ def conv(
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
         return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
+    if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
+        return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
