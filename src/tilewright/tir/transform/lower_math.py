@@ -22,7 +22,21 @@ from math import inf, log, log2, nan
 from typing import Final
 
 from tilewright import expr as T
-from tilewright.expr import Call, Cast, Intrinsic, Load, PrimExpr, Select, Var, const, fma, if_then_else, reinterpret, shift_left, shift_right
+from tilewright.expr import (
+    Call,
+    Cast,
+    Intrinsic,
+    Load,
+    PrimExpr,
+    Select,
+    Var,
+    const,
+    fma,
+    if_then_else,
+    reinterpret,
+    shift_left,
+    shift_right,
+)
 from tilewright.expr_walk import walk
 from tilewright.tir.stmt import IfThenElse, Let, PrimFunc, Stmt, Store, bodies, map_bodies
 from tilewright.types import DataType
