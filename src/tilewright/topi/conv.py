@@ -18,8 +18,8 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import machine, winograd
-from tilewright.topi.dots import ONE, Dot, dot_of
+from tilewright.topi import machine, planes, winograd
+from tilewright.topi.dots import Dot, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
@@ -54,14 +54,16 @@ def conv(
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
         return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
+    if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
+        return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
+    if data_layout == out_layout == "NHWC":
         found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
-    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":
+    if groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)

@@ -21,6 +21,10 @@ Along = Callable[[Value], PrimExpr]
 """The value at a place of the depth."""
 
 
+_ONES: Final = 0x3F803F80
+"""Twice the one of bfloat16."""
+
+
 class Dot:
     """One value of the depth in each step."""
 
@@ -37,6 +41,10 @@ class Dot:
     def element(self, w: Along, step: PrimExpr) -> PrimExpr:
         """What is packed for a step."""
         return w(step)
+
+    def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
+        """The sum of the values of one step."""
+        return cast(dtype, packed)
 
     def zero(self, dtype: DataType) -> PrimExpr:
         """What is packed where there are no weights of type `dtype`."""
@@ -61,6 +69,9 @@ class _Pairs(Dot):
     def element(self, w: Along, step: PrimExpr) -> PrimExpr:
         first = mul(step, 2)
         return pair(w(first), w(first + 1), dtype="uint32")
+
+    def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
+        return dot2(packed, const(_ONES, "uint32"), const(0, dtype), dtype=dtype)
 
     def zero(self, dtype: DataType) -> PrimExpr:
         return const(0, "uint32")

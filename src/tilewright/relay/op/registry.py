@@ -59,6 +59,8 @@ class Op:
 
     precision: ClassVar[Precision] = Precision.NEVER
     """The category in mixed precision."""
+    wide: ClassVar[tuple[int, ...]] = ()
+    """Arguments that stay in float32 where the others are of 16 bits."""
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
         """The category of a call on arguments of these types."""
