@@ -58,8 +58,7 @@ class _Rule:
             return None
         if not kind.is_static or kind.dtype != "float32" or self.uses.get(self.origin.get(product, product), 1) > 1:
             return None
-        batch = (e.op.out_layout or e.op.data_layout).index("N")
-        if kind.shape[batch] != 1 or kind.nbytes < _WORTH * weight.tensor_type.nbytes:
+        if kind.shape[e.op.data_layout.index("N")] != 1 or kind.nbytes < _WORTH * weight.tensor_type.nbytes:
             return None
         for x, gate in (product.args, reversed(product.args)):
             if x.known_type() == kind and _is_per_channel(gate, axes.channel % kind.ndim, kind):
