@@ -135,7 +135,7 @@ class _Sweep:
         return _Stored(new, result)
 
     def _movement(self, e: Call, perm: Perm | None) -> _Stored | None:
-        """Transposes and reshapes that leave memory as it is: of a permuted value, or of one into channels first."""
+        """Transposes and reshapes that leave memory as it is, or an image channels last: of a permuted value, or of one into channels first."""
         source = self.stored[e.args[0]].expr
         if isinstance(e.op, Transpose):
             axes = axes_of(e)
@@ -147,11 +147,11 @@ class _Sweep:
             before, after = e.args[0].tensor_type.shape, e.tensor_type.shape
             kept = carried(perm, before, after)
             if kept is None:
-                order = gathered(perm, before, after)
-                kept = None if order is None else carried(order, before, after)
-                if order is None or kept not in CHANNELS_LAST:
+                near = gathered(perm, before, after)
+                kept = None if near is None else carried(near, before, after)
+                if near is None or kept is None or kept not in CHANNELS_LAST:
                     return None
-                source = transposed(source, between(perm, order, len(perm)))
+                source = transposed(source, between(perm, near, len(perm)))
             return _Stored(reshaped(source, [after[p] for p in kept]), None if is_identity(kept) else kept)
         return None
 
