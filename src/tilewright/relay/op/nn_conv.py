@@ -108,6 +108,9 @@ class Conv(Convolution):
         ]
         return TensorType(ordered((shape[0], self._channels(kernel[0]), *sizes), out), dtype)
 
+    def reads_once(self, argument: int) -> bool:
+        return argument == 1 and self.groups == 1 and self.kernel_size is not None and all(d == 1 for d in self.kernel_size)
+
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
         """Depthwise convolutions and odd depths have no pairs to multiply, but along the rows of planes: they gain only what they need not read."""
         shape = tensors(types[1])[0].shape

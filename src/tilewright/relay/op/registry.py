@@ -98,6 +98,10 @@ class Op:
         """
         return None
 
+    def reads_once(self, argument: int) -> bool:
+        """True when the kernel of an anchor copies that argument into an order of its own first, unless it is known while compiling."""
+        return False
+
     def windows(self, *args: Any) -> tuple[tuple[int, int], ...] | None:
         """For each result, the axis along which it is a part of the first argument, and the first index of that part.
 
