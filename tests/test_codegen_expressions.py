@@ -209,7 +209,7 @@ def test_a_step_that_keeps_nan(extremum: Any, expected: Any, identity: float, la
 
 def test_the_first_element_of_a_maximum_is_taken_as_it_is() -> None:
     x, out = Buffer("x", (16,), "float32"), Buffer("out", (16,), "float32")
-    at = Ramp(0, 1, 16)
+    at = Ramp(as_expr(0), 1, 16)
 
     def text(first: float) -> str:
         value = keeping_nan(E.maximum)(E.const(first, x[at].dtype), x[at])
