@@ -190,6 +190,35 @@ def test_nan_of_the_first_operand_is_kept(lanes: int, target: Target) -> None:
     np.testing.assert_array_equal(apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 1]), 4))
 
 
+def keeping_nan(extremum: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+    """One step of a maximum or minimum over elements that keeps what is no number."""
+    return lambda acc, x: E.if_then_else(E.compare(E.NE, x, x), x, extremum(acc, x))
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize(("extremum", "expected", "identity"), [(E.maximum, np.maximum, -np.inf), (E.minimum, np.minimum, np.inf)])
+def test_a_step_that_keeps_nan(extremum: Any, expected: Any, identity: float, lanes: int, target: Target) -> None:
+    a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, -np.inf, np.inf]), 4)
+    step = keeping_nan(extremum)
+    np.testing.assert_array_equal(apply(step, [a, b], "float32", lanes=lanes, target=target), expected(a, b))
+    for first in (identity, -identity, 1.0):
+        found = apply(lambda x, first=first: step(E.const(first, x.dtype), x), [b], "float32", lanes=lanes, target=target)
+        np.testing.assert_array_equal(found, expected(np.float32(first), b))
+
+
+def test_the_first_element_of_a_maximum_is_taken_as_it_is() -> None:
+    x, out = Buffer("x", (16,), "float32"), Buffer("out", (16,), "float32")
+    at = Ramp(as_expr(0), 1, 16)
+
+    def text(first: float) -> str:
+        value = keeping_nan(E.maximum)(E.const(first, x[at].dtype), x[at])
+        return emit(PrimFunc("f", (x, out), Store(out, value, (at,))), NATIVE)
+
+    assert "fcmp" not in text(-np.inf)
+    assert text(0.0).count("fcmp") == 2
+
+
 EXACT = [E.sqrt, E.floor, E.ceil, E.trunc, E.nearbyint, E.fabs]
 LIBRARY = [E.exp, E.log, E.log2, E.exp2, E.tanh, E.erf, E.sin, E.cos, E.tan, E.asin, E.acos, E.atan, E.sinh, E.cosh, E.asinh, E.acosh, E.atanh,
            E.rsqrt, E.sigmoid]
