@@ -15,7 +15,7 @@ from tilewright.ir.structural import structural_equal
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.op.nn import Conv2d, Dense
+from tilewright.relay.op.nn import BatchMatmul, Conv2d, Dense, Matmul
 from tilewright.runtime.host import host_arch, host_features
 from tilewright.target import Target
 from tilewright.target.llvm.codegen import emit
@@ -42,6 +42,11 @@ def dense(rows: int, depth: int, columns: int) -> Function:
     return Function((x, w), Dense(out_dtype="int32")(x, w), {"Primitive": 1})
 
 
+def matmul(a: tuple[int, ...], b: tuple[int, ...], op: type[Matmul] | type[BatchMatmul], **attrs: Any) -> Function:
+    x, w = var("x", shape=a, dtype="uint8"), var("w", shape=b, dtype="int8")
+    return Function((x, w), op(out_dtype="int32", **attrs)(x, w), {"Primitive": 1})
+
+
 KERNELS = {
     "3x3": lambda: conv((1, 9, 11, 8), (3, 3, 8, 21), padding=1),
     "3x3 stride 2, batch": lambda: conv((2, 7, 8, 4), (3, 3, 4, 50), padding=1, strides=2),
@@ -53,6 +58,11 @@ KERNELS = {
     "dense": lambda: dense(13, 44, 70),
     "dense, one row": lambda: dense(1, 128, 1000),
     "dense, one column": lambda: dense(5, 16, 1),
+    "groups of whole words": lambda: conv((1, 6, 7, 16), (3, 3, 8, 10), padding=1, groups=2),
+    "matmul": lambda: matmul((9, 20), (20, 35), Matmul),
+    "matmul, both transposed": lambda: matmul((20, 9), (35, 20), Matmul, transpose_a=True, transpose_b=True),
+    "batch of products": lambda: matmul((3, 9, 20), (3, 35, 20), BatchMatmul),
+    "batch of products, the first transposed": lambda: matmul((3, 20, 9), (1, 35, 20), BatchMatmul, transpose_a=True),
 }
 
 

@@ -4,7 +4,7 @@ The accumulators are `acc[n, o…, group, oc]` with the output channels padded t
 `[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
 are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
 outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
-the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing.
+the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. A step multiplies one value of the depth, or several at once (`topi/dots.py`).
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ def conv(
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
+    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
+    if dot is ONE and data_layout == out_layout == "NHWC":
         found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
-    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":
+    if groups == 1 and dot is ONE and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)
-    return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
+    return _direct(geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype))
 
 
 class Geometry:
@@ -107,9 +108,9 @@ class Geometry:
 
 
 def _direct(
-    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
+    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot, out_place: tuple[int, ...],
+    out_dtype: DataType,
 ) -> te.Tensor:
-    dot = dot_of(g.data.dtype, weight.dtype, depth)
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
@@ -127,10 +128,13 @@ def _direct(
         product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
         return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=order)
 
-    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps * dot.width
+    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={"tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
+        attrs={
+            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "exact": dtype.is_integer,
+            "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
+        },
         axis_names=axis_names(len(g.out), "g", "oc"),
     )
 
