@@ -28,6 +28,8 @@ class Dot:
     """One value of the depth in each step."""
 
     width = 1
+    most_sums = 32
+    """Accumulators of a tile of rows, at most."""
 
     def accumulator(self, out_dtype: str | DataType) -> DataType:
         """The type that is summed in for a result of `out_dtype`."""
@@ -76,6 +78,7 @@ class _Fours(Dot):
     """Four neighbours in each step: unsigned bytes, whose depth is contiguous, by signed ones."""
 
     width = 4
+    most_sums = 16  # rounding and packing a larger tile would not overlap with the products of the next one
 
     def accumulator(self, out_dtype: str | DataType) -> DataType:
         return INT32

@@ -60,7 +60,7 @@ def row_products(
     most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
     dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = register_tile(rows, columns, steps, machine.current(), most_rows=most)
+    tile = register_tile(rows, columns, steps, machine.current(), most_rows=most, most_sums=dot.most_sums)
     packed = _pack(weight, element, matrix, columns, steps, tile, dot)
     k = te.reduce_axis((0, steps), "k")
 
@@ -87,7 +87,7 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
     columns = bsh[1] if transpose_b else bsh[2]
     dot = dot_of(a.dtype, b.dtype, out_dtype, depth, contiguous=not transpose_a)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = register_tile(rows, columns, steps, machine.current())
+    tile = register_tile(rows, columns, steps, machine.current(), most_sums=dot.most_sums)
     panels = -(-columns // tile.columns)
 
     def element(g: Var, p: Var, k: Var, column: Var) -> PrimExpr:
