@@ -224,7 +224,7 @@ def depthwise(
         where[kernel[0]] = i[-1]
         return weight(*where)
 
-    if ksize[0] > 1 and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
+    if ksize[0] > 1 and strides[-1] == 1 and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
         return window(g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise")
     packed = te.compute((*ksize, channels), element, name="packed", prepack=on_arrays)
 
@@ -242,8 +242,8 @@ def _words_down(
 ) -> Callable[..., PrimExpr]:
     """The term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at once.
 
-    The word of a column of taps is made of its bytes once for all the outputs of a row that read it. `element(tap…, channel)`
-    is the weight, and `on_arrays` makes `[tap…, channel]` of the array.
+    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are two apart,
+    that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…, channel]` of the array.
     """
     height, across = g.ksize[0], g.taps()[1:]
     steps = -(-height // FOURS.width)

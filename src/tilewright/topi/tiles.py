@@ -41,7 +41,7 @@ def register_tile(
     """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
 
     For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
-    distance of two neighbouring outputs in inputs. Columns that do not fill a vector get a narrower one.
+    distance of two neighbouring outputs in inputs. No more than `most_sums` accumulators. Columns that do not fill a vector get a narrower one.
     """
     return _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
 

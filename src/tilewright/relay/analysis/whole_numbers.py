@@ -39,7 +39,9 @@ def unconverted(call: Call) -> Expr | None:
 
 def whole_range(x: Expr) -> Range | None:
     """The least and the greatest that a value of whole numbers can be, None for one that need not be whole."""
-    rule = _RULES.get(type(x.op)) if isinstance(x, Call) else None  # type: ignore[arg-type]
+    if not isinstance(x, Call):
+        return None
+    rule = _RULES.get(type(x.op))
     return None if rule is None else rule(x)
 
 
