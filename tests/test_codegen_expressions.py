@@ -14,6 +14,7 @@ from tilewright import expr as E
 from tilewright.expr import Buffer, PrimExpr, Ramp, Var, as_expr
 from tilewright.target import Target
 from tilewright.target.llvm.codegen import emit
+from tilewright.target.llvm.compile import assembly
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
 from tilewright.types import DataType
 
@@ -295,3 +296,36 @@ def test_ramps_as_values() -> None:
     run(PrimFunc("f", (out,), For(i, as_expr(0), as_expr(3), SERIAL, Store(out, value, (Ramp(i * 8, 1, 8),)))), result)
     k, rows = np.arange(8), np.arange(3)[:, None]
     np.testing.assert_array_equal(result.reshape(3, 8), rows * 3 + 2 * k + (5 + (rows + 1) * k) * (1 + k))
+
+
+def held(x: PrimExpr, dtype: str, low: int, high: int) -> PrimExpr:
+    """`x` rounded, and held between two numbers."""
+
+    def number(value: int) -> PrimExpr:
+        one = E.const(float(value), "float32")
+        return E.Broadcast(one, x.dtype.lanes) if x.dtype.lanes > 1 else one
+
+    return E.cast(DataType(dtype).with_lanes(x.dtype.lanes), E.minimum(E.maximum(E.nearbyint(x), number(low)), number(high)))
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127), ("int32", -1000, 1 << 20)])
+def test_rounding_while_converting(dtype: str, low: int, high: int, lanes: int, target: Target) -> None:
+    """Halves go to the even number, and bounds hold, however far away the value is."""
+    x = np.concatenate([np.arange(-6, 6, 0.25), [1e30, -1e30, 254.5, 255.5, -128.5, np.inf, -np.inf, 2.0**31, -(2.0**31), 126.5, 127.5, -127.5, 0.5, 1.5, 2.5, 3.5]])
+    values = x.astype(np.float32)
+    got = apply(lambda v: held(v, dtype, low, high), [values], dtype, lanes=lanes, target=target)
+    np.testing.assert_array_equal(got, np.clip(np.rint(values), low, high).astype(dtype))
+    unbounded = apply(lambda v: E.cast(DataType("int32").with_lanes(lanes), E.nearbyint(v)), [values[:48]], "int32", lanes=lanes, target=target)
+    np.testing.assert_array_equal(unbounded, np.rint(values[:48]).astype(np.int32))
+
+
+def test_rounding_while_converting_is_one_instruction() -> None:
+    target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5")
+    x, out, i = Buffer("x", (64,), DataType("float32")), Buffer("out", (64,), DataType("uint8")), Var("i")
+    at = Ramp(i * 16, 1, 16)
+    value = held(x[at], "uint8", 0, 255)
+    func = PrimFunc("f", (x, out), For(i, as_expr(0), as_expr(4), SERIAL, Store(out, value, (at,))))
+    text = assembly(emit(func, target), target)
+    assert "vcvtps2dq" in text and "vrndscaleps" not in text and "vcvttps2dq" not in text

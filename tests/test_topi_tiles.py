@@ -32,6 +32,12 @@ def test_a_tile_fits_the_registers(columns: int, machine: Machine) -> None:
         assert tile.rows * tile.vectors + tile.vectors < machine.vector_registers
 
 
+@pytest.mark.parametrize("rows", [1, 7, 196, 3136])
+def test_a_tile_has_no_more_accumulators_than_asked_for(rows: int) -> None:
+    tile = register_tile(rows, 256, 64, WIDE, most_sums=16)
+    assert tile.rows * tile.vectors <= 16
+
+
 NARROW = Machine(vector_bits=256, vector_registers=16)
 
 

@@ -40,7 +40,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
     """
     batch, queries = query.extents[:2]
     keys, cpu = key.extents[1], machine.current()
-    dot = dot_of(query.dtype, value.dtype, heads.size)
+    dot = dot_of(query.dtype, value.dtype, "float32", heads.size)
     dtype = dot.accumulator(query.dtype if query.dtype.bits > 16 else "float32")
     blocks, block = _blocks(queries, keys, cpu)
     padded = blocks * block

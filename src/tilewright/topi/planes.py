@@ -33,7 +33,7 @@ def multiplies_neighbours(layout: str, ksize: Ints, dilation: Ints, groups: int)
 
 def applies(data: te.Tensor, weight: te.Tensor, depth: int, layout: str, ksize: Ints, dilation: Ints, groups: int) -> bool:
     """Whether `convolution` makes this one: the types have pairs, and the depth has none."""
-    return dot_of(data.dtype, weight.dtype, 2) is PAIRS and depth % 2 == 1 and multiplies_neighbours(layout, ksize, dilation, groups)
+    return dot_of(data.dtype, weight.dtype, "float32", PAIRS.width) is PAIRS and depth % 2 == 1 and multiplies_neighbours(layout, ksize, dilation, groups)
 
 
 def convolution(

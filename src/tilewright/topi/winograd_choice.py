@@ -212,7 +212,7 @@ def cut(
         return best[int(setting[0])]
     small, large = (best[m] for m in _SIZES)
     found = large if large.cycles(machine) < _GAIN_OF_LARGER * small.cycles(machine) else small
-    direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, depth // groups))
+    direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups))
     return found if found.cycles(machine) < _GAIN * direct else None
 
 
