@@ -23,7 +23,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.expr import Buffer, Call, Load, PrimExpr, Var, address_of, number_of
+from tilewright.expr import Buffer, Call, Load, Operand, PrimExpr, Var, address_of, number_of
 from tilewright.expr_walk import rewrite, substitute, walk
 from tilewright.node import node
 from tilewright.types import DataType
@@ -98,13 +98,17 @@ class Evaluate(Stmt):
 
 
 @node
-class IterVar:
-    """An axis of a block or of a computation: it ranges over `[0, extent)`."""
+class IterVar(Operand):
+    """An axis of a block or of a computation: it ranges over `[0, extent)`. In an expression it stands for its variable."""
 
     var: Var
     extent: PrimExpr
     kind: str = "spatial"
     """`spatial`, or `reduce` when trips along it add up into one element."""
+
+    @property
+    def expr(self) -> Var:
+        return self.var
 
     def __repr__(self) -> str:
         return f"{self.var.name}: {self.extent}{'' if self.kind == 'spatial' else ' reduce'}"
