@@ -15,7 +15,7 @@ from tilewright.tir.index_map import IndexMap
 from tilewright.tir.loop_steps import LoopRV, LoopSteps
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, recorded
-from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, stored_buffers
+from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin
 
 Layout = IndexMap | str | Callable[..., Any]
@@ -221,7 +221,7 @@ class BlockSteps(LoopSteps):
         """A buffer of a block: `("read", 0)`, `("write", 0)`, a number among those written, or a name among all."""
         node: Block = e.block(at.block)
         kind, index = which if isinstance(which, tuple) else ("either" if isinstance(which, str) else "write", which)
-        read = [b for b in block_moves.loaded_buffers(node) if b not in stored_buffers(node)] or block_moves.loaded_buffers(node)
+        read = [b for b in loaded_buffers(node) if b not in stored_buffers(node)] or loaded_buffers(node)
         if kind == "read":
             return self._pick(read, index, f"block '{at.block}' reads")
         if kind == "write":

@@ -341,3 +341,12 @@ def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
     """The buffers whose address a call gives away; with `writes`, those that the function may write to."""
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [load.buffer for c in calls if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
+
+
+def loaded_buffers(s: Stmt) -> list[Buffer]:
+    """The buffers that `s` loads from, each once, in order."""
+    found: dict[Buffer, None] = {}
+    for x in walk_stmt(s):
+        for top in expressions(x):
+            found.update({e.buffer: None for e in walk(top) if isinstance(e, Load)})
+    return list(found)
