@@ -175,6 +175,8 @@ class BlockSteps(LoopSteps):
         found = self._buffer(at, e, buffer)
         node = e.block(at.block)
         writes = found in stored_buffers(node)
+        if writes:
+            block_moves.only_maker(e.func, node)
         how = None
         if index_map is not None:
             used = layout_rewrites.access_axes(node, found)
