@@ -1,6 +1,12 @@
 """Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules, `create_schedule`."""
 
-from tilewright.expr import (
+from tilewright.expr import all_of as all
+from tilewright.expr import any_of as any
+from tilewright.expr import const, floordiv, floormod, truncdiv, truncmod
+from tilewright.expr import div as div
+from tilewright.expr import floordiv as indexdiv
+from tilewright.expr import floormod as indexmod
+from tilewright.intrinsics import (
     acos,
     acosh,
     asin,
@@ -10,14 +16,11 @@ from tilewright.expr import (
     call_extern,
     call_pure_extern,
     ceil,
-    const,
     cos,
     cosh,
     erf,
     exp,
     floor,
-    floordiv,
-    floormod,
     fma,
     isinf,
     isnan,
@@ -32,20 +35,14 @@ from tilewright.expr import (
     tan,
     tanh,
     trunc,
-    truncdiv,
-    truncmod,
 )
-from tilewright.expr import all_of as all
-from tilewright.expr import any_of as any
-from tilewright.expr import div as div
-from tilewright.expr import fabs as abs
-from tilewright.expr import floordiv as indexdiv
-from tilewright.expr import floormod as indexmod
-from tilewright.expr import nearbyint as round
-from tilewright.expr import pow as power
+from tilewright.intrinsics import fabs as abs
+from tilewright.intrinsics import nearbyint as round
+from tilewright.intrinsics import pow as power
 from tilewright.te import hybrid
 from tilewright.te.create import tensors_as_prim_func as create_prim_func
 from tilewright.te.extern import ExternOp, extern, extern_primfunc
+from tilewright.te.gradient import gradient
 from tilewright.te.scan import ScanOp, scan
 from tilewright.te.schedule import Schedule, create_schedule
 from tilewright.te.stage import Stage
@@ -81,7 +78,7 @@ __all__ = [
     "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule", "Stage", "Tensor", "TensorElem", "TensorIntrin",
     "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
     "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
-    "floormod", "fma", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
+    "floormod", "fma", "gradient", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
     "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, add, all_of, cast, const, div, exp, if_then_else, log, maximum, mul, rsqrt, sqrt
-from tilewright.expr import pow as power
+from tilewright.expr import PrimExpr, Value, Var, add, all_of, cast, const, div, if_then_else, maximum, mul
+from tilewright.intrinsics import exp, log, rsqrt, sqrt
+from tilewright.intrinsics import pow as power
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.schedules.rows import schedule_rows
 
@@ -34,7 +35,7 @@ class _Rows:
         )
 
     def element(self, row: Sequence[Value], over: Sequence[IterVar]) -> PrimExpr:
-        where: dict[int, object] = dict(zip(self.kept, row, strict=True)) | dict(zip(self.axes, over, strict=True))
+        where: dict[int, Value] = dict(zip((*self.kept, *self.axes), (*row, *over), strict=True))
         return self.x(*(where[d] for d in range(self.x.ndim)))
 
     def row(self, i: Sequence[Value]) -> list[Value]:
