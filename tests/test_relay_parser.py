@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import re
 import struct
 from pathlib import Path
@@ -340,6 +341,33 @@ def test_the_prelude() -> None:
         IRModule().import_from_std("prelude")
 
 
+MARKS = ("(", ")", "{", "}", "[", "]", "%", "@", "meta", "let", "fn", "match", "-", ".0", '"', "`", "=", "1e999", "99999999999999999999", "None", "_", "def", "/*", "int323")
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_damaged_texts_are_parse_errors_and_nothing_else(block: int) -> None:
+    """Words of printed programs are dropped, doubled, exchanged and replaced."""
+    rng = random.Random(block)
+    for seed in range(50):
+        program, mark, section = astext(random_module(100 * block + seed), True).partition("#[metadata]")
+        words = re.findall(r"\w+|[^\w\s]|\s+", re.sub(r"/\* ty=.*?\*/", "", program))
+        for _ in range(rng.randrange(1, 4)):
+            at, other = rng.randrange(len(words)), rng.randrange(len(words))
+            change = rng.randrange(4)
+            if change == 0:
+                del words[at]
+            elif change == 1:
+                words.insert(at, words[other])
+            elif change == 2:
+                words[at], words[other] = words[other], words[at]
+            else:
+                words[at] = rng.choice(MARKS)
+        try:
+            _ = parse("".join(words) + mark + section)
+        except ParseError as error:
+            assert str(error).startswith("from_string:")
+
+
 def cases(file: Path) -> list[Any]:
     return [pytest.param(m, id=m["name"]) for m in CASE.finditer(file.read_text())]
 
@@ -366,9 +394,9 @@ def test_wrong_texts(case: re.Match[str]) -> None:
 
 @pytest.mark.parametrize("case", cases(WRITTEN))
 def test_texts_as_they_are_printed(case: re.Match[str]) -> None:
-    random = np.random.default_rng(0)
+    numbers = np.random.default_rng(0)
     shapes = re.findall(r"// meta (\w+) \(([\d, ]*)\)", case["text"])
-    table = {"relay.Constant": [random.integers(0, 9, [int(n) for n in s.split(",") if n.strip()]).astype(d) for d, s in shapes]}
+    table = {"relay.Constant": [numbers.integers(0, 9, [int(n) for n in s.split(",") if n.strip()]).astype(d) for d, s in shapes]}
     mod = parse(case["text"], init_meta_table=table)
     compare(WRITTEN, case, astext(mod))
     reads_back(mod)
