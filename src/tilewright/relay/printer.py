@@ -347,7 +347,8 @@ class _Printer:
         return f"{self._argument(e.tuple_value)}.{e.index}"
 
     def _if(self, e: If) -> str:
-        then, other = (_indented(self._scope(b)) for b in (e.true_branch, e.false_branch))
+        then = _indented(self._scope(e.true_branch))
+        other = _indented(self._scope(e.false_branch))
         return f"if ({self._argument(e.cond)}) {{\n{then}\n}} else {{\n{other}\n}}"
 
     def _let(self, e: Let) -> str:
