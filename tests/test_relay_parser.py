@@ -216,7 +216,7 @@ def test_functions_call_themselves() -> None:
 def test_types_flow_into_names_without_annotation() -> None:
     mod = parse("""
     type Option[A] { Some(A), None }
-    def @main(%x: Tensor[(2,), float32]) {
+    def @main(%x: Tensor[(2), float32]) {
       let %y = Some((%x, 1));
       match (%y) { Some((%a, _)) => nn.relu(%a), None => %x }
     }""")
@@ -319,7 +319,7 @@ def test_shared_values_are_named_where_all_users_see_them() -> None:
 
 
 def test_fields_of_calls() -> None:
-    read = parse_expr("free_var %x: Tensor[(4,), float32]; split(%x, indices_or_sections=2).1")
+    read = parse_expr("free_var %x: Tensor[(4), float32]; split(%x, indices_or_sections=2).1")
     assert isinstance(read, TupleGetItem)
     assert (read.index, read.known_type()) == (1, TensorType((2,)))
 
