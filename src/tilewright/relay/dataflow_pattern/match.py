@@ -8,7 +8,7 @@ round; what is decided is not taken back when something further out does not fit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.structural import structural_equal
@@ -130,11 +130,14 @@ class Matcher:
         if outer == "divide":
             if not _is_call_of(a, inner):
                 return False
-            x, y = a.args
+            x, y = a.args or ()
             ways = [CallPattern(a.op, (y, CallPattern(p.op, (x, b)))), CallPattern(a.op, (x, CallPattern(p.op, (y, b))))]
         else:
-            pairs = [(d, other) for d, other in ((a, b), (b, a)) if _is_call_of(d, inner)]
-            ways = [CallPattern(d.op, (CallPattern(p.op, (d.args[0], other)), d.args[1])) for d, other in pairs]
+            ways = []
+            for d, other in ((a, b), (b, a)):
+                if _is_call_of(d, inner):
+                    x, y = d.args or ()
+                    ways.append(CallPattern(d.op, (CallPattern(p.op, (x, other)), y)))
         return any(self._looks(way, e) for way in ways)
 
     def _function(self, p: FunctionPattern, e: Any) -> bool:
@@ -227,7 +230,7 @@ def named(p: DFPattern) -> str:
     return p.expr.name if isinstance(p, ExprPattern) and not isinstance(p.expr, Expr) else ""
 
 
-def _is_call_of(p: Any, name: str) -> bool:
+def _is_call_of(p: Any, name: str) -> TypeGuard[CallPattern]:
     return isinstance(p, CallPattern) and named(p.op) == name and p.args is not None and len(p.args) == 2
 
 
@@ -241,7 +244,7 @@ def attribute(e: Any, name: str) -> Any:
     if isinstance(e, Op):
         return int(e.kind) if name == "TOpPattern" else op_attr(e.name, name)
     if isinstance(e, Call) and isinstance(e.op, Op):
-        return getattr(e.op, name) if name in e.op.keys() else None
+        return getattr(e.op, name) if name in e.op.attributes() else None
     return e.attrs.get(name) if isinstance(e, Function) else None
 
 

@@ -15,13 +15,15 @@ Python text that builds it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tilewright.errors import CompileError
 from tilewright.node import node
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import Op, get, plain
 from tilewright.types import DataType, Type
+
+Parts: TypeAlias = "tuple[DFPattern, ...]"
 
 
 class DFPattern:
@@ -53,11 +55,11 @@ class DFPattern:
 
     def has_dtype(self, dtype: str | DataType) -> DFPattern:
         """This pattern, where the value is a tensor of this dtype."""
-        return DataTypePattern(self, dtype)
+        return has_dtype(dtype, self)
 
     def has_shape(self, shape: Sequence[Any]) -> DFPattern:
         """This pattern, where the value is a tensor of this shape."""
-        return ShapePattern(self, shape)
+        return has_shape(shape, self)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
         """This pattern, as the one place where all that is made of `parent` comes together; between them lies only `path`."""
@@ -79,7 +81,7 @@ class DFPattern:
 
         return partition(self, expr, attrs, check)
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         """The patterns that this one is made of."""
         return ()
 
@@ -129,7 +131,7 @@ class CallPattern(DFPattern):
     def __post_init__(self) -> None:
         _sequence(self, "args")
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.op, *(self.args or ()))
 
 
@@ -143,7 +145,7 @@ class FunctionPattern(DFPattern):
     def __post_init__(self) -> None:
         _sequence(self, "params")
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (*(self.params or ()), self.body)
 
 
@@ -155,7 +157,7 @@ class IfPattern(DFPattern):
     true_branch: DFPattern
     false_branch: DFPattern
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.cond, self.true_branch, self.false_branch)
 
 
@@ -167,7 +169,7 @@ class LetPattern(DFPattern):
     value: DFPattern
     body: DFPattern
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.var, self.value, self.body)
 
 
@@ -180,7 +182,7 @@ class TuplePattern(DFPattern):
     def __post_init__(self) -> None:
         _sequence(self, "fields")
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return self.fields or ()
 
 
@@ -191,7 +193,7 @@ class TupleGetItemPattern(DFPattern):
     tuple: DFPattern
     index: int | None = None
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.tuple,)
 
 
@@ -202,7 +204,7 @@ class AltPattern(DFPattern):
     left: DFPattern
     right: DFPattern
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.left, self.right)
 
 
@@ -213,7 +215,7 @@ class TypePattern(DFPattern):
     pattern: DFPattern
     type: Type
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.pattern,)
 
 
@@ -227,7 +229,7 @@ class DataTypePattern(DFPattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DataType(self.dtype))
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.pattern,)
 
 
@@ -241,7 +243,7 @@ class ShapePattern(DFPattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.pattern,)
 
 
@@ -255,7 +257,7 @@ class AttrPattern(DFPattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "attrs", {k: plain(v) for k, v in self.attrs.items()})
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.pattern,)
 
 
@@ -267,7 +269,7 @@ class DominatorPattern(DFPattern):
     path: DFPattern
     child: DFPattern
 
-    def inside(self) -> tuple[DFPattern, ...]:
+    def inside(self) -> Parts:
         return (self.parent, self.path, self.child)
 
 
@@ -334,7 +336,7 @@ def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
 
 def has_dtype(dtype: str | DataType, pattern: DFPattern | None = None) -> DataTypePattern:
     """A tensor of that dtype (which looks like `pattern`)."""
-    return DataTypePattern(wildcard() if pattern is None else pattern, dtype)  # type: ignore[arg-type]
+    return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
 
 
 def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
