@@ -31,7 +31,7 @@ import peers
 import workloads
 
 OURS, REFERENCE = "tilewright", "onnxruntime"
-PAUSE = 0.01
+PAUSE = 0.06  # a worker of ONNX Runtime was seen to spin for 25 to 35 ms after a call
 TOLERANCE = {"f32": 1e-3, "bf16": 0.15}
 SHORTEST = 0.02  # seconds: quicker models are called several times in one round
 
@@ -76,10 +76,23 @@ def difference(answers: list[NDArray[Any]], expected: list[NDArray[Any]]) -> flo
     return worst
 
 
+Contestant = tuple[Row, peers.Run, peers.Inputs]
+
+
 def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds: int, tolerance: float, precision: str = "f32") -> list[Row]:
     """Load, check and time `work` on every runtime."""
+    rows, running = loaded(work, runtimes, threads, tolerance, precision)
+    race(running, rounds)
+    return rows
+
+
+def loaded(
+    work: workloads.Workload, runtimes: list[str], threads: int, tolerance: float, precision: str = "f32"
+) -> tuple[list[Row], list[Contestant]]:
+    """Load `work` on every runtime and check the answers: a row for each, and those that were right."""
     expected = peers.onnxruntime(work.path, work.inputs, threads)(work.inputs)
-    rows, running = [], []
+    rows: list[Row] = []
+    running: list[Contestant] = []
     for runtime in runtimes:
         row = Row(work.name, runtime, threads)
         rows.append(row)
@@ -95,27 +108,27 @@ def measure(work: workloads.Workload, runtimes: list[str], threads: int, rounds:
         if row.difference > tolerance:
             row.failure = f"wrong answer: relative difference {row.difference:.1e}"
             continue
-        running.append((row, run))
-    race(work, running, rounds)
-    return rows
+        running.append((row, run, work.inputs))
+    return rows, running
 
 
-def race(work: workloads.Workload, running: list[tuple[Row, peers.Run]], rounds: int) -> None:
+def race(running: list[Contestant], rounds: int) -> None:
     """Time the contestants turn by turn, each round starting with the next one."""
-    number = {}
-    for row, run in running:
+    calls = []
+    for _, run, inputs in running:
         begin = time.perf_counter()
-        run(work.inputs)
-        number[row.runtime] = max(1, int(SHORTEST / (time.perf_counter() - begin)))
+        run(inputs)
+        calls.append(max(1, int(SHORTEST / (time.perf_counter() - begin))))
     for turn in range(rounds):
-        first = turn % max(1, len(running))
-        for row, run in running[first:] + running[:first]:
+        for k in range(len(running)):
+            which = (turn + k) % len(running)
+            row, run, inputs = running[which]
             time.sleep(PAUSE)
-            run(work.inputs)
+            run(inputs)
             begin = time.perf_counter()
-            for _ in range(number[row.runtime]):
-                run(work.inputs)
-            row.seconds.append((time.perf_counter() - begin) / number[row.runtime])
+            for _ in range(calls[which]):
+                run(inputs)
+            row.seconds.append((time.perf_counter() - begin) / calls[which])
 
 
 def cells(rows: list[Row]) -> list[list[str]]:

@@ -1,6 +1,7 @@
 """How much memory it takes to load a network and run it, beside ONNX Runtime.
 
-    python benchmarks/memory.py [workload…]
+    python benchmarks/memory.py                             # the standard models
+    python benchmarks/memory.py mobilenet_v2 --batch 32     # many images at once
 
 Each figure is of a fresh process that has imported its libraries already: by how many megabytes its largest resident size
 exceeds the size before it loads the model. Ours loads what `save` wrote before.
@@ -8,6 +9,7 @@ exceeds the size before it loads the model. Ours loads what `save` wrote before.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+import agreement
 import workloads
 
 _MEASURE = """
@@ -51,11 +54,11 @@ def child(program: str, *arguments: object) -> str:
     return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
 
 
-def measure(name: str) -> tuple[list[float], list[float]]:
+def measure(name: str, batch: int = 1) -> tuple[list[float], list[float]]:
     """Megabytes at the peak and afterwards, of ours and of ONNX Runtime."""
-    work = workloads.find(name)
-    shapes = {n: v.shape for n, v in work.inputs.items()}
     with tempfile.TemporaryDirectory() as folder:
+        work = agreement.case(name, batch, Path(folder))
+        shapes = {n: v.shape for n, v in work.inputs.items()}
         program, inputs = Path(folder) / "model.so", Path(folder) / "inputs.npz"
         np.savez(inputs, **work.inputs)  # type: ignore[arg-type]
         child(_COMPILE.format(shapes=shapes), work.path, program)
@@ -64,9 +67,13 @@ def measure(name: str) -> tuple[list[float], list[float]]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workloads", nargs="*", help=f"names or .onnx files; default: {', '.join(workloads.STANDARD)}")
+    parser.add_argument("--batch", type=int, default=1)
+    options = parser.parse_args()
     print(f"{'MB':24}{'ours, peak':>12}{'after':>10}{'ONNX Runtime':>14}{'after':>10}{'peak, ratio':>13}")
-    for name in sys.argv[1:] or workloads.STANDARD:
-        ours, theirs = measure(name)
+    for name in options.workloads or workloads.STANDARD:
+        ours, theirs = measure(name, options.batch)
         print(f"{name:24}{ours[0]:12.1f}{ours[1]:10.1f}{theirs[0]:14.1f}{theirs[1]:10.1f}{ours[0] / theirs[0]:13.2f}", flush=True)
 
 

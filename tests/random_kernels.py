@@ -169,11 +169,12 @@ def pool(m: Maker) -> Expr:
 
 
 def window(m: Maker) -> Expr:
-    """A small window down many channels, of images large enough for rows and tiles without an edge."""
+    """A small window down many channels, of images large enough for rows and tiles without an edge; or so many channels that they crowd the cache."""
     kernel, strides = (m.pick(1, 3, 3, 5, 7), m.pick(2, 3, 3, 5)), (m.pick(1, 1, 2, 3), m.pick(1, 1, 2, 3))
     dilation, padding = (m.pick(1, 1, 2), m.pick(1, 1, 1, 3)), tuple(m.random.randrange(k) for k in (*kernel, *kernel))
-    height, width = ((k - 1) * d + m.size(30) for k, d in zip(kernel, dilation, strict=True))
-    batch, channels = m.pick(1, 1, 2), m.size(70)
+    channels = m.pick(m.size(70), m.size(70), 128, 512, 1024)
+    height, width = ((k - 1) * d + m.size(30 if channels <= 128 else 9) for k, d in zip(kernel, dilation, strict=True))
+    batch = m.pick(1, 1, 2)
     x = m.input(batch, height, width, channels)
     what = m.pick("depthwise", "depthwise", "max", "mean")
     if what == "depthwise":

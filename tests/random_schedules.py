@@ -139,6 +139,16 @@ def fuse(sch: tir.Schedule, choose: Choose) -> None:
     sch.fuse(*loops[at : at + 2])
 
 
+def merge(sch: tir.Schedule, choose: Choose) -> None:
+    blocks = choose.sample(block_names(sch.mod["main"]), 2)
+    ordered = sorted(blocks, key=block_names(sch.mod["main"]).index)
+    depth = choose.randrange(2)
+    loops = [sch.get_loops(b) for b in ordered]
+    if any(depth >= len(x) for x in loops):
+        raise ScheduleError("not that deep")
+    sch.merge(*(x[depth] for x in loops))
+
+
 def reorder(sch: tir.Schedule, choose: Choose) -> None:
     loops = sch.get_loops(some_block(sch, choose))
     sch.reorder(*choose.sample(loops, choose.randint(min(1, len(loops)), len(loops))))
@@ -193,6 +203,8 @@ def tile_locations(sch: tir.Schedule, choose: Choose) -> None:
 STEPS: dict[str, Callable[[tir.Schedule, Choose], object]] = {
     "split": split,
     "fuse": fuse,
+    "merge": lambda s, c: merge(s, c) if len(block_names(s.mod["main"])) > 1 else None,
+    "loop_partition": lambda s, c: s.loop_partition(some_loop(s, c), c.choice([[1, None], [None, 2], [2, None, 1]])),
     "reorder": reorder,
     "compute_at": lambda s, c: s.compute_at(some_block(s, c), some_loop(s, c), c.random() < 0.3),
     "compute_inline": lambda s, c: s.compute_inline(some_block(s, c)),

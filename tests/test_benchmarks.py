@@ -96,3 +96,18 @@ def test_the_answers_of_a_model_depend_on_its_input() -> None:
     one, other = (np.random.default_rng(seed).standard_normal((1, 3, 224, 224), np.float32) for seed in (0, 1))
     first, second = (onnxruntime_answers(path, {"input": x})[0] for x in (one, other))
     assert np.linalg.norm(first - second) > 0.05 * np.linalg.norm(first)
+
+
+def test_batches_are_timed_and_divided(model: Path, tmp_path: Path) -> None:
+    found = tmp_path / "rows.json"
+    done = run("batches.py", model, "--batches", "1,3", "--threads", "1", "--rounds", "2", "--json", found)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(found.read_text())
+    assert [(r["batch"], r["runtime"]) for r in rows] == [(n, runtime) for n in (1, 3) for runtime in ("tilewright", "onnxruntime")]
+    for row in rows:
+        assert len(row["seconds"]) == 2
+        assert row["difference"] < 1e-4
+    _, *lines = done.stdout.splitlines()
+    each = [float(line.split()[3]) for line in lines]
+    ours = [row["median"] * 1e3 / row["batch"] for row in rows if row["runtime"] == "tilewright"]
+    assert np.allclose(each, ours, atol=1e-3)

@@ -14,6 +14,7 @@ from tilewright import expr as E
 from tilewright.expr import Buffer, PrimExpr, Ramp, Var, as_expr
 from tilewright.target import Target
 from tilewright.target.llvm.codegen import emit
+from tilewright.target.llvm.compile import assembly
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
 from tilewright.types import DataType
 
@@ -190,6 +191,35 @@ def test_nan_of_the_first_operand_is_kept(lanes: int, target: Target) -> None:
     np.testing.assert_array_equal(apply(E.minimum, [a, b], "float32", lanes=lanes, target=target), np.tile(np.float32([np.nan, 1, np.nan, 1]), 4))
 
 
+def keeping_nan(extremum: Callable[..., PrimExpr]) -> Callable[..., PrimExpr]:
+    """One step of a maximum or minimum over elements that keeps what is no number."""
+    return lambda acc, x: E.if_then_else(E.compare(E.NE, x, x), x, extremum(acc, x))
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize(("extremum", "expected", "identity"), [(E.maximum, np.maximum, -np.inf), (E.minimum, np.minimum, np.inf)])
+def test_a_step_that_keeps_nan(extremum: Any, expected: Any, identity: float, lanes: int, target: Target) -> None:
+    a, b = np.tile(np.float32([np.nan, 1.0, np.nan, 2.0]), 4), np.tile(np.float32([3.0, np.nan, -np.inf, np.inf]), 4)
+    step = keeping_nan(extremum)
+    np.testing.assert_array_equal(apply(step, [a, b], "float32", lanes=lanes, target=target), expected(a, b))
+    for first in (identity, -identity, 1.0):
+        found = apply(lambda x, first=first: step(E.const(first, x.dtype), x), [b], "float32", lanes=lanes, target=target)
+        np.testing.assert_array_equal(found, expected(np.float32(first), b))
+
+
+def test_the_first_element_of_a_maximum_is_taken_as_it_is() -> None:
+    x, out = Buffer("x", (16,), "float32"), Buffer("out", (16,), "float32")
+    at = Ramp(as_expr(0), 1, 16)
+
+    def text(first: float) -> str:
+        value = keeping_nan(E.maximum)(E.const(first, x[at].dtype), x[at])
+        return emit(PrimFunc("f", (x, out), Store(out, value, (at,))), NATIVE)
+
+    assert "fcmp" not in text(-np.inf)
+    assert text(0.0).count("fcmp") == 2
+
+
 EXACT = [E.sqrt, E.floor, E.ceil, E.trunc, E.nearbyint, E.fabs]
 LIBRARY = [E.exp, E.log, E.log2, E.exp2, E.tanh, E.erf, E.sin, E.cos, E.tan, E.asin, E.acos, E.atan, E.sinh, E.cosh, E.asinh, E.acosh, E.atanh,
            E.rsqrt, E.sigmoid]
@@ -266,3 +296,36 @@ def test_ramps_as_values() -> None:
     run(PrimFunc("f", (out,), For(i, as_expr(0), as_expr(3), SERIAL, Store(out, value, (Ramp(i * 8, 1, 8),)))), result)
     k, rows = np.arange(8), np.arange(3)[:, None]
     np.testing.assert_array_equal(result.reshape(3, 8), rows * 3 + 2 * k + (5 + (rows + 1) * k) * (1 + k))
+
+
+def held(x: PrimExpr, dtype: str, low: int, high: int) -> PrimExpr:
+    """`x` rounded, and held between two numbers."""
+
+    def number(value: int) -> PrimExpr:
+        one = E.const(float(value), "float32")
+        return E.Broadcast(one, x.dtype.lanes) if x.dtype.lanes > 1 else one
+
+    return E.cast(DataType(dtype).with_lanes(x.dtype.lanes), E.minimum(E.maximum(E.nearbyint(x), number(low)), number(high)))
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127), ("int32", -1000, 1 << 20)])
+def test_rounding_while_converting(dtype: str, low: int, high: int, lanes: int, target: Target) -> None:
+    """Halves go to the even number, and bounds hold, however far away the value is."""
+    x = np.concatenate([np.arange(-6, 6, 0.25), [1e30, -1e30, 254.5, 255.5, -128.5, np.inf, -np.inf, 2.0**31, -(2.0**31), 126.5, 127.5, -127.5, 0.5, 1.5, 2.5, 3.5]])
+    values = x.astype(np.float32)
+    got = apply(lambda v: held(v, dtype, low, high), [values], dtype, lanes=lanes, target=target)
+    np.testing.assert_array_equal(got, np.clip(np.rint(values), low, high).astype(dtype))
+    unbounded = apply(lambda v: E.cast(DataType("int32").with_lanes(lanes), E.nearbyint(v)), [values[:48]], "int32", lanes=lanes, target=target)
+    np.testing.assert_array_equal(unbounded, np.rint(values[:48]).astype(np.int32))
+
+
+def test_rounding_while_converting_is_one_instruction() -> None:
+    target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5")
+    x, out, i = Buffer("x", (64,), DataType("float32")), Buffer("out", (64,), DataType("uint8")), Var("i")
+    at = Ramp(i * 16, 1, 16)
+    value = held(x[at], "uint8", 0, 255)
+    func = PrimFunc("f", (x, out), For(i, as_expr(0), as_expr(4), SERIAL, Store(out, value, (at,))))
+    text = assembly(emit(func, target), target)
+    assert "vcvtps2dq" in text and "vrndscaleps" not in text and "vcvttps2dq" not in text

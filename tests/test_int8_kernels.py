@@ -15,7 +15,7 @@ from tilewright.ir.structural import structural_equal
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.op.nn import Conv2d, Dense
+from tilewright.relay.op.nn import BatchMatmul, Conv2d, Dense, Matmul
 from tilewright.runtime.host import host_arch, host_features
 from tilewright.target import Target
 from tilewright.target.llvm.codegen import emit
@@ -42,6 +42,11 @@ def dense(rows: int, depth: int, columns: int) -> Function:
     return Function((x, w), Dense(out_dtype="int32")(x, w), {"Primitive": 1})
 
 
+def matmul(a: tuple[int, ...], b: tuple[int, ...], op: type[Matmul] | type[BatchMatmul], **attrs: Any) -> Function:
+    x, w = var("x", shape=a, dtype="uint8"), var("w", shape=b, dtype="int8")
+    return Function((x, w), op(out_dtype="int32", **attrs)(x, w), {"Primitive": 1})
+
+
 KERNELS = {
     "3x3": lambda: conv((1, 9, 11, 8), (3, 3, 8, 21), padding=1),
     "3x3 stride 2, batch": lambda: conv((2, 7, 8, 4), (3, 3, 4, 50), padding=1, strides=2),
@@ -49,10 +54,21 @@ KERNELS = {
     "1x1": lambda: conv((1, 5, 7, 12), (1, 1, 12, 37)),
     "1x1 stride 2": lambda: conv((1, 5, 7, 12), (1, 1, 12, 16), strides=2),
     "depthwise": lambda: conv((1, 9, 10, 37), (3, 3, 1, 37), padding=1, groups=37),
+    "depthwise 5x3, not padded": lambda: conv((1, 9, 10, 32), (5, 3, 1, 32), groups=32),
+    "depthwise 4x4, uneven padding": lambda: conv((2, 9, 10, 19), (4, 4, 1, 19), padding=(1, 2, 2, 1), groups=19),
+    "depthwise, dilated": lambda: conv((1, 11, 12, 16), (3, 3, 1, 16), padding=2, dilation=2, groups=16),
+    "depthwise, stride 2": lambda: conv((1, 9, 10, 24), (3, 3, 1, 24), padding=1, strides=2, groups=24),
+    "depthwise, stride 2 down": lambda: conv((1, 9, 10, 24), (3, 3, 1, 24), padding=1, strides=(2, 1), groups=24),
+    "depthwise, two outputs a channel": lambda: conv((1, 6, 7, 5), (3, 3, 1, 10), padding=1, groups=5),
     "no whole words": lambda: conv((1, 5, 6, 7), (3, 3, 7, 9), padding=1),
     "dense": lambda: dense(13, 44, 70),
     "dense, one row": lambda: dense(1, 128, 1000),
     "dense, one column": lambda: dense(5, 16, 1),
+    "groups of whole words": lambda: conv((1, 6, 7, 16), (3, 3, 8, 10), padding=1, groups=2),
+    "matmul": lambda: matmul((9, 20), (20, 35), Matmul),
+    "matmul, both transposed": lambda: matmul((20, 9), (35, 20), Matmul, transpose_a=True, transpose_b=True),
+    "batch of products": lambda: matmul((3, 9, 20), (3, 35, 20), BatchMatmul),
+    "batch of products, the first transposed": lambda: matmul((3, 20, 9), (1, 35, 20), BatchMatmul, transpose_a=True),
 }
 
 

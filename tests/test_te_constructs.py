@@ -344,3 +344,13 @@ def test_functions_from_llvm_text() -> None:
     s[b].pragma(b.op.axis[0], "import_llvm", "this is no LLVM text")
     with pytest.raises(CompileError, match="the text of pragma import_llvm cannot be compiled for"):
         tvm.build(s, [a, b])
+
+
+def test_axes_are_values_and_reducers_take_two() -> None:
+    a, r = te.placeholder((8,), name="A"), te.reduce_axis((0, 3), "r")
+    b = te.compute((6,), lambda i: te.sum(te.if_then_else(r == 1, a[i + r] * 2.0, te.max(a[r + i], 0.5)), axis=r), name="B")
+    x, y = RNG.random(8, np.float32), np.empty(6, np.float32)
+    call(te.create_schedule(b.op), [a, b], x, y)
+    m = np.maximum(x, 0.5)
+    np.testing.assert_allclose(y, m[:6] + 2 * x[1:7] + m[2:], rtol=1e-6)
+    assert str(-r + 2 * r % 4 >= r - 1) == str(-r.var + 2 * r.var % 4 >= r.var - 1)

@@ -55,6 +55,42 @@ def test_error_in_units_in_the_last_place(f: Intrinsic, monkeypatch: pytest.Monk
     assert error[worst] <= ULPS[f.name], (error[worst], x[finite][worst])
 
 
+def test_erf_that_is_rounded_to_bfloat16() -> None:
+    """One polynomial, exact at the ends; in what is stored as float32, and inside of other functions, the other two."""
+    x = np.concatenate([points("erf"), ENDS]).astype(np.float32)
+    v = Var("x", T.DataType("float32").with_lanes(len(x)))
+    expanded = expand(T.erf(v), coarse=True)
+    assert expanded is not None
+    assert not any(isinstance(e, Select) for e in walk(expanded))
+    with np.errstate(all="ignore"):
+        found, exact = evaluate(expanded, {v: x}), REFERENCE["erf"](x.astype(np.float64))
+    error = np.abs(found - exact)
+    assert np.nanmax(error) < 2.5e-5
+    assert np.nanmax(error / np.maximum(np.abs(exact), 1e-30)) < 1.1e-4
+    assert (found[np.abs(x) > 4] == np.sign(x[np.abs(x) > 4])).all()
+    assert (np.isnan(found) == np.isnan(x)).all()
+
+
+def test_which_erf_is_rounded() -> None:
+    a, i = Buffer("a", (8,), "float32"), Var("i")
+
+    def chosen(value: T.PrimExpr, dtype: str) -> bool:
+        func = PrimFunc("f", (a, Buffer("b", (8,), dtype)), Store(Buffer("b", (8,), dtype), value, (i,)))
+        body = lower_math(func).body
+        found = []
+        while isinstance(body, Let):
+            found.append(body.value)
+            body = body.body
+        assert isinstance(body, Store)
+        return any(isinstance(e, Select) for root in (*found, body.value) for e in walk(root))
+
+    gelu = a[i] * 0.5 * (T.erf(a[i]) + 1.0)
+    assert not chosen(T.cast("bfloat16", gelu), "bfloat16")
+    assert chosen(gelu, "float32")
+    assert chosen(T.cast("float16", gelu), "float16")
+    assert chosen(T.cast("bfloat16", T.sqrt(1.0 - T.erf(a[i]))), "bfloat16")
+
+
 ENDS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-45, -1e-45, 1e-39, 3e38, -3e38, 88.8, -87.5, -103.5, 1e-20], np.float32)
 
 

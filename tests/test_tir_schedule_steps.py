@@ -62,6 +62,19 @@ def test_the_file_holds_cases_only() -> None:
 
 
 REFUSED: dict[str, tuple[str, Callable[[tir.Schedule], object], str]] = {
+    "one nest merged": ("pair", lambda s: s.merge(s.get_loops("B")[0]), "merge takes two loops or more"),
+    "a nest merged with itself": ("pair", lambda s: s.merge(*s.get_loops("B")), "the loops i, j are not in nests that stand side by side"),
+    "nests in the wrong order": ("pair", lambda s: s.merge(s.get_loops("C")[0], s.get_loops("B")[0]), "do not follow each other directly, in this order"),
+    "nests of other sizes": ("padded", lambda s: s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "are of 10 and 5 trips"),
+    "trips that need others": (
+        "window", lambda s: s.merge(s.split(s.get_loops("B")[0], [8, 2])[0], s.get_loops("C")[0]), "touches elements of 'B' that other trips write"),
+    "merged after marking": ("pair", lambda s: s.parallel(s.get_loops("B")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "is parallel; merge before that"),
+    "merged around others": (
+        "pair", lambda s: s.compute_at("B", s.get_loops("C")[0]) or s.merge(s.get_loops("B")[0], s.get_loops("C")[0]), "are not in nests that stand side by side"),
+    "parts that are too short": ("rows", lambda s: s.loop_partition(s.get_loops("B")[0], [2, 3]), r"cannot be parted into \[2, 3\]: the parts have 5 trips together"),
+    "parts of nothing": ("rows", lambda s: s.loop_partition(s.get_loops("B")[0], [None, None]), "give sizes of 1 or more, of which one may be None"),
+    "parts after marking": ("rows", lambda s: s.annotate(s.get_loops("B")[0], "x", 1) or s.loop_partition(s.get_loops("B")[0], [2, None]), "annotated with x; loop_partition"),
+    "parts inside of a sum": ("rows", lambda s: s.reorder(*reversed(s.get_loops("B"))) or s.loop_partition(s.get_loops("B")[1], [2, None]), "decompose_reduction first"),
     "a reader before its value": ("pair", lambda s: s.reverse_compute_at("B", s.get_loops("C")[0]), "block 'B' does not come after loop 'i"),
     "a reader after a reduction": ("rows", lambda s: s.reverse_compute_at("B", s.get_loops("B")[0]), "block 'B' does not come after loop 'i'"),
     "a reader at other places": ("padded", lambda s: s.reverse_compute_at("C", s.get_loops("B")[0]), "reads 'B' at other places than its own axes"),

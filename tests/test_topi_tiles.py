@@ -7,9 +7,11 @@ import pytest
 
 from tilewright import relay
 from tilewright.compiler.build import build_module
+from tilewright.compiler.kernel import lower
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate
+from tilewright.tir.stmt import For, walk_stmt
 from tilewright.topi.machine import Machine
 from tilewright.topi.tiles import conv_tile, register_tile
 
@@ -28,6 +30,12 @@ def test_a_tile_fits_the_registers(columns: int, machine: Machine) -> None:
         tile = register_tile(rows, columns, 96, machine)
         assert 1 <= tile.rows <= rows
         assert tile.rows * tile.vectors + tile.vectors < machine.vector_registers
+
+
+@pytest.mark.parametrize("rows", [1, 7, 196, 3136])
+def test_a_tile_has_no_more_accumulators_than_asked_for(rows: int) -> None:
+    tile = register_tile(rows, 256, 64, WIDE, most_sums=16)
+    assert tile.rows * tile.vectors <= 16
 
 
 NARROW = Machine(vector_bits=256, vector_registers=16)
@@ -72,3 +80,22 @@ def test_transposed_convolutions_without_overlap(channels: int) -> None:
     data = random.standard_normal((1, 24, 6, 10), np.float32)
     found = build_module(IRModule.from_expr(function)).executable(threads=1)(data)
     np.testing.assert_allclose(found, evaluate(function, data), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("width", "channels", "ksize", "loops"),
+    [
+        (56, 144, 3, [9, 56, 14]), (112, 16, 3, [1, 112, 28]), (56, 96, 7, [8, 56, 6]),  # vectors of channels, rows, tiles
+        (112, 32, 3, [16, 112, 2]), (56, 128, 3, [8, 56, 8]), (28, 256, 3, [4, 28, 16]),  # tiles of seven, rows, vectors of channels
+        (14, 512, 3, [4, 14, 32]), (28, 384, 3, [7, 28, 24]),  # tiles of four, whose channels fit the first-level cache
+        (14, 768, 3, [48, 14, 2]), (7, 1024, 3, [1, 7, 64]), (28, 192, 7, [12, 28, 4]),
+    ],
+)  # fmt: skip
+def test_channels_that_crowd_the_first_level_cache_are_gone_down_together(width: int, channels: int, ksize: int, loops: list[int]) -> None:
+    x, w = var("x", shape=(1, width, width, channels)), var("w", shape=(ksize, ksize, channels, 1))
+    options = {"padding": (ksize // 2,) * 2, "groups": channels, "channels": channels, "kernel_size": (ksize, ksize)}
+    y = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", **options)
+    kernel = lower(Function([x, w], y), [False, True], Machine(512, 32, 48 << 10, 1 << 20), "depthwise", keep_stages=True)
+    found = [f.extent for f in walk_stmt(kernel.stages["scheduled"].body) if isinstance(f, For)]
+    nest = iter(found)
+    assert all(n in nest for n in loops if n > 1), found

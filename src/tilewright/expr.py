@@ -39,19 +39,14 @@ def release() -> None:
     _SWEEP_AT[0] = max(_MANY, 2 * len(_INTERNED))
 
 
-class PrimExpr:
-    """Base of scalar (and, inside kernels, vector) expressions; `dtype` is the type of the value."""
+class Operand:
+    """What the operators of Python work on: expressions, and what stands for one (`expr`), as an axis does for its variable."""
 
-    __slots__ = ("__weakref__", "dtype")
-    dtype: DataType
+    __slots__ = ()
 
-    def operands(self) -> tuple[PrimExpr, ...]:
-        """The expressions directly below this one."""
-        return ()
-
-    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
-        """The same kind of expression over other operands, folded where that is possible."""
-        return self
+    @property
+    def expr(self) -> PrimExpr:
+        raise NotImplementedError
 
     __hash__ = object.__hash__
 
@@ -67,20 +62,13 @@ class PrimExpr:
     def __rfloordiv__(self, other: Value) -> PrimExpr: return floordiv(other, self)
     def __mod__(self, other: Value) -> PrimExpr: return floormod(self, other)
     def __rmod__(self, other: Value) -> PrimExpr: return floormod(other, self)
-    def __neg__(self) -> PrimExpr: return sub(const(0, self.dtype), self)
+    def __neg__(self) -> PrimExpr: return sub(const(0, self.expr.dtype), self)
     def __lt__(self, other: Value) -> PrimExpr: return compare(LT, self, other)
     def __le__(self, other: Value) -> PrimExpr: return compare(LE, self, other)
     def __gt__(self, other: Value) -> PrimExpr: return compare(GT, self, other)
     def __ge__(self, other: Value) -> PrimExpr: return compare(GE, self, other)
     def __eq__(self, other: object) -> Any: return compare(EQ, self, other) if is_value(other) else False
     def __ne__(self, other: object) -> Any: return compare(NE, self, other) if is_value(other) else True
-    def __bool__(self) -> bool:
-        raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of")
-
-    def __repr__(self) -> str:
-        from tilewright.expr_walk import text_of
-
-        return text_of(self)
 
     def astype(self, dtype: str | DataType) -> PrimExpr:
         return cast(dtype, self)
@@ -89,7 +77,34 @@ class PrimExpr:
         return compare(EQ, self, other)
 
 
-Value: TypeAlias = "PrimExpr | int | float | bool | np.generic"
+class PrimExpr(Operand):
+    """Base of scalar (and, inside kernels, vector) expressions; `dtype` is the type of the value."""
+
+    __slots__ = ("__weakref__", "dtype")
+    dtype: DataType
+
+    def operands(self) -> tuple[PrimExpr, ...]:
+        """The expressions directly below this one."""
+        return ()
+
+    def with_operands(self, operands: Sequence[PrimExpr]) -> PrimExpr:
+        """The same kind of expression over other operands, folded where that is possible."""
+        return self
+
+    @property
+    def expr(self) -> PrimExpr:
+        return self
+
+    def __bool__(self) -> bool:
+        raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of")
+
+    def __repr__(self) -> str:
+        from tilewright.expr_walk import text_of
+
+        return text_of(self)
+
+
+Value: TypeAlias = "Operand | int | float | bool | np.generic"
 
 
 def _intern(cls: type[E], dtype: DataType, *fields: Any) -> tuple[E, bool]:
@@ -533,7 +548,7 @@ PREDICATES: Final = (isnan, isinf)
 
 # Builders.
 def is_value(x: object) -> bool:
-    return isinstance(x, (PrimExpr, int, float, bool, np.generic))
+    return isinstance(x, (Operand, int, float, bool, np.generic))
 
 
 def const(value: Any, dtype: str | DataType) -> PrimExpr:
@@ -571,6 +586,8 @@ def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
     """`value` as an expression; Python numbers become `dtype`, or int64, float32 and bool without one."""
     if isinstance(value, PrimExpr):
         return value
+    if isinstance(value, Operand):
+        return value.expr
     if dtype is not None:
         return const(value, dtype)
     if isinstance(value, np.generic):

@@ -46,6 +46,7 @@ from tilewright.expr import pow as power
 from tilewright.te import hybrid
 from tilewright.te.create import tensors_as_prim_func as create_prim_func
 from tilewright.te.extern import ExternOp, extern, extern_primfunc
+from tilewright.te.gradient import gradient
 from tilewright.te.scan import ScanOp, scan
 from tilewright.te.schedule import Schedule, create_schedule
 from tilewright.te.stage import Stage
@@ -81,7 +82,7 @@ __all__ = [
     "AXIS_SEPARATOR", "Combiner", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "Reduce", "ScanOp", "Schedule", "Stage", "Tensor", "TensorElem", "TensorIntrin",
     "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atanh", "call_extern", "call_pure_extern", "ceil", "comm_reducer", "compute",
     "const", "cos", "cosh", "create_prim_func", "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "extern", "extern_primfunc", "floor", "floordiv",
-    "floormod", "fma", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
+    "floormod", "fma", "gradient", "hybrid", "if_then_else", "indexdiv", "indexmod", "isinf", "isnan", "log", "log2", "max", "max_value", "min", "min_value", "nearbyint",
     "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]

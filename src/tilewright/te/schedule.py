@@ -20,7 +20,7 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import PrimExpr, Var
 from tilewright.expr_walk import substitute
 from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
-from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.stmt import IterVar, PrimFunc
 
@@ -66,7 +66,7 @@ class Schedule:
     def __init__(self, ops: Sequence[Operation], arrange: Arrange | None = None) -> None:
         self.arrange = arrange
         self.outputs = list(ops)
-        order = _producers_first(ops)
+        order = producers_first(ops)
         self.stages = [Stage(op, is_output=op in self.outputs) for op in order]
         self.rewrites: list[Rewrite] = []
         self.stage_map: dict[Operation, Stage] = {s.op: s for s in self.stages}
@@ -90,7 +90,7 @@ class Schedule:
         for stage in self.stages:
             if any(t.op in after for t in stage.op.inputs):
                 after.add(stage.op)
-        before = set(_producers_first([s.op for s in ends]))
+        before = set(producers_first([s.op for s in ends]))
         members = [s for s in self.stages if s.op in after and s.op in before and (include_inputs or s not in starts)]
         members = [s for s in members if not isinstance(s.op, PlaceholderOp)]
         if not members:
@@ -189,21 +189,6 @@ def create_schedule(ops: Any) -> Schedule:
     if not found or not all(isinstance(o, Operation) for o in found):
         raise ScheduleError(f"create_schedule takes operations (C.op), one or several, and was given {ops!r}")
     return Schedule(list(dict.fromkeys(found)))
-
-
-def _producers_first(ops: Sequence[Operation]) -> list[Operation]:
-    order: dict[Operation, None] = {}
-    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
-    while stack:
-        op, expanded = stack.pop()
-        if op in order:
-            continue
-        if expanded:
-            order[op] = None
-        else:
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.inputs))
-    return list(order)
 
 
 def _computing(name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp) -> ComputeOp:

@@ -253,6 +253,22 @@ def dimension(d: Any) -> PrimExpr:
     return cast(INT64, as_expr(d))
 
 
+def producers_first(ops: Sequence[Operation], needed: Callable[[Operation], Sequence[Tensor]] = lambda op: op.inputs) -> list[Operation]:
+    """`ops` and the operations behind them, each once, after those that make what it has `needed`."""
+    order: dict[Operation, None] = {}
+    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(ops)]
+    while stack:
+        op, expanded = stack.pop()
+        if op in order:
+            continue
+        if expanded:
+            order[op] = None
+        else:
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(needed(op)))
+    return list(order)
+
+
 _LETTERS: Final = ("i", "j", "k", "l", "m", "n", "o", "p")
 
 
@@ -284,12 +300,14 @@ def _elementwise(name: str, combine: Callable[[PrimExpr, PrimExpr], PrimExpr], i
 
 
 def _reducer(combiner: Combiner) -> Callable[..., PrimExpr]:
-    def reduce(expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr:
+    def reduce(expr: Value, axis: Any) -> PrimExpr:
+        if not isinstance(axis, (IterVar, list, tuple)):
+            return combiner.combine((as_expr(expr),), (axis,))[0]
         axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
         return Reduce(combiner, (as_expr(expr),), axes) if axes else as_expr(expr)
 
     reduce.__name__ = combiner.name
-    reduce.__doc__ = f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several."
+    reduce.__doc__ = f"`{combiner.name}` of `expr` along `axis`, one reduction axis or several; or of two values, `{combiner.name}(a, b)`."
     return reduce
 
 

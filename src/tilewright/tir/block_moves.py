@@ -26,6 +26,7 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     expressions,
+    loaded_buffers,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -34,15 +35,6 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.lower_blocks import mixed_loops
 from tilewright.types import INT64
-
-
-def loaded_buffers(s: Stmt) -> list[Buffer]:
-    """The buffers that `s` loads from, each once, in order."""
-    found: dict[Buffer, None] = {}
-    for x in walk_stmt(s):
-        for top in expressions(x):
-            found.update({e.buffer: None for e in walk(top) if isinstance(e, Load)})
-    return list(found)
 
 
 def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:

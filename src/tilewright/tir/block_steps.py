@@ -15,7 +15,7 @@ from tilewright.tir.index_map import IndexMap
 from tilewright.tir.loop_steps import LoopRV, LoopSteps
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, recorded
-from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, stored_buffers
+from tilewright.tir.stmt import ALIGNED, THREAD, Block, For, loaded_buffers, stored_buffers
 from tilewright.tir.tensorize import TensorIntrin
 
 Layout = IndexMap | str | Callable[..., Any]
@@ -175,6 +175,8 @@ class BlockSteps(LoopSteps):
         found = self._buffer(at, e, buffer)
         node = e.block(at.block)
         writes = found in stored_buffers(node)
+        if writes:
+            block_moves.only_maker(e.func, node)
         how = None
         if index_map is not None:
             used = layout_rewrites.access_axes(node, found)
@@ -221,7 +223,7 @@ class BlockSteps(LoopSteps):
         """A buffer of a block: `("read", 0)`, `("write", 0)`, a number among those written, or a name among all."""
         node: Block = e.block(at.block)
         kind, index = which if isinstance(which, tuple) else ("either" if isinstance(which, str) else "write", which)
-        read = [b for b in block_moves.loaded_buffers(node) if b not in stored_buffers(node)] or block_moves.loaded_buffers(node)
+        read = [b for b in loaded_buffers(node) if b not in stored_buffers(node)] or loaded_buffers(node)
         if kind == "read":
             return self._pick(read, index, f"block '{at.block}' reads")
         if kind == "write":

@@ -13,7 +13,6 @@ from tilewright.arith import Ranges, simplify
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, compare, const, number_of
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
-from tilewright.tir.block_moves import loaded_buffers
 from tilewright.tir.block_rewrites import free_name, nest_of, redirect
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import fault
@@ -27,6 +26,7 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     expressions,
+    loaded_buffers,
     map_expressions,
     seq,
     stored_buffers,

@@ -94,6 +94,17 @@ class LoopSteps(Recorder):
         self._together(loops).reorder(*(v.var for v in loops))
 
     @recorded
+    def merge(self, *loops: LoopRV) -> LoopRV:
+        """Nests that follow each other become one, down to the loops given. Returns the inner merged loop."""
+        return LoopRV(self._together(loops).merge(*(v.var for v in loops)), loops[0].func)
+
+    @recorded
+    def loop_partition(self, loop: LoopRV, factors: Sequence[int | None], preserve_unit_iters: bool = True) -> list[LoopRV]:
+        """The trips of a loop as several loops, one after another, of `factors` trips; one may be None for the rest. Blocks get a copy for each."""
+        sizes = [None if f is None else int(f) for f in factors]
+        return [LoopRV(v, loop.func) for v in self._engine(loop.func).loop_partition(loop.var, sizes)]
+
+    @recorded
     def parallel(self, loop: LoopRV) -> None:
         """Run the trips on several threads; `annotate(loop, "grain", n)` hands them out n at a time."""
         self._may_run(loop, PARALLEL)

@@ -20,12 +20,11 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.ir.module import IRModule
-from tilewright.tir.block_moves import loaded_buffers
 from tilewright.tir.loop_steps import MAIN, LoopRV
 from tilewright.tir.sampling import SampleSteps
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, Step
-from tilewright.tir.stmt import Block, PrimFunc, stored_buffers, walk_stmt
+from tilewright.tir.stmt import Block, PrimFunc, loaded_buffers, stored_buffers, walk_stmt
 from tilewright.tir.trace import Trace
 
 __all__ = ["LoopRV", "Schedule", "Trace", "replay"]

@@ -36,7 +36,7 @@ from tilewright.expr import (
     sub,
 )
 from tilewright.expr_walk import rewrite, walk
-from tilewright.tir import block_rewrites
+from tilewright.tir import block_rewrites, loop_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
 from tilewright.tir.legality import fault
 from tilewright.tir.region import Box, region_of
@@ -194,6 +194,24 @@ class Schedule(Recorder):
         for n in reversed(order):
             body = replace(n, body=body)
         self._replace(chain[0], body)
+
+    @recorded
+    def merge(self, *loops: Var) -> Var:
+        """Nests that follow each other become one, down to the loops given. Returns the variable of the inner merged loop.
+
+        for i: B[i] = …;  for i: C[i] = B[i]  ->  for i_m: { B[i_m] = …; C[i_m] = B[i_m] }
+        """
+        self.func, inner = loop_rewrites.merge(self.func, [self._loop(v) for v in loops])
+        return inner
+
+    @recorded
+    def loop_partition(self, loop: Var, factors: Sequence[int | None]) -> list[Var]:
+        """The trips of a loop as several loops, one after another: of `factors` trips, one of which may be None for the rest.
+
+        for i in range(10): B[i] = …  ->  for i_0 in range(2): B[i_0] = …;  for i_1 in range(8): B[i_1 + 2] = …
+        """
+        self.func, new = loop_rewrites.loop_partition(self.func, self._loop(loop), factors)
+        return new
 
     def tile(self, x: Var, y: Var, x_factor: int, y_factor: int) -> tuple[Var, Var, Var, Var]:
         """Split two loops and order the parts outer, outer, inner, inner."""

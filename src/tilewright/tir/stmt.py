@@ -23,7 +23,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.expr import Buffer, Call, Load, PrimExpr, Var, address_of, number_of
+from tilewright.expr import Buffer, Call, Load, Operand, PrimExpr, Var, address_of, number_of
 from tilewright.expr_walk import rewrite, substitute, walk
 from tilewright.node import node
 from tilewright.types import DataType
@@ -98,13 +98,17 @@ class Evaluate(Stmt):
 
 
 @node
-class IterVar:
-    """An axis of a block or of a computation: it ranges over `[0, extent)`."""
+class IterVar(Operand):
+    """An axis of a block or of a computation: it ranges over `[0, extent)`. In an expression it stands for its variable."""
 
     var: Var
     extent: PrimExpr
     kind: str = "spatial"
     """`spatial`, or `reduce` when trips along it add up into one element."""
+
+    @property
+    def expr(self) -> Var:
+        return self.var
 
     def __repr__(self) -> str:
         return f"{self.var.name}: {self.extent}{'' if self.kind == 'spatial' else ' reduce'}"
@@ -337,3 +341,12 @@ def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
     """The buffers whose address a call gives away; with `writes`, those that the function may write to."""
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [load.buffer for c in calls if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
+
+
+def loaded_buffers(s: Stmt) -> list[Buffer]:
+    """The buffers that `s` loads from, each once, in order."""
+    found: dict[Buffer, None] = {}
+    for x in walk_stmt(s):
+        for top in expressions(x):
+            found.update({e.buffer: None for e in walk(top) if isinstance(e, Load)})
+    return list(found)

@@ -1,12 +1,13 @@
 """Scaled dot-product attention in one kernel: the scores of a block of queries never leave the cache.
 
-    turned[b, h, d, t]  = query[b, t, h*D + d] * scale                                queries become lanes
-    scores[b, h, s, t]  = sum over d of key[b, s, h*D + d] * turned[b, h, d, t] + mask[b, h, s, t]
+    turned[b, h, d, t]  = query[b, t, h*D + d]                                        queries become lanes
+    scores[b, h, s, t]  = (sum over d of key[b, s, h*D + d] * turned[b, h, d, t]) * scale + mask[b, h, s, t]
     powers[b, h, s, t]  = exp(scores - max over s)
     out[b, t, h*E + e]  = (sum over s of powers[b, h, s, t] * value[b, s, h*E + e]) / (sum over s of powers)
 
 The scores stand by key, with the queries along the vectors: maxima and sums then run down the keys in every lane at once, and keys
-and values are read where they are. Queries alone are turned, a block at a time.
+and values are read where they are. Queries alone are turned, a block at a time. In bfloat16, `turned` holds pairs of neighbours along
+`d`, `powers` pairs of keys, and the values are packed in such pairs (`dots.PAIRS`); scores, maxima and sums are float32.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var, add, cast, const, exp, floordiv, if_then_else, mul
+from tilewright.expr import PrimExpr, Var, add, cast, const, dot2, exp, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
+from tilewright.topi.dots import Along, dot_of
 from tilewright.topi.products import unroll
 from tilewright.topi.schedules.attention import AttentionStages, schedule_attention
 from tilewright.topi.tiles import Tile, register_tile
@@ -37,58 +39,80 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
     `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; `causal` leaves to query t the keys up to t + s - t's count.
     """
     batch, queries = query.extents[:2]
-    keys, dtype = key.extents[1], query.dtype
-    cpu = machine.current()
+    keys, cpu = key.extents[1], machine.current()
+    dot = dot_of(query.dtype, value.dtype, "float32", heads.size)
+    dtype = dot.accumulator(query.dtype if query.dtype.bits > 16 else "float32")
     blocks, block = _blocks(queries, keys, cpu)
     padded = blocks * block
-    first = register_tile(keys, block, heads.size, cpu)
-    second = _second_tile(register_tile(block, heads.width, keys, cpu), block)
+    deep, steps = heads.size // dot.width, -(-keys // dot.width)
+    first = register_tile(keys, block, deep, cpu)
+    second = _second_tile(register_tile(block, heads.width, steps, cpu), block)
     at_query, at_key, at_value = heads.starts
 
     def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
-        x = query(b, t, add(add(mul(h, heads.size), d), at_query)) * cast(dtype, scale)
-        return if_then_else(t < queries, x, const(0, dtype)) if padded > queries else x
+        x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), at_query)), d)
+        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded > queries else x
 
-    turned = te.compute((batch, heads.count, heads.size, padded), turn, name="turned", attrs={"keep": True}, axis_names=("b", "h", "d", "t"))
-    d = te.reduce_axis((0, heads.size), "d")
-    products = te.compute(
-        (batch, heads.count, keys, padded),
-        lambda b, h, s, t: te.sum(key(b, s, add(add(mul(h, heads.size), d.var), at_key)) * turned(b, h, d.var, t), axis=d),
-        name="products", axis_names=("b", "h", "s", "t"),
-    )
+    turned = te.compute((batch, heads.count, deep, padded), turn, name="turned", attrs={"keep": True}, axis_names=("b", "h", "d", "t"))
+    d = te.reduce_axis((0, deep), "d")
+
+    def product(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
+        return te.sum(dot.product(lambda e: key(b, s, add(add(mul(h, heads.size), e), at_key)), d.var, turned(b, h, d.var, t), dtype), axis=d)
+
+    products = te.compute((batch, heads.count, keys, padded), product, name="products", axis_names=("b", "h", "s", "t"))
 
     def score(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        x = products(b, h, s, t)
+        x = products(b, h, s, t) * const(scale, dtype)
         if mask is not None:
             sizes = mask.extents
-            added = mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True)))
+            added = cast(dtype, mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True))))
             x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded > queries and sizes[3] > 1 else added)
         return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
 
-    scores = te.compute((batch, heads.count, keys, padded), score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
+    scores = te.compute(products.shape, score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
     r = te.reduce_axis((0, keys), "r")
     most = te.compute((batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=("b", "h", "t"))
-    powers = te.compute(
-        scores.shape, lambda b, h, s, t: exp(scores(b, h, s, t) - most(b, h, t)), name="powers", attrs={"keep": True}, axis_names=("b", "h", "s", "t")
+
+    def along_keys(at: Along, s: PrimExpr) -> PrimExpr:
+        """What a step of the sum over keys holds; nothing beyond the last key."""
+        zero = const(0, value.dtype)
+        return dot.element((lambda e: if_then_else(e < keys, at(e), zero)) if keys % dot.width else at, s)  # type: ignore[operator]
+
+    def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
+        return along_keys(lambda e: cast(value.dtype, exp(scores(b, h, e, t) - most(b, h, t))), s)
+
+    powers = te.compute((batch, heads.count, steps, padded), power, name="powers", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
+    q = te.reduce_axis((0, steps), "q")
+    total = te.compute(
+        (batch, heads.count, padded), lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total", axis_names=("b", "h", "t")
     )
-    q = te.reduce_axis((0, keys), "q")
-    total = te.compute((batch, heads.count, padded), lambda b, h, t: te.sum(powers(b, h, q.var, t), axis=q), name="total", axis_names=("b", "h", "t"))
     inverse = te.compute(
         total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", attrs={"keep": True}, axis_names=("b", "h", "t")
     )
-    s = te.reduce_axis((0, keys), "s")
+    packed = None if dot.width == 1 else te.compute(
+        (batch, heads.count, steps, heads.width),
+        lambda b, h, s, c: along_keys(lambda e: value(b, e, add(add(mul(h, heads.width), c), at_value)), s),
+        name="packed", attrs={"keep": True}, axis_names=("b", "h", "s", "c"),
+    )
+    s = te.reduce_axis((0, steps), "s")
+
+    def weighted(b: Var, t: Var, c: Var) -> PrimExpr:
+        h = floordiv(c, heads.width)
+        if packed is None:
+            return te.sum(cast(dtype, powers(b, h, s.var, t)) * cast(dtype, value(b, s.var, add(c, at_value))), axis=s)
+        return te.sum(dot2(powers(b, h, s.var, t), packed(b, h, s.var, floormod(c, heads.width)), const(0, dtype), dtype=dtype), axis=s)
+
     stages = AttentionStages(
-        turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op,
-        heads.count, blocks, block, first, second, unroll(heads.size), unroll(keys),
+        turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op, None if packed is None else packed.op,
+        heads.count, blocks, block, first, second, unroll(deep), unroll(steps),
     )
     context = te.compute(
-        (batch, queries, heads.count * heads.width),
-        lambda b, t, c: te.sum(powers(b, floordiv(c, heads.width), s.var, t) * value(b, s.var, add(c, at_value)), axis=s),
-        name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
+        (batch, queries, heads.count * heads.width), weighted, name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
         attrs={"stages": stages, "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
     )
     return te.compute(  # type: ignore[no-any-return]
-        context.shape, lambda b, t, c: context(b, t, c) * inverse(b, floordiv(c, heads.width), t), name="attention", axis_names=("b", "t", "c")
+        context.shape, lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
+        axis_names=("b", "t", "c"),
     )
 
 

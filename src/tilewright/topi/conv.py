@@ -4,7 +4,7 @@ The accumulators are `acc[n, o…, group, oc]` with the output channels padded t
 `[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
 are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
 outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
-the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing.
+the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. A step multiplies one value of the depth, or several at once (`topi/dots.py`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, cast, floordiv, floormod, if_then_else
+from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, dot4, floordiv, floormod, if_then_else, reinterpret
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import machine, winograd
-from tilewright.topi.dots import ONE, Dot, dot_of
+from tilewright.topi import machine, planes, winograd
+from tilewright.topi.dots import FOURS, Dot, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
 from tilewright.topi.tiles import conv_tile
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
-from tilewright.types import DataType
+from tilewright.types import INT32, DataType
 
 Ints = Sequence[int]
 Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
@@ -54,19 +54,22 @@ def conv(
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
         return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
+    if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
+        return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
-    if dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NHWC":
+    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
+    if dot is not FOURS and data_layout == out_layout == "NHWC":
         found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
-    if groups == 1 and dot_of(data.dtype, weight.dtype, depth) is ONE and data_layout == out_layout == "NDHWC":
+    if groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)
-    return _direct(geometry, weight, kernel, groups, channels // groups, depth, channels_last(out_layout), DataType(out_dtype))
+    return _direct(geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype))
 
 
 class Geometry:
@@ -85,14 +88,14 @@ class Geometry:
         ]
 
     def at(
-        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar], channel: Value, element: Element = lambda x, where: x(*where)
+        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value, element: Element = lambda x, where: x(*where)
     ) -> tuple[PrimExpr, PrimExpr]:
         """The input element under a tap (what `element` reads there), and the condition that it is not padding."""
         where: list[Any] = [None] * len(self.place)
         where[self.place[0]], where[self.place[-1]] = n, channel
         inside: PrimExpr = all_of()
         for k, (o, tap) in enumerate(zip(point, taps, strict=True)):
-            i = o * self.strides[k] + tap.var * self.dilation[k] - self.before[k]
+            i = o * self.strides[k] + (tap.var if isinstance(tap, IterVar) else tap) * self.dilation[k] - self.before[k]
             last = (self.out[k] - 1) * self.strides[k] + (self.ksize[k] - 1) * self.dilation[k] - self.before[k]
             if self.before[k]:
                 inside = all_of(inside, i >= 0)
@@ -107,9 +110,9 @@ class Geometry:
 
 
 def _direct(
-    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, out_place: tuple[int, ...], out_dtype: DataType
+    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot, out_place: tuple[int, ...],
+    out_dtype: DataType,
 ) -> te.Tensor:
-    dot = dot_of(g.data.dtype, weight.dtype, depth)
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
@@ -127,10 +130,13 @@ def _direct(
         product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
         return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=order)
 
-    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps * dot.width
+    flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
         (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={"tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place},
+        attrs={
+            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "exact": dtype.is_integer,
+            "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
+        },
         axis_names=axis_names(len(g.out), "g", "oc"),
     )
 
@@ -213,13 +219,15 @@ def depthwise(
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.ascontiguousarray(w.transpose(*kernel[2:], kernel[0], kernel[1]).reshape(*ksize, channels))
 
-    def element(*i: Var) -> PrimExpr:
+    def element(*i: Value) -> PrimExpr:
         where: list[Any] = [0] * len(kernel)
         for d, v in zip(kernel[2:], i[:-1], strict=True):
             where[d] = v
         where[kernel[0]] = i[-1]
         return weight(*where)
 
+    if ksize[0] > 1 and strides[-1] == 1 and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
+        return window(g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise")
     packed = te.compute((*ksize, channels), element, name="packed", prepack=on_arrays)
 
     def term(n: Var, *rest: Var) -> PrimExpr:
@@ -229,6 +237,42 @@ def depthwise(
         return te.sum(if_then_else(inside, cast(out_dtype, x) * cast(out_dtype, w), cast(out_dtype, 0)), axis=taps)
 
     return window(g, channels, term, out_place, name="depthwise")
+
+
+def _words_down(
+    g: Geometry, element: Callable[..., PrimExpr], on_arrays: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], channels: int, multiplier: int
+) -> Callable[..., PrimExpr]:
+    """The term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at once.
+
+    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are two apart,
+    that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…, channel]` of the array.
+    """
+    height, across = g.ksize[0], g.taps()[1:]
+    steps = -(-height // FOURS.width)
+    down = te.reduce_axis((0, steps), "kh")
+
+    def words(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        ordered = on_arrays(w)
+        filled = np.zeros((steps * FOURS.width, *ordered.shape[1:]), ordered.dtype)
+        filled[:height] = ordered
+        return FOURS.array(filled, 0)
+
+    def packed_word(step: Var, *rest: Var) -> PrimExpr:
+        return FOURS.element(lambda tap: if_then_else(as_expr(tap) < height, element(tap, *rest), const(0, "int8")), step)
+
+    packed = te.compute((steps, *g.ksize[1:], channels), packed_word, name="packed", prepack=words)
+
+    def term(n: Var, *rest: Var) -> PrimExpr:
+        *point, c = rest
+
+        def byte(tap: Value) -> PrimExpr:
+            x, inside = g.at(n, point, [as_expr(tap), *across], floordiv(c, multiplier))
+            return if_then_else(all_of(as_expr(tap) < height, inside), x, const(0, "uint8"))
+
+        word = reinterpret(FOURS.element(byte, down.var), dtype="uint32")
+        return te.sum(dot4(word, packed(down.var, *(t.var for t in across), c), const(0, INT32), dtype=INT32), axis=[down, *across])
+
+    return term
 
 
 def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:

@@ -1,9 +1,11 @@
-"""What one step of a matrix product or convolution multiplies: one value of the depth, or two neighbours at once.
+"""What one step of a matrix product or convolution multiplies: one value of the depth, or two or four neighbours at once.
 
     ONE     acc += x[k] * w[k]
     PAIRS   acc = dot2(pair(x[2k], x[2k+1]), packed[k], acc)      bfloat16, even depths; the weights packed as pairs
+    FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
 
-With PAIRS the accumulators are float32 and a step does twice the work: packed weights are `uint32`, one for two values.
+A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are float32 and
+packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -13,18 +15,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import PrimExpr, Value, cast, const, dot2, mul, pair
-from tilewright.types import DataType
+from tilewright.expr import PrimExpr, Ramp, Value, bitwise_and, bitwise_or, cast, const, dot2, dot4, mul, pair, reinterpret, shift_left
+from tilewright.te.tensor import TensorElem
+from tilewright.types import INT32, DataType
 
 Array = np.ndarray[Any, Any]
 Along = Callable[[Value], PrimExpr]
 """The value at a place of the depth."""
 
 
+_ONES: Final = 0x3F803F80
+"""Twice the one of bfloat16."""
+
+
 class Dot:
     """One value of the depth in each step."""
 
     width = 1
+    most_sums = 32
+    """Accumulators of a tile of rows, at most."""
 
     def accumulator(self, out_dtype: str | DataType) -> DataType:
         """The type that is summed in for a result of `out_dtype`."""
@@ -37,6 +46,10 @@ class Dot:
     def element(self, w: Along, step: PrimExpr) -> PrimExpr:
         """What is packed for a step."""
         return w(step)
+
+    def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
+        """The sum of the values of one step."""
+        return cast(dtype, packed)
 
     def zero(self, dtype: DataType) -> PrimExpr:
         """What is packed where there are no weights of type `dtype`."""
@@ -62,18 +75,61 @@ class _Pairs(Dot):
         first = mul(step, 2)
         return pair(w(first), w(first + 1), dtype="uint32")
 
+    def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
+        return dot2(packed, const(_ONES, "uint32"), const(0, dtype), dtype=dtype)
+
     def zero(self, dtype: DataType) -> PrimExpr:
         return const(0, "uint32")
 
     def array(self, w: Array, axis: int) -> Array:
-        last = np.ascontiguousarray(np.moveaxis(w.view(np.uint16), axis, -1))
-        return np.moveaxis(last.view(np.uint32), -1, axis)
+        return _together(w.view(np.uint16), axis, np.uint32)
+
+
+class _Fours(Dot):
+    """Four neighbours in each step: unsigned bytes, whose depth is contiguous, by signed ones."""
+
+    width = 4
+    most_sums = 16  # rounding and packing a larger tile would not overlap with the products of the next one
+
+    def accumulator(self, out_dtype: str | DataType) -> DataType:
+        return INT32
+
+    def product(self, x: Along, step: PrimExpr, w: PrimExpr, dtype: DataType) -> PrimExpr:
+        first = x(mul(step, 4))
+        assert isinstance(first, TensorElem)
+        *lead, last = first.indices
+        word = reinterpret(TensorElem(first.tensor, (*lead, Ramp(last, 1, 4))), dtype="uint32")
+        return dot4(word, w, const(0, dtype), dtype=dtype)
+
+    def element(self, w: Along, step: PrimExpr) -> PrimExpr:
+        whole: PrimExpr = const(0, INT32)
+        for k in range(4):
+            byte = bitwise_and(cast(INT32, w(mul(step, 4) + k)), const(255, INT32))
+            whole = bitwise_or(whole, shift_left(byte, const(8 * k, INT32))) if k else byte
+        return whole
+
+    def zero(self, dtype: DataType) -> PrimExpr:
+        return const(0, INT32)
+
+    def array(self, w: Array, axis: int) -> Array:
+        return _together(w, axis, np.int32)
+
+
+def _together(w: Array, axis: int, dtype: Any) -> Array:
+    """Neighbours along `axis` as one number of `dtype`."""
+    last = np.ascontiguousarray(np.moveaxis(w, axis, -1))
+    return np.moveaxis(last.view(dtype), -1, axis)
 
 
 ONE: Final = Dot()
 PAIRS: Final = _Pairs()
+FOURS: Final = _Fours()
 
 
-def dot_of(left: DataType, right: DataType, depth: int) -> Dot:
-    """How a product of these types and depth goes on in steps."""
-    return PAIRS if left == right == DataType("bfloat16") and depth % 2 == 0 else ONE
+def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
+    """How a product of these types and depth goes on in steps; `contiguous` is the depth of the left operand."""
+    if left == right == DataType("bfloat16") and depth % PAIRS.width == 0:
+        return PAIRS
+    if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:
+        return FOURS
+    return ONE

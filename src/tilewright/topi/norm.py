@@ -34,7 +34,7 @@ class _Rows:
         )
 
     def element(self, row: Sequence[Value], over: Sequence[IterVar]) -> PrimExpr:
-        where: dict[int, object] = dict(zip(self.kept, row, strict=True)) | dict(zip(self.axes, over, strict=True))
+        where: dict[int, Value] = dict(zip((*self.kept, *self.axes), (*row, *over), strict=True))
         return self.x(*(where[d] for d in range(self.x.ndim)))
 
     def row(self, i: Sequence[Value]) -> list[Value]:

@@ -32,31 +32,35 @@ def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out
         turned = te.compute(a.shape[::-1], lambda i, j: a(j, i), name="turned")
         a = turned
     return matmul_rows(
-        a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth, out_dtype, name="matmul"
+        a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth, out_dtype, name="matmul",
+        contiguous=not transpose_a,
     )
 
 
 def matmul_rows(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str,
+    depth: int, out_dtype: str, name: str, contiguous: bool = True,
 ) -> te.Tensor:
-    """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array."""
+    """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array.
+
+    `data` that is inlined, and then not read along the depth, is not `contiguous`.
+    """
     lead = data.extents[:-1]
-    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name)
+    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name, contiguous)
     return te.compute((*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out")  # type: ignore[no-any-return]
 
 
 def row_products(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str, scattered: tuple[int, ...] = (),
+    depth: int, out_dtype: str, name: str, contiguous: bool = True, scattered: tuple[int, ...] = (),
 ) -> te.Tensor:
     """The accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` is for results whose columns are blocks of the image."""
     lead = data.extents[:-1]
     rows = math.prod(lead)
     most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
-    dot = dot_of(data.dtype, weight.dtype, depth)
+    dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = register_tile(rows, columns, steps, machine.current(), most_rows=most)
+    tile = register_tile(rows, columns, steps, machine.current(), most_rows=most, most_sums=dot.most_sums)
     packed = _pack(weight, element, matrix, columns, steps, tile, dot)
     k = te.reduce_axis((0, steps), "k")
 
@@ -67,7 +71,10 @@ def row_products(
     padded = -(-columns // tile.columns) * tile.columns
     return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * depth, "left_bytes": rows * depth * data.dtype.itemsize, "unroll": unroll(steps), "scattered": scattered},
+        attrs={
+            "tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize,
+            "unroll": unroll(steps), "scattered": scattered, "exact": dtype.is_integer,
+        },
         axis_names=("m", "n"),
     )
 
@@ -78,9 +85,9 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
     batch = max(ash[0], bsh[0])
     rows, depth = (ash[2], ash[1]) if transpose_a else ash[1:]
     columns = bsh[1] if transpose_b else bsh[2]
-    dot = dot_of(a.dtype, b.dtype, depth)
+    dot = dot_of(a.dtype, b.dtype, out_dtype, depth, contiguous=not transpose_a)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = register_tile(rows, columns, steps, machine.current())
+    tile = register_tile(rows, columns, steps, machine.current(), most_sums=dot.most_sums)
     panels = -(-columns // tile.columns)
 
     def element(g: Var, p: Var, k: Var, column: Var) -> PrimExpr:
@@ -102,7 +109,10 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
 
     acc = te.compute(
         (batch, rows, panels * tile.columns), term, name="batch_matmul", schedule=schedule_matmul,
-        attrs={"tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * depth, "left_bytes": rows * depth * a.dtype.itemsize, "unroll": unroll(steps)}, axis_names=("b", "m", "n"),
+        attrs={
+            "tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * steps, "left_bytes": rows * depth * a.dtype.itemsize,
+            "unroll": unroll(steps), "exact": dtype.is_integer,
+        }, axis_names=("b", "m", "n"),
     )
     return te.compute((batch, rows, columns), lambda *i: cast(out_dtype, acc(*i)), name="batch_matmul_out")  # type: ignore[no-any-return]
 

@@ -35,13 +35,15 @@ class Tile:
         return self.vectors * self.lanes
 
 
-def register_tile(rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, stride: int = 0, taps: int = 1) -> Tile:
+def register_tile(
+    rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, most_sums: int = 32, stride: int = 0, taps: int = 1
+) -> Tile:
     """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
 
     For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
-    distance of two neighbouring outputs in inputs. Columns that do not fill a vector get a narrower one.
+    distance of two neighbouring outputs in inputs. No more than `most_sums` accumulators. Columns that do not fill a vector get a narrower one.
     """
-    return _best(rows, columns, depth, machine, most_rows, stride, taps)[1]
+    return _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
 
 
 def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int) -> tuple[Tile, bool]:
@@ -49,18 +51,18 @@ def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int
 
     They are not where few registers would leave tiles so small that the products wait for loads.
     """
-    shared, tile = _best(rows, columns, depth, machine, 16, stride, taps)
-    plain, larger = _best(rows, columns, depth, machine, 16, 0, 1)
+    shared, tile = _best(rows, columns, depth, machine, 16, 32, stride, taps)
+    plain, larger = _best(rows, columns, depth, machine, 16, 32, 0, 1)
     return (larger, False) if taps == 1 or plain * _GAIN_OF_SHARING < shared else (tile, True)
 
 
 def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:
     """What the model above says of a whole product with the best tile."""
-    return _best(rows, columns, depth, machine, 16, 0, 1)[0]
+    return _best(rows, columns, depth, machine, 16, 32, 0, 1)[0]
 
 
 @lru_cache(maxsize=4096)
-def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int, stride: int, taps: int) -> tuple[float, Tile]:
+def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> tuple[float, Tile]:
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     best: tuple[float, Tile] | None = None
     for r in range(1, max(1, min(most_rows, rows)) + 1):
@@ -69,7 +71,7 @@ def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int,
                 break
             if r == 1 and v > _MOST_VECTORS_OF_A_ROW:
                 break
-            if r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
+            if r * v > most_sums or r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
                 continue
             tiles = -(-columns // (v * lanes)) * (rows // r)
             cost = tiles * _tile_cycles(r, v, depth, machine)

@@ -11,7 +11,7 @@ from tilewright.arith import simplify as simplified
 from tilewright.errors import CompileError
 from tilewright.expr import IntImm, PrimExpr
 from tilewright.te.schedule import Schedule
-from tilewright.te.tensor import Operation
+from tilewright.te.tensor import Operation, producers_first
 from tilewright.topi.shapes import product as prod
 from tilewright.topi.tag import is_broadcast
 
@@ -50,20 +50,10 @@ def simplify(expr: Any) -> Any:
 
 def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Operation], Any]) -> None:
     """Inline the broadcasting stages between `final_op` and its anchors, and call `callback` on each operation, producers first."""
-    order: dict[Operation, None] = {}
-    stack: list[tuple[Operation, bool]] = [(final_op, False)]
-    while stack:
-        op, expanded = stack.pop()
-        if op in order:
-            continue
-        if expanded:
-            order[op] = None
-            continue
-        stack.append((op, True))
-        if is_broadcast(op.tag):
-            if op is not final_op and not s[op].is_output and isinstance(op, te.ComputeOp):
-                s[op].compute_inline()
-            stack.extend((t.op, False) for t in op.inputs if t.op.inputs)
+    order = producers_first([final_op], lambda op: [t for t in op.inputs if t.op.inputs] if is_broadcast(op.tag) else ())
+    for op in order:
+        if is_broadcast(op.tag) and op is not final_op and not s[op].is_output and isinstance(op, te.ComputeOp):
+            s[op].compute_inline()
     for op in order:
         callback(op)
 

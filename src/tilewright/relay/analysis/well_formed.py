@@ -6,8 +6,8 @@ from typing import Any
 
 from tilewright.errors import CompileError, TVMError
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
-from tilewright.relay.visitor import free_vars, post_order
+from tilewright.relay.expr import Expr, Function, GlobalVar
+from tilewright.relay.visitor import binders, free_vars, post_order
 
 
 def check_well_formed(what: Any) -> None:
@@ -29,13 +29,10 @@ def _check(name: str, function: Function, functions: dict[str, Any] | None) -> N
             continue
         if e.known_type() is None:
             raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span)
-        binds: tuple[Var, ...] = e.params if isinstance(e, Function) else (e.var,) if isinstance(e, Let) else ()
-        for v in binds:
+        for v in binders(e):
             if v in bound:
                 raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span)
             bound.add(v)
-        if isinstance(e, Call) and isinstance(e.op, Function) and len(e.op.params) != len(e.args):
-            raise CompileError(f"in '{name}' a function of {len(e.op.params)} parameters is called with {len(e.args)}", e.span)
 
 
 def well_formed(what: Any) -> bool:

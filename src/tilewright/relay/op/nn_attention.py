@@ -6,10 +6,10 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import attention as topi
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
-from tilewright.types import TensorType, Type
+from tilewright.types import FLOAT32, TensorType, Type
 
 
 @op("nn.attention", kind=Fusion.OUT_FUSABLE)
@@ -19,8 +19,12 @@ class Attention(Op):
     Head h reads the columns `starts[0] + h * size` and up of query (batch, queries, …), as many as `size`; of key (batch, keys, …)
     likewise from `starts[1]`; and `width` columns of value (batch, keys, …) from `starts[2]`. So one product may hold all three.
     The mask (batch or 1, heads or 1, keys, queries or 1), which stands by key, is added to the scaled products; `causal` leaves to the
-    last query all keys, to the one before it all but the last, and so on. `scale` is 1 / sqrt(size) when it is None.
+    last query all keys, to the one before it all but the last, and so on. `scale` is 1 / sqrt(size) when it is None. A mask of
+    float32 may go with 16-bit tensors, for which its least values are infinite.
     """
+
+    precision = Precision.ALWAYS
+    wide = (3,)
 
     heads: int
     size: int
@@ -43,7 +47,7 @@ class Attention(Op):
             raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have one batch, key and value one number of keys")
         if mask is not None:
             (m,) = tensors(mask)
-            require_same_dtype((q, m))
+            require_same_dtype((q, m) if m.dtype is not FLOAT32 or q.dtype.bits > 16 else (q,))
             require_rank(m, 4, "mask")
             wanted = (q.shape[0], self.heads, k.shape[1], q.shape[1])
             if any(differ(a, b) and not (a == 1 and d != 2) for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):

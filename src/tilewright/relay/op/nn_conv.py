@@ -18,7 +18,7 @@ from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import conv as topi
 from tilewright.topi import conv_transpose as topi_transpose
-from tilewright.topi import int8
+from tilewright.topi import planes
 from tilewright.topi.layouts import axes_between, channels_first, channels_last, data_axes, kernel_axes
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi.windows import both_sides, per_dimension, window_count
@@ -108,10 +108,15 @@ class Conv(Convolution):
         ]
         return TensorType(ordered((shape[0], self._channels(kernel[0]), *sizes), out), dtype)
 
+    def reads_once(self, argument: int) -> bool:
+        return argument == 1 and self.groups == 1 and self.kernel_size is not None and all(d == 1 for d in self.kernel_size)
+
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
-        """Depthwise convolutions and odd depths have no pairs to multiply: they gain only what they need not read."""
-        depth = tensors(types[1])[0].shape[self.axes()[1][1]]
-        return Precision.ALWAYS if isinstance(depth, int) and depth % 2 == 0 else Precision.FOLLOW
+        """Depthwise convolutions and odd depths have no pairs to multiply, but along the rows of planes: they gain only what they need not read."""
+        shape = tensors(types[1])[0].shape
+        depth, *ksize = (shape[d] for d in self.axes()[1][1:])
+        pairs = isinstance(depth, int) and (depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))
+        return Precision.ALWAYS if pairs else Precision.FOLLOW
 
     def reference(self, data: Array, weight: Array) -> Array:
         data_order, kernel_order, out_order = self.axes()
@@ -123,9 +128,6 @@ class Conv(Convolution):
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
         out_layout = self.out_layout or self.data_layout
-        depth = weight.extents[kernel_axes(self.kernel_layout, self.rank)[1]]
-        if self.groups == 1 and self.data_layout.endswith("C") and int8.multiplies_bytes(data, weight, out_dtype, depth):
-            return int8.conv(data, weight, self.strides, self.padding, self.dilation, self.data_layout, self.kernel_layout, out_layout)
         return topi.conv(
             data, weight, self.strides, self.padding, self.dilation, self.groups, self.data_layout, self.kernel_layout,
             out_layout, out_dtype,

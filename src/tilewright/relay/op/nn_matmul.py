@@ -10,7 +10,6 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.topi import int8
 from tilewright.topi import products as topi
 from tilewright.topi.nn.activation import bias_add
 from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
@@ -72,8 +71,6 @@ class Dense(Op):
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
-        if int8.multiplies_bytes(data, weight, out_dtype, weight.extents[1]):
-            return int8.dense(data, weight)
         return topi.dense(data, weight, out_dtype)
 
 

@@ -59,6 +59,8 @@ class Op:
 
     precision: ClassVar[Precision] = Precision.NEVER
     """The category in mixed precision."""
+    wide: ClassVar[tuple[int, ...]] = ()
+    """Arguments that stay in float32 where the others are of 16 bits."""
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
         """The category of a call on arguments of these types."""
@@ -110,6 +112,10 @@ class Op:
         Takes the types of the arguments; None for operators that do anything else.
         """
         return None
+
+    def reads_once(self, argument: int) -> bool:
+        """True when the kernel of an anchor copies that argument into an order of its own first, unless it is known while compiling."""
+        return False
 
     def windows(self, *args: Any) -> tuple[tuple[int, int], ...] | None:
         """For each result, the axis along which it is a part of the first argument, and the first index of that part.

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
-from tilewright.relay.op.broadcast import Maximum
-from tilewright.relay.op.elementwise import Cast, Clip, Relu
+from tilewright.relay.op.broadcast import Add, Maximum, Multiply
+from tilewright.relay.op.elementwise import Cast, Clip, Relu, Round
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense
 from tilewright.relay.op.nn_pool import GlobalAvgPool2d, MaxPool1d, MaxPool2d, MaxPool3d
@@ -216,3 +216,27 @@ def concatenate(call: Call, args: Sequence[Argument]) -> Quantized | None:
             return None
         found.append(p.expr)
     return Quantized(Call(call.op, [Tuple(tuple(found))], span=call.span), first.scale, first.zero_point)
+
+
+def quantized_sum(a: Quantized, b: Quantized, to: Quantized, positive: bool) -> Expr | None:
+    """The integers of a + b, or of what is above zero of it, in the units of `to`; None unless each has one scale and bytes.
+
+        quantize(sa * (a - za) + sb * (b - zb), s, z) -> saturate(round(a * (sa / s) + b * (sb / s) - (za * sa + zb * sb) / s) + z)
+    """
+    out, span = to.expr.tensor_type.dtype, to.expr.span
+    if not (a.uniform and b.uniform and to.uniform and _of_bytes(a) and _of_bytes(b) and out in ("int8", "uint8")):
+        return None
+    factors = [float(q.scale.item()) / float(to.scale.item()) for q in (a, b)]
+    offset = sum(f * int(q.zero_point.item()) for f, q in zip(factors, (a, b), strict=True))
+    x, y = (
+        Call(Multiply(), [N.casted(q.expr, "float32", span), N.constant(f, "float32")], span=span) for f, q in zip(factors, (a, b), strict=True)
+    )
+    total = Call(Add(), [x, y], span=span)
+    if offset:
+        total = Call(Add(), [total, N.constant(-offset, "float32")], span=span)
+    zero, (low, high) = int(to.zero_point.item()), N.limits(out)
+    whole = Call(Round(), [total], span=span)
+    if zero:
+        whole = Call(Add(), [whole, N.constant(zero, "float32")], span=span)
+    held = Call(Clip(float(max(low, zero) if positive else low), float(high)), [whole], span=span)
+    return N.casted(held, out, span)

@@ -24,9 +24,8 @@ from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.qnn import numerics as N
+from tilewright.topi.dots import FOURS
 from tilewright.types import INT32, DataType, TensorType, Type
-
-WORD = 4
 
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
@@ -68,7 +67,7 @@ class QnnConv2d(Conv2d):
             return Call(plain, [a, b], span=span)
         x, weight, zero = stored
         depth = weight.shape[kernel_order[1]]
-        filled = -depth % WORD if self.groups == 1 else 0
+        filled = -depth % FOURS.width if self.groups == 1 else 0
         widths = [(0, 0)] * 4
         if filled:
             widths[data_order[1]] = (0, filled)
@@ -117,7 +116,7 @@ class QnnDense(Op):
         if stored is None:
             return Call(plain, [_exact(x, zx, x.tensor_type.ndim, -1, span), _exact(w, zw, 2, 0, span)], span=span)
         x, weight, zero = stored
-        filled = -weight.shape[1] % WORD
+        filled = -weight.shape[1] % FOURS.width
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
             x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)

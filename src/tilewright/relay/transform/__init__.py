@@ -21,6 +21,7 @@ from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonS
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.fold_gate import FoldGate
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
@@ -55,6 +56,7 @@ __all__ = [
     "FakeQuantizationToInteger",
     "FoldConstant",
     "FoldExplicitPadding",
+    "FoldGate",
     "FoldInputTranspose",
     "FoldScaleAxis",
     "FuseAttention",

@@ -6,7 +6,8 @@
 
 A forward sweep that knows, for every value, in which order it is stored. Each operator says how it works on permuted
 arguments (`Op.relayout`); transposes appear only where one cannot, and at the results. Constants are permuted now.
-Transposes and reshapes of a permuted value cost nothing as long as no memory has to move.
+Transposes and reshapes of a permuted value cost nothing as long as no memory has to move. Where it must, and the result is an
+image, it moves as little as it can, and the image is stored channels last again: channels that are shuffled stay in their pixel.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.nn_matmul import Dense, Matmul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import Perm, axes_of, between, carried, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.movement import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 from tilewright.types import TensorType, TupleType, Type
 
@@ -134,7 +135,7 @@ class _Sweep:
         return _Stored(new, result)
 
     def _movement(self, e: Call, perm: Perm | None) -> _Stored | None:
-        """Transposes and reshapes that leave memory as it is: of a permuted value, or of one into channels first."""
+        """Transposes and reshapes that leave memory as it is, or an image channels last: of a permuted value, or of one into channels first."""
         source = self.stored[e.args[0]].expr
         if isinstance(e.op, Transpose):
             axes = axes_of(e)
@@ -145,10 +146,14 @@ class _Sweep:
         if perm is not None and e.op.view:
             before, after = e.args[0].tensor_type.shape, e.tensor_type.shape
             kept = carried(perm, before, after)
-            if kept is not None:
-                return _Stored(reshaped(source, [after[p] for p in kept]), None if is_identity(kept) else kept)
+            if kept is None:
+                near = gathered(perm, before, after)
+                kept = None if near is None else carried(near, before, after)
+                if near is None or kept is None or kept not in CHANNELS_LAST:
+                    return None
+                source = transposed(source, between(perm, near, len(perm)))
+            return _Stored(reshaped(source, [after[p] for p in kept]), None if is_identity(kept) else kept)
         return None
-
 
     def _feeds_products(self, e: Call) -> bool:
         """Is `e` only the left operand of products with constants, maybe as a view?"""

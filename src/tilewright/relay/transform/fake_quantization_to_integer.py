@@ -5,8 +5,8 @@
 
 One sweep that knows for every value whether it is a quantized one, and how (`relay/qnn/affine.py` has a rule for each operator).
 Convolutions and products become integer ones wherever their arguments are quantized; the rest of a region follows where it ends in a
-quantization. What has no rule stays real between dequantize and quantize: elementwise operators become part of the kernel
-before them either way.
+quantization. A sum of two quantized values is one of their integers, each times one number. What has no rule stays real between
+dequantize and quantize: elementwise operators become part of the kernel before them either way.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
+from tilewright.relay.op.broadcast import Add
+from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.op.registry import Op
-from tilewright.relay.qnn.affine import PRODUCTS, RULES, Argument, Quantized
+from tilewright.relay.qnn.affine import PRODUCTS, RULES, Argument, Quantized, quantized_sum
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import rewrite
 
@@ -74,11 +76,13 @@ class _Sweep:
         x, scale, zero_point = e.args
         if isinstance(x, Constant) and isinstance(scale, Constant) and isinstance(zero_point, Constant):
             return Constant(e.op.reference(x.value, scale.value, zero_point.value), e.span)
-        found = self.quantized.get(x)
-        if found is None or not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
+        if not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
             return None
         out: Any = e.op
         wanted = Quantized(e, scale.value, zero_point.value)
+        found = self.quantized.get(x)
+        if found is None:
+            return self._sum(x, wanted)
         if found.worth_the_same(wanted) and found.expr.known_type() == e.known_type():
             return found.expr
         parameters = [found.scale, found.zero_point]
@@ -87,6 +91,15 @@ class _Sweep:
         axis = found.axis if not found.uniform else out.axis
         how = Requantize(axis=axis, rounding="TONEAREST", compute_dtype="float32", out_dtype=out.out_dtype)
         return Call(how, [found.expr, *map(Constant, parameters), scale, zero_point], span=e.span)
+
+    def _sum(self, x: Expr, wanted: Quantized) -> Expr | None:
+        """A sum of two quantized values, negative ones replaced by zero or not."""
+        positive = isinstance(x, Call) and isinstance(x.op, Relu)
+        total = x.args[0] if isinstance(x, Call) and positive else x
+        if not isinstance(total, Call) or not isinstance(total.op, Add):
+            return None
+        a, b = (self.quantized.get(v) for v in total.args)
+        return None if a is None or b is None else quantized_sum(a, b, wanted, positive)
 
 
 def _dequantized(e: Call) -> Quantized | None:

@@ -5,7 +5,8 @@
 
 A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
 value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
-function of tensors, with constants among its arguments and never inside. Calls of functions are left alone. What the memory
+function of tensors, with constants among its arguments and never inside. A value that is converted to bytes and back inside a group
+is not converted where it is the same (`relay/analysis/whole_numbers.py`). Calls of functions are left alone. What the memory
 plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of its own.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.analysis.boxes import is_place
+from tilewright.relay.analysis.whole_numbers import unconverted
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -160,6 +162,8 @@ class _Graph:
             return False
         if kind_of(end) == Fusion.REDUCE:
             return hardest <= Fusion.BROADCAST
+        if kind_of(end) == Fusion.OUT_FUSABLE:
+            return not middle and hardest <= Fusion.BROADCAST and all(end.op.reads_once(k) for k, a in enumerate(end.args) if a is mine.last)
         if kind_of(end) > Fusion.INJECTIVE or _size(shape) < _size(other):
             return False
         return self.group[end].kind <= Fusion.INJECTIVE or (hardest <= Fusion.BROADCAST and shape == other)
@@ -219,6 +223,10 @@ class _Outliner:
         inside: dict[Expr, Expr] = {}
         params: dict[Expr, Var] = {}
         for c in group:
+            same = unconverted(c)
+            if same is not None and same in inside:
+                inside[c] = inside[same]
+                continue
             inside[c] = Call(c.op, [self._stand_in(a, inside, params) for a in c.args], span=c.span)
         anchor = max(group, key=kind_of)
         attrs = {"Primitive": 1, "reshape_only": 1} if all(is_view(c) for c in group) else {"Primitive": 1}

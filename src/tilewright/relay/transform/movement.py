@@ -129,6 +129,18 @@ def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | N
     return _with_ones(result, after)
 
 
+def gathered(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | None:
+    """The order nearest to `perm` in which a value of shape `before` has to be stored for its reshape to `after` to cost nothing.
+
+    None when a size is symbolic.
+    """
+    runs = groups(before, after)
+    if runs is None:
+        return None
+    runs.sort(key=lambda run: min(map(perm.index, run[0])))
+    return _with_ones([i for left, _ in runs for i in left], before)
+
+
 def _with_ones(order: list[int], shape: Sequence[Any]) -> Perm:
     """`order`, with each axis of size 1 put behind the axis before it."""
     if all(a < b for a, b in pairwise(order)):

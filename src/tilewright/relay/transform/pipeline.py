@@ -13,6 +13,7 @@ from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonS
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.fold_gate import FoldGate
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
@@ -46,6 +47,7 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldConstant(),
         EliminateCommonSubexpr(),
         *_mixed_precision(),
+        FoldGate(),
         FuseOps(),
     ), label="graph_passes")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -18,7 +19,7 @@ from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import InstanceNorm
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
-from tilewright.relay.transform.movement import axes_of, carried, compose, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.movement import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
 from tilewright.types import DataType, TensorType
 
@@ -211,6 +212,27 @@ def slice_of_transpose(e: Call) -> Expr | None:
     return transposed(part, order)
 
 
+def slice_of_shuffle(e: Call) -> Expr | None:
+    """strided_slice(reshape(transpose(x), (…, 58 * 2)), 0, 58) -> reshape(transpose(strided_slice(x, 0, 29))): less is moved"""
+    view = e.args[0]
+    if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and isinstance(view.args[0], Call)):
+        return None
+    moved = view.args[0]
+    if not isinstance(moved.op, Transpose) or not isinstance(e.op, StridedSlice):
+        return None
+    before = moved.tensor_type.shape
+    window, runs = e.op.windows(view.tensor_type), groups(before, view.tensor_type.shape)
+    if window is None or runs is None:
+        return None
+    ((axis, begin),) = window
+    left = next((a for a, b in runs if b == [axis]), [])
+    inner, count = math.prod(before[i] for i in left[1:]), e.tensor_type.shape[axis]
+    if len(left) < 2 or begin % inner or count % inner:
+        return None
+    part = Call(StridedSlice(begin=(begin // inner,), end=((begin + count) // inner,), strides=(1,), axes=(left[0],)), [moved], span=e.span)
+    return reshaped(slice_of_transpose(part) or part, e.tensor_type.shape)
+
+
 def product_of_transpose(e: Call) -> Expr | None:
     """nn.batch_matmul(x, transpose(y, swap of the last two)) -> nn.batch_matmul(x, y, transpose_b=not transpose_b)"""
     y = e.args[1]
@@ -247,7 +269,7 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Cast: (cast_nothing, cast_twice),
     Transpose: (transpose_of,),
     Concatenate: (concatenate_one,),
-    StridedSlice: (slice_everything, slice_of_transpose),
+    StridedSlice: (slice_everything, slice_of_transpose, slice_of_shuffle),
     Take: (take_one,),
     BatchMatmul: (product_of_transpose,),
     InstanceNorm: (norm_of_groups,),

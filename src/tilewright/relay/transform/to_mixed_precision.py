@@ -5,7 +5,8 @@
 
 Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
 
-- ALWAYS: float32 arguments are cast; what has an `out_dtype` sums in the accumulation type, and its result is cast.
+- ALWAYS: float32 arguments are cast, but for those of `Op.wide`; what has an `out_dtype` sums in the accumulation type, and
+  its result is cast.
 - FOLLOW: in 16 bits when every argument that is neither a constant nor a parameter is; else as NEVER. An elementwise operator
   with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
@@ -98,7 +99,7 @@ class _Conversion:
             made = self.rebuilt(e, [self.restored(a) for a in e.args])
             rounds = biased or op.precision is Precision.ALWAYS
         else:
-            args = [self.of_type(self.new[a], self.half) for a in e.args]
+            args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half) for k, a in enumerate(e.args)]
             chosen = self.accumulating(op)
             made = self.rebuilt(e, args) if chosen is op else Call(chosen, args, span=e.span)
             rounds = True

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tilewright import expr as E
+from tilewright.expr import PrimExpr, number_of
 from tilewright.target.llvm.text import float_constant, register_type, vector
 from tilewright.types import BOOL, FLOAT32, DataType
 
 if TYPE_CHECKING:
-    from tilewright.expr import Cast
     from tilewright.target.llvm.function import FunctionText, Value
 
 INT16: Final = DataType("int16")
@@ -25,10 +26,39 @@ def is_half(dtype: DataType) -> bool:
     return dtype.is_float and dtype.bits == 16
 
 
-def cast(f: FunctionText, e: Cast) -> Value:
+def cast(f: FunctionText, e: E.Cast) -> Value:
+    if e.value.dtype.element is FLOAT32 and (e.dtype.element is INT32 or (e.dtype.code in ("int", "uint") and e.dtype.bits < 32)):
+        whole = _rounded(f, e.value)
+        if whole is not None:
+            return convert(f, whole[0], whole[1], INT32.with_lanes(e.dtype.lanes), e.dtype), whole[1]
     text, need = f.value(e.value)
     level = f.place(need)
     return convert(f, text, level, e.value.dtype, e.dtype), level
+
+
+def _rounded(f: FunctionText, x: PrimExpr) -> Value | None:
+    """A float that was rounded to the nearest whole number, and then held between two literals or not, as an int32; None for others.
+
+    Whole bounds are the same before rounding, and rounding while converting is one instruction.
+    """
+    bounds: list[tuple[type[E.Min] | type[E.Max], str]] = []
+    while isinstance(x, (E.Min, E.Max)):
+        bound = number_of(x.b)
+        if bound is None or bound != int(bound) or abs(bound) >= 1 << 24:
+            return None
+        bounds.append((type(x), float_constant(float(bound), FLOAT32)))
+        x = x.a
+    if not isinstance(x, E.Call) or x.op is not E.nearbyint:
+        return None
+    text, need = f.value(x.args[0])
+    level, lanes = f.place(need), x.dtype.lanes
+    real, wide = register_type(x.dtype), register_type(INT32.with_lanes(lanes))
+    for kind, number in reversed(bounds):
+        bound_text = number if lanes == 1 else f"splat (float {number})"
+        better = f.put(f"fcmp {'olt' if kind is E.Min else 'ogt'} {real} {bound_text}, {text}", level)
+        text = _select(f, better, bound_text, text, level, real, lanes)
+    name = "llvm.lrint.i32.f32" if lanes == 1 else f"llvm.lrint.v{lanes}i32.v{lanes}f32"
+    return f.put(f"call {wide} {f.declare(name, wide, real)}({real} {text})", level), level
 
 
 def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:

@@ -7,6 +7,7 @@ Only the chosen side of a `Select` touches memory: a scalar condition branches, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -248,11 +249,27 @@ def select(f: FunctionText, e: E.Select) -> Value:
     if guarded and condition.dtype.lanes == 1:
         c, _ = f.value(condition)
         return f.choose(c, kind, lambda: f.value(e.true_value), lambda: f.value(e.false_value))
-    if guarded:
+    step = _step_that_keeps_nan(e)
+    if step is None and guarded:
         return _select_by_mask(f, e)
+    if step is not None and f.value(step.a)[0] == _identity(step):
+        return f.value(step.b)
     (c, ct), (a, at), (b, bt) = f.value(condition), f.value(e.true_value), f.value(e.false_value)
     level = f.place(max(ct, at, bt))
     return f.put(f"select {register_type(condition.dtype)} {c}, {kind} {a}, {kind} {b}", level), level
+
+
+def _step_that_keeps_nan(e: E.Select) -> E.Max | E.Min | None:
+    """`max(acc, x)` of `x if x != x else max(acc, x)`, a maximum or minimum of floats that keeps NaN; its condition reads `x` in any case."""
+    test, x, step = e.condition, e.true_value, e.false_value
+    if not (isinstance(step, E.Max | E.Min) and isinstance(test, E.NE) and e.dtype.is_float):
+        return None
+    return step if x is step.b and x is test.a and x is test.b else None
+
+
+def _identity(step: E.Max | E.Min) -> str | None:
+    """The text of what `step` begins with: where the accumulator still is that, the result is the first element itself."""
+    return constant(E.const(-math.inf if isinstance(step, E.Max) else math.inf, step.dtype))
 
 
 def _select_by_mask(f: FunctionText, e: E.Select) -> Value:

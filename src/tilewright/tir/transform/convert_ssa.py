@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.expr import Var
+from tilewright.expr_walk import substitute
 from tilewright.tir.stmt import Block, For, Let, PrimFunc, Stmt, map_bodies, substitute_stmt
 
 
@@ -31,7 +32,8 @@ def _visit(s: Stmt, bound: set[Var]) -> Stmt:
             init = None if s.init is None else _visit(_renamed(s.init, own), bound)
             if own or init is not s.init:
                 iters = tuple(replace(i, var=own.get(i.var, i.var)) for i in s.iters)
-                s = replace(s, iters=iters, init=init, body=_renamed(s.body, own))
+                predicate = substitute(s.predicate, {old: new for old, new in own.items()})  # noqa: C416  a dictionary of expressions
+                s = replace(s, iters=iters, predicate=predicate, init=init, body=_renamed(s.body, own))
             bound.update(i.var for i in s.iters)
         case _:
             pass

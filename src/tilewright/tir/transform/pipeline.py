@@ -25,7 +25,12 @@ LOOP_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
     lower_math,
     unroll_loops,
 )
-"""In this order. Whatever costs time per statement runs before statements are written out by unrolling."""
+"""In this order. Whatever costs time per statement runs before statements are written out by unrolling.
+
+Common subexpressions, hoisted conditions and shared storage are not among them: LLVM does the first two, and register and cache
+allocation the third. On 14 computations with plain loops (moves, padding, pools, products, norms, look-ups), code was as fast with
+each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by up to a half.
+"""
 
 
 def lower_loops(func: PrimFunc) -> PrimFunc:

@@ -5,7 +5,7 @@
 
 Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of its
 own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well. Values
-that are only moved keep their 16 bits.
+that are only moved keep their 16 bits, and so do buffers of such values that only pairs are read from.
 """
 
 from __future__ import annotations
@@ -15,24 +15,48 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tilewright.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else, pair, reinterpret
-from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, map_bodies, walk_stmt
+from tilewright.expr_walk import walk
+from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
 from tilewright.types import FLOAT32, DataType
 
 
 def widen_halves(func: PrimFunc) -> PrimFunc:
     """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else."""
     used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
-    return func.with_body(_Widening().stmt(func.body)) if any(is_half(b.dtype) for b in used) else func
+    return func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_half(b.dtype) for b in used) else func
 
 
 def is_half(dtype: DataType) -> bool:
     return dtype.is_float and dtype.bits == 16
 
 
-class _Widening:
-    """`value` is an expression of another type, `wide` and `exact` are one of 16 bits: in float32, and as it is stored."""
+def _of_pairs(body: Stmt) -> set[Buffer]:
+    """The allocated buffers of 16-bit floats that are read for pairs alone, into which values are only moved from what is given."""
+    found = {s.buffer for s in walk_stmt(body) if isinstance(s, Allocate) and is_half(s.buffer.dtype)}
+    if not found:
+        return found
+    widening = _Widening(set())
+    widening.buffers = {b: b for b in found}
+    for s in walk_stmt(body):
+        if isinstance(s, Store) and s.buffer in found and not widening.only_moved(s.value):
+            found.discard(s.buffer)
+        for whole in expressions(s):
+            for e in walk(whole):
+                if not (isinstance(e, Call) and e.op is pair):
+                    found.difference_update(x.buffer for x in e.operands() if isinstance(x, Load))
+            if isinstance(whole, Load):
+                found.discard(whole.buffer)
+    return found
 
-    def __init__(self) -> None:
+
+class _Widening:
+    """`value` is an expression of another type, `wide` and `exact` are one of 16 bits: in float32, and as it is stored.
+
+    The buffers of `kept` stay as they are.
+    """
+
+    def __init__(self, kept: set[Buffer]) -> None:
+        self.kept = kept
         self.buffers: dict[Buffer, Buffer] = {}
         self.variables: dict[Var, Var] = {}
         self.values: dict[PrimExpr, PrimExpr] = {}
@@ -42,7 +66,7 @@ class _Widening:
         match s:
             case Store():
                 return self.store(s)
-            case Allocate() if is_half(s.buffer.dtype):
+            case Allocate() if is_half(s.buffer.dtype) and s.buffer not in self.kept:
                 b = s.buffer
                 self.buffers[b] = Buffer(b.name, b.shape, FLOAT32.with_lanes(b.dtype.lanes), b.scope)
                 return replace(s, buffer=self.buffers[b], body=self.stmt(s.body))

@@ -1,8 +1,8 @@
 """Attention, a block of queries of one head at a time:
 
     for batch, head, block of queries (parallel):
-        turned = query of the block, transposed, scaled
-        for tile of keys, tile of queries: scores = key @ turned + mask         register tiles
+        turned = query of the block, transposed
+        for tile of keys, tile of queries: scores = key @ turned * scale + mask register tiles
         for vectors of queries: { most = max over keys; for key: powers = exp(scores - most) }
         for vector of queries: inverse = 1 / sum over keys of powers
         for tile of queries: out = (powers @ value) * inverse                   register tiles
@@ -33,6 +33,7 @@ class AttentionStages:
     powers: ComputeOp
     total: ComputeOp
     inverse: ComputeOp
+    packed: ComputeOp | None
     heads: int
     blocks: int
     block: int
@@ -56,6 +57,9 @@ def schedule_attention(k: KernelBlocks) -> None:
         s.unroll(v)
     s.vectorize(lane)
     accumulate(k, k.name(k.anchor), tiles, tile, depth_unroll=stages.keys_unroll)
+    if stages.packed is not None:
+        *_, column = s.compute_at(k.name(stages.packed), one, preserve_unit_loops=True)
+        s.vectorize(s.split(column, [None, tile.lanes])[1])
     _sums(k, stages, one)
     _powers(k, stages, one)
     _scores(k, stages, one)

@@ -162,6 +162,11 @@ def schedule_conv(k: KernelBlocks) -> None:
     for v in (ow_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
+    if (padded := k.anchor.attrs.get("padded")) is not None:
+        *planes, _, x = s.loops(k.name(padded))
+        s.vectorize(s.split(x, [None, k.machine.lanes(padded.body[0].dtype)])[1])
+        if k.multiply_time >= WORTH_SHARING:
+            s.parallel(s.fuse(*planes))
     for name in (name for op, name in k.names.items() if op.prepack is not None):
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])

@@ -7,10 +7,17 @@
 Going down one vector of channels at a time, the rows of a window are in the first-level cache when the next row of outputs
 reads them again, and the weights of a small window stay in registers from the first output to the last. The loops over rows
 and tiles are cut where a window begins and ends to reach over the edge (`partition_loops`): no tap is tested.
+
+That cache finds a line by its address within a page. Where the pixels of one vector of channels are a power of two apart, or
+many times one, the rows of its windows crowd into few places and drive each other out. Then a column of tiles is gone down with
+all channels, which lie beside each other and fill every place:
+
+    for image, tile of outputs (parallel): for row: for vector of channels: { … }
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from tilewright.expr import Var
@@ -19,6 +26,10 @@ from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
 _MOST_UNROLLED: Final = 64
 _MOST_OF_A_ROW: Final = 128
+_PAGE: Final = 4096
+_LINE: Final = 64
+_HOPELESS: Final = 2.0
+"""Lines wanted in one place over those that it has, from where on neighbouring channels are the lesser evil though they do not fit either."""
 _IDLE: Final = 1.25
 """Time with uneven shares, over that with even ones."""
 
@@ -29,15 +40,16 @@ def schedule_window(k: KernelBlocks) -> None:
     axes, _ = s.axes(k.output)
     batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
     lanes = min(machine.lanes("float32"), 1 << (s.extent(channel).bit_length() - 1))
-    outputs = _outputs(k, s.extent(ow))
+    outputs, crowded = _outputs(k, s.extent(ow), s.extent(channel))
     block, lane = s.split(channel, [None, lanes], overlap=True)
     outer, inner = s.split(ow, [None, outputs])
-    s.reorder(batch, block, *rows, outer, inner, lane)
+    nest = [outer, *rows, block] if crowded else [block, *rows, outer]
+    s.reorder(batch, *nest, inner, lane)
     s.set_scope(acc, "local")
-    s.compute_at(acc, outer)
+    s.compute_at(acc, nest[-1])
     spatial, reduce = s.axes(acc)
     around = s.loops(acc)
-    tile = [v for v in spatial if around.index(v) > around.index(outer)]
+    tile = [v for v in spatial if around.index(v) > around.index(nest[-1])]
     s.reorder(*reduce, *tile)
     columns = [tile.pop()] if lanes > 1 else []
     _unroll_taps(s, reduce, outputs)
@@ -45,18 +57,45 @@ def schedule_window(k: KernelBlocks) -> None:
         s.unroll(v)
     for v in (*columns, lane):
         s.vectorize(v)
-    parallel_over(s, _pieces(s, batch, block, rows, machine.cores), 2 * k.multiply_time)
+    parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
 
 
-def _outputs(k: KernelBlocks, width: int) -> int:
-    """How many outputs of a row are computed together: enough to hide the latency of the adds, and dividing the row."""
-    taps: int = k.anchor.attrs["taps"]
-    if k.machine.vector_registers < 32 or (taps <= 9 and k.anchor.attrs["stride"] == 1 and width % 4 == 0):
+def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
+    """How many outputs of a row are computed together, and whether with all their channels because one vector's crowd the cache.
+
+    `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level cache that
+    they reach, over how many it holds. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
+    """
+    most = 4 if k.machine.vector_registers < 32 else 7
+    pixel = channels * k.anchor.inputs[0].dtype.itemsize
+    places = min(_PAGE // _LINE, _PAGE // math.gcd(pixel, _PAGE))
+    crowd = _touched(k, width) / (places * max(1, k.machine.l1_bytes // _PAGE))
+    if crowd > 1:
+        wide = _divisor(width, most)
+        several = [wide, _divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
+        fitting = next((r for r in several if _touched(k, r) * pixel <= k.machine.l1_bytes), None)
+        if fitting is not None or crowd > _HOPELESS:
+            return fitting or wide, True
+    if k.anchor.attrs["taps"] <= 9 and k.anchor.attrs["stride"] == 1 and width % 4 == 0:
         most = 4
-    else:
-        most = 7
-    most = max(1, min(most, 64 // max(1, taps // 3)))
-    return next((r for r in range(most, max(1, most // 2), -1) if width % r == 0), min(most, width))
+    return _divisor(width, most), False
+
+
+def _touched(k: KernelBlocks, outputs: int) -> int:
+    """How many pixels some neighbouring outputs of a row touch: those of their windows, and themselves."""
+    *above, along = map(k.schedule.extent, _taps(k))
+    stride: int = k.anchor.attrs["stride"]
+    return math.prod(above) * ((outputs - 1) * stride + along) + outputs
+
+
+def _taps(k: KernelBlocks) -> list[Var]:
+    """The loops over the window, along a row last."""
+    return k.schedule.axes(k.name(k.anchor))[1]
+
+
+def _divisor(width: int, most: int) -> int:
+    """The largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
+    return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))
 
 
 def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
