@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.relay.analysis.regions import DEFAULT, Region, is_end, is_mark, open_nodes, regions_of
+from tilewright.relay.analysis.regions import DEFAULT, Region, is_begin, is_end, is_mark, open_nodes, regions_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.annotation import CompilerEnd
 from tilewright.relay.visitor import operands, with_operands
@@ -49,7 +49,7 @@ def _prepared(function: Function) -> Expr:
             new[e] = new.get(old[0], old[0])
         elif is_end(e) and isinstance(old[0], Tuple):
             fields = operands(new.get(old[0], old[0]))
-            new[e] = Tuple(tuple(CompilerEnd(e.op.compiler)(f) for f in fields), e.span)
+            new[e] = Tuple(tuple(f.args[0] if is_begin(f) else CompilerEnd(e.op.compiler)(f) for f in fields), e.span)
         elif any(o in new for o in old):
             new[e] = with_operands(e, [new.get(o, o) for o in old])
     return new.get(function, function)
