@@ -404,6 +404,14 @@ def test_marks_that_fit_nothing() -> None:
         PartitionGraph()(module(end(relay.add(begin(x, "npu"), relay.tanh(y)), "npu")))
 
 
+def test_marks_with_a_circle() -> None:
+    begin, end = relay.annotation.compiler_begin, relay.annotation.compiler_end
+    inner = relay.tanh(begin(x, "npu"))
+    back = begin(relay.exp(end(inner, "npu")), "npu")
+    with pytest.raises(CompileError, match="a region reads what is made of its own results"):
+        PartitionGraph()(module(end(relay.add(inner, back), "npu")))
+
+
 def test_marks_written_by_hand() -> None:
     begin, end = relay.annotation.compiler_begin, relay.annotation.compiler_end
     e = end(relay.add(begin(x, compiler="npu"), relay.const(np.ones((4, 4), "float32"))), compiler="npu")
