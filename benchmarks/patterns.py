@@ -11,14 +11,15 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from tilewright import relay
+from tilewright.ir import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, DFPatternCallback, dominates, is_constant, is_op, rewrite, wildcard
 from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.group import groups
 from tilewright.relay.transform import MergeComposite
-from tilewright.ir import IRModule
 
 _CALLS, _CHAIN, _RUNS = 5_000, 10_000, 5
 _UNARY = ("nn.relu", "tanh", "sigmoid", "exp", "sqrt", "abs", "negative", "floor")
@@ -55,7 +56,7 @@ def patterns() -> list[DFPattern]:
     for name in (*_UNARY, "nn.softmax", "cast"):
         last = is_op(name)
         found.append(last(is_op("nn.bias_add")(is_op("nn.dense")(wildcard(), is_constant()), is_constant())))
-        found.append(last(dense.optional(lambda d: is_op("nn.relu")(d))))
+        found.append(last(dense.optional(is_op("nn.relu"))))
         found.append(is_op("add")(last(wildcard()) | is_op("nn.leaky_relu")(wildcard()), wildcard()))
         found.append(last(is_op("multiply")(wildcard(), is_op("sigmoid")(wildcard()))).has_dtype("float16"))
         found.append(dominates(last(wildcard()), wildcard().has_attr({"TOpPattern": 0})(wildcard()), is_op("multiply")(wildcard(), wildcard())))
@@ -84,7 +85,7 @@ def main() -> None:
     chain: Any = function.params[0]
     for _ in range(_CHAIN):
         chain = relay.nn.relu(chain)
-    callbacks = [Replace(a, b) for a, b in zip(_UNARY, _UNARY[1:], strict=False)]
+    callbacks = [Replace(a, b) for a, b in pairwise(_UNARY)]
     print(f"{matched(function, fifty)} pieces of {len(fifty)} patterns in {_CALLS} calls: {seconds(lambda: matched(function, fifty)):.3f} s")
     print(f"the same as functions, one pattern after the other: {seconds(lambda: MergeComposite(table)(module)):.3f} s")
     print(f"{len(callbacks)} callbacks until nothing changes: {seconds(lambda: rewrite(callbacks, function)):.3f} s")

@@ -16,7 +16,21 @@ import pytest
 
 from tilewright import relay
 from tilewright.ir import IRModule, assert_structural_equal
-from tilewright.relay.dataflow_pattern import *
+from tilewright.relay.dataflow_pattern import (
+    CallPattern,
+    DFPattern,
+    FunctionPattern,
+    dominates,
+    is_constant,
+    is_expr,
+    is_if,
+    is_let,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    wildcard,
+)
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import post_order
 

@@ -17,7 +17,17 @@ import pytest
 from tilewright import relay
 from tilewright.errors import CompileError, Origin
 from tilewright.ir import IRModule, assert_structural_equal, structural_equal
-from tilewright.relay.dataflow_pattern import *
+from tilewright.relay.dataflow_pattern import (
+    DFPattern,
+    DFPatternCallback,
+    FunctionPattern,
+    dominates,
+    is_expr,
+    is_op,
+    is_tuple,
+    rewrite,
+    wildcard,
+)
 from tilewright.relay.dataflow_pattern.match import NodeMap
 from tilewright.relay.interpreter import evaluate
 

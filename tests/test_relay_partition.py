@@ -22,7 +22,7 @@ from tilewright.errors import CompileError, OptionError
 from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Sequential
 from tilewright.relay.analysis import check_well_formed
-from tilewright.relay.dataflow_pattern import is_constant, is_op, is_tuple_get_item, wildcard
+from tilewright.relay.dataflow_pattern import is_op, is_tuple_get_item, wildcard
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.contrib import get_pattern_table, register_pattern_table
 from tilewright.relay.transform import AnnotateTarget, MergeCompilerRegions, MergeComposite, PartitionGraph
@@ -105,7 +105,7 @@ def test_rows_with_checks_options_and_order() -> None:
     small = ("npu.small", ADD_RELU, lambda e: e.checked_type.shape[0] < 4)
     large = ("npu.large", ADD_RELU, lambda e: e.checked_type.shape[0] >= 4)
     assert composites(MergeComposite([small, large])(module(relay.nn.relu(x + y)))) == ["npu.large"]
-    option = is_op("add")(wildcard(), wildcard()).optional(lambda a: is_op("nn.relu")(a))
+    option = is_op("add")(wildcard(), wildcard()).optional(is_op("nn.relu"))
     for body, count in ((relay.nn.relu(x + y), 2), (x + y, 1), (relay.tanh(x + y), 1)):
         after = MergeComposite([("npu.a", option)])(module(body))
         (found,) = [e for e in post_order(after["main"]) if isinstance(e, relay.Function) and "Composite" in e.attrs]
@@ -146,7 +146,7 @@ def test_pattern_tables_by_name() -> None:
     assert get_pattern_table("test_npu") == table()
     assert get_pattern_table("no_such_npu") is None
     assert relay.op.contrib.get_pattern_table is get_pattern_table
-    register_pattern_table("test_npu", lambda: [])
+    register_pattern_table("test_npu", list)
     assert get_pattern_table("test_npu") == []
 
 
