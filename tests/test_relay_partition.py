@@ -443,3 +443,11 @@ def test_random_graphs_keep_their_meaning(seed: int) -> None:
         supports(target, *[str(n) for n in rng.choice([*unary, *binary], 3, replace=False)])
     after = partitioned(relay.Function([x, y, z], relay.Tuple(values[-4:])), "a", "b")
     assert external(after)
+
+
+def test_every_step_reads_back() -> None:
+    supports("npu", "add")
+    composite = MergeComposite([("npu.add_relu", ADD_RELU)])(module(relay.tanh(relay.nn.relu(x + y) + z)))
+    marked = AnnotateTarget("npu")(composite)
+    for mod in (composite, marked, PartitionGraph()(marked)):
+        assert_structural_equal(relay.fromtext(mod.astext()), mod)
