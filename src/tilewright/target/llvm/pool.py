@@ -6,10 +6,15 @@
 A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd value
 joins (`active` + 1), looks again whether the job is still there, and takes chunks until none is left. Each thread has a
 queue of its own, an equal run of neighbouring chunks, so that it works where it worked in the loop before and finds its
-data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks too, withdraws the job, and waits only for workers that have joined: one that still
-sleeps delays nobody. Joining and withdrawing are sequentially consistent, so one of the two sides sees the other.
-Workers spin for some 30 us, then sleep on a futex at `job`. A call while a job runs, from another thread or from inside a
-loop body, runs serially. On systems without futexes every call does.
+data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks too, withdraws
+the job, and waits only for workers that have joined: one that still sleeps delays nobody. Joining and withdrawing are
+sequentially consistent, so one of the two sides sees the other. Workers spin for some 30 us, then sleep on a futex at `job`.
+A call while a job runs, from another thread or from inside a loop body, runs serially. On systems without futexes every call does.
+
+Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A caller
+that finds itself on another core than at its last loop lets the workers run on all its cores but that one; which of these a
+worker uses, the system chooses, so that several processes do not choose the same. Without a core for each thread, and with
+the variable TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
 """
 
 from __future__ import annotations
@@ -21,16 +26,18 @@ from tilewright.target.llvm.compile import compile_text
 from tilewright.target.target import Target
 
 _FUTEX: Final = {"x86": 202, "aarch64": 98, "riscv": 98}
+_GETTID: Final = {"x86": 186, "aarch64": 178, "riscv": 178}
 _SPINS: Final = {"x86": 2_000, "aarch64": 20_000, "riscv": 20_000}
 _PAUSE: Final = {"x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)", "riscv": "fence seq_cst"}
 _DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""}
 
-# parallel_for, num_threads, pool | job, asleep | active | body, closure, n, grain | busy, stop | a line for each thread, the caller first
-_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
-                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "stop": (260, "i32"), "lines": (320, "i8")}
-"""Field -> its byte in the context and its type; what different threads write lies on different cache lines."""
-_LINE: Final = {"end": 8, "handle": 16, "owner": 24}
-"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, and the context."""
+# parallel_for, num_threads, pool | job, asleep, stop | active | body, closure, n, grain | busy, left | cores | a line for each thread, the caller first
+_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
+                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (320, "<16 x i64>"), "lines": (448, "i8")}
+"""Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is the
+core that workers keep off, -1 for none yet, -2 for never; `cores` are those on which the pool was made, one a bit."""
+_LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32}
+"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's number of the thread."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -42,7 +49,7 @@ def pool_object(target: Target) -> bytes:
 def pool_text(target: Target) -> str:
     """The pool as an LLVM module."""
     threaded = "linux" in target.mtriple and target.family in _FUTEX
-    parts = [_SERIAL, _THREADED if threaded else "", _CREATE if threaded else _CREATE_SERIAL]
+    parts = [_SERIAL, _CORES + _THREADED + _CREATE if threaded else _CREATE_SERIAL]
     text = "\n".join(parts)
     for field, (offset, _) in _FIELDS.items():
         text = text.replace(f"FIELD({field})", f"getelementptr i8, ptr %ctx, i64 {offset}")
@@ -51,8 +58,10 @@ def pool_text(target: Target) -> str:
     if not threaded:
         return text
     family = target.family
-    text = text.replace("PAUSE", _PAUSE[family]).replace("SPINS", str(_SPINS[family])).replace("FUTEX", str(_FUTEX[family]))
-    return f"{_DECLARE_PAUSE[family]}\n{text}"
+    numbers = {"SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0]}
+    for word, number in numbers.items():
+        text = text.replace(word, str(number))
+    return f"{_DECLARE_PAUSE[family]}\n{text.replace('PAUSE', _PAUSE[family])}"
 
 
 _SERIAL: Final = """
@@ -88,6 +97,107 @@ done:
 
 define void @tw_pool_destroy(ptr %ctx) nounwind {
   call void @free(ptr %ctx)
+  ret void
+}
+"""
+
+_CORES: Final = """
+@tw_bind_variable = private constant [24 x i8] c"TILEWRIGHT_BIND_THREADS\\00"
+declare ptr @getenv(ptr)
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+declare <16 x i64> @llvm.ctpop.v16i64(<16 x i64>)
+declare i64 @llvm.vector.reduce.add.v16i64(<16 x i64>)
+
+; the cores on which the calling thread may run; none when the system does not say
+define internal <16 x i64> @tw_cores() nounwind {
+  %mask = alloca <16 x i64>, align 8
+  store <16 x i64> zeroinitializer, ptr %mask, align 8
+  %error = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %cores = load <16 x i64>, ptr %mask, align 8
+  ret <16 x i64> %cores
+}
+
+; whether there is a core for each of some threads
+define internal i1 @tw_suffices(<16 x i64> %cores, i64 %threads) nounwind {
+  %counts = call <16 x i64> @llvm.ctpop.v16i64(<16 x i64> %cores)
+  %count = call i64 @llvm.vector.reduce.add.v16i64(<16 x i64> %counts)
+  %enough = icmp sge i64 %count, %threads
+  ret i1 %enough
+}
+
+; remembers the cores of a new pool, and whether its workers are to keep off one of them
+define internal void @tw_find_cores(ptr %ctx, i64 %threads) nounwind {
+entry:
+  %cores.at = FIELD(cores)
+  %left.at = FIELD(left)
+  %cores = call <16 x i64> @tw_cores()
+  store <16 x i64> %cores, ptr %cores.at, align 8
+  %enough = call i1 @tw_suffices(<16 x i64> %cores, i64 %threads)
+  %text = call ptr @getenv(ptr @tw_bind_variable)
+  %unset = icmp eq ptr %text, null
+  br i1 %unset, label %decide, label %read
+read:
+  %letter = load i8, ptr %text
+  %zero = icmp eq i8 %letter, 48
+  %wanted = xor i1 %zero, true
+  br label %decide
+decide:
+  %binds = phi i1 [ true, %entry ], [ %wanted, %read ]
+  %both = and i1 %binds, %enough
+  %left = select i1 %both, i32 -1, i32 -2
+  store i32 %left, ptr %left.at
+  ret void
+}
+
+; The workers leave `core`, the caller's, to it. A caller that was given too few cores of its own leaves them those of the pool.
+; A worker that has not started yet does so at the next loop.
+define internal void @tw_leave_core(ptr %ctx, i32 %core) nounwind {
+entry:
+  %mask = alloca <16 x i64>, align 8
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %cores.at = FIELD(cores)
+  %left.at = FIELD(left)
+  %threads = load i64, ptr %count.at
+  %of.pool = load <16 x i64>, ptr %cores.at, align 8
+  %of.caller = call <16 x i64> @tw_cores()
+  %enough = call i1 @tw_suffices(<16 x i64> %of.caller, i64 %threads)
+  %cores = select i1 %enough, <16 x i64> %of.caller, <16 x i64> %of.pool
+  store <16 x i64> %cores, ptr %mask, align 8
+  %known = icmp ult i32 %core, 1024
+  br i1 %known, label %clear, label %done
+clear:
+  %byte = lshr i32 %core, 3
+  %byte.at = getelementptr i8, ptr %mask, i32 %byte
+  %place = and i32 %core, 7
+  %bit = shl i32 1, %place
+  %bit8 = trunc i32 %bit to i8
+  %others = xor i8 %bit8, -1
+  %old = load i8, ptr %byte.at
+  %new = and i8 %old, %others
+  store i8 %new, ptr %byte.at
+  br label %next
+next:
+  %k = phi i64 [ 1, %clear ], [ %k.next, %moved ]
+  %left = phi i32 [ %core, %clear ], [ %left.next, %moved ]
+  %line = call ptr @tw_line(ptr %ctx, i64 %k)
+  %thread.at = OF_LINE(thread)
+  %thread = load atomic i32, ptr %thread.at monotonic, align 4
+  %started = icmp ne i32 %thread, 0
+  %left.next = select i1 %started, i32 %left, i32 -1
+  br i1 %started, label %move, label %moved
+move:
+  %refused = call i32 @sched_setaffinity(i32 %thread, i64 128, ptr %mask)
+  br label %moved
+moved:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %threads
+  br i1 %more, label %next, label %finish
+finish:
+  store i32 %left.next, ptr %left.at
+  br label %done
+done:
   ret void
 }
 """
@@ -186,6 +296,10 @@ entry:
   %asleep = FIELD(asleep)
   %active = FIELD(active)
   %stop = FIELD(stop)
+  %thread.at = OF_LINE(thread)
+  %wide = call i64 (i64, ...) @syscall(i64 GETTID)
+  %thread = trunc i64 %wide to i32
+  store atomic i32 %thread, ptr %thread.at monotonic, align 4
   br label %idle
 idle:
   %last = phi i32 [ 0, %entry ], [ %seen, %leave ], [ %last, %idle.again ]
@@ -258,6 +372,18 @@ publish:
   %chunk = select i1 %positive, i64 %grain, i64 1
   store i64 %chunk, ptr %grain.at
   call void @tw_fill_queues(ptr %ctx, i64 %n, i64 %chunk)
+  %left.at = FIELD(left)
+  %left = load i32, ptr %left.at
+  %binds = icmp ne i32 %left, -2
+  br i1 %binds, label %locate, label %open
+locate:
+  %core = call i32 @sched_getcpu()
+  %stayed = icmp eq i32 %core, %left
+  br i1 %stayed, label %open, label %moved
+moved:
+  call void @tw_leave_core(ptr %ctx, i32 %core)
+  br label %open
+open:
   %opened = atomicrmw add ptr %job, i32 1 seq_cst
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %wake = icmp ne i32 %sleepers, 0
@@ -271,8 +397,8 @@ work:
   br label %wait
 wait:
   %spun = phi i32 [ 0, %work ], [ %spun.next, %spin ], [ 0, %yield ]
-  %left = load atomic i32, ptr %active seq_cst, align 4
-  %done = icmp eq i32 %left, 0
+  %running = load atomic i32, ptr %active seq_cst, align 4
+  %done = icmp eq i32 %running, 0
   br i1 %done, label %finish, label %hold
 hold:
   %spun.next = add i32 %spun, 1
@@ -297,7 +423,7 @@ entry:
   %wanted = select i1 %least, i64 %threads, i64 1
   %workers = sub i64 %wanted, 1
   %list = mul i64 %wanted, 64
-  %size = add i64 %list, 320
+  %size = add i64 %list, HEADER
   %ctx = call ptr @aligned_alloc(i64 64, i64 %size)
   %none = icmp eq ptr %ctx, null
   br i1 %none, label %failed, label %fill
@@ -307,6 +433,7 @@ fill:
   %m = call ptr @memset(ptr %ctx, i32 0, i64 %size)
   %pool = getelementptr i8, ptr %ctx, i64 16
   store ptr %ctx, ptr %pool
+  call void @tw_find_cores(ptr %ctx, i64 %wanted)
   br label %next
 next:
   %k = phi i64 [ 0, %fill ], [ %count, %try ]
