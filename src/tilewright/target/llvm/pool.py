@@ -12,8 +12,8 @@ sequentially consistent, so one of the two sides sees the other. Workers spin fo
 A call while a job runs, from another thread or from inside a loop body, runs serially. On systems without futexes every call does.
 
 Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A caller
-that finds itself on another core than at its last loop lets the workers run on all its cores but that one; which of these a
-worker uses, the system chooses, so that several processes do not choose the same. Without a core for each thread, and with
+that finds itself on another core than before, at the start of a loop or while it waits for its end, lets the workers run on all
+its cores but that one; which of these a worker uses, the system chooses, so that several processes do not choose the same. Without a core for each thread, and with
 the variable TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
 """
 
@@ -200,6 +200,23 @@ finish:
 done:
   ret void
 }
+
+; called by the thread that runs a job: if it has moved, the workers leave it the core where it is now
+define internal void @tw_keep_off(ptr %ctx) nounwind {
+  %left.at = FIELD(left)
+  %left = load i32, ptr %left.at
+  %binds = icmp ne i32 %left, -2
+  br i1 %binds, label %locate, label %done
+locate:
+  %core = call i32 @sched_getcpu()
+  %stayed = icmp eq i32 %core, %left
+  br i1 %stayed, label %done, label %moved
+moved:
+  call void @tw_leave_core(ptr %ctx, i32 %core)
+  br label %done
+done:
+  ret void
+}
 """
 
 _THREADED: Final = """
@@ -372,18 +389,7 @@ publish:
   %chunk = select i1 %positive, i64 %grain, i64 1
   store i64 %chunk, ptr %grain.at
   call void @tw_fill_queues(ptr %ctx, i64 %n, i64 %chunk)
-  %left.at = FIELD(left)
-  %left = load i32, ptr %left.at
-  %binds = icmp ne i32 %left, -2
-  br i1 %binds, label %locate, label %open
-locate:
-  %core = call i32 @sched_getcpu()
-  %stayed = icmp eq i32 %core, %left
-  br i1 %stayed, label %open, label %moved
-moved:
-  call void @tw_leave_core(ptr %ctx, i32 %core)
-  br label %open
-open:
+  call void @tw_keep_off(ptr %ctx)
   %opened = atomicrmw add ptr %job, i32 1 seq_cst
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %wake = icmp ne i32 %sleepers, 0
@@ -408,6 +414,7 @@ spin:
   PAUSE
   br label %wait
 yield:
+  call void @tw_keep_off(ptr %ctx)
   %y = call i32 @sched_yield()
   br label %wait
 finish:
