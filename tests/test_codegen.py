@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -393,6 +395,20 @@ def test_workers_stay_on_the_cores_that_the_caller_was_given(unbound: None) -> N
     os.sched_setaffinity(0, {min(few)})
     assert pool.settle([{max(few)}])
     pool.native.close()
+
+
+@on_two_cores
+def test_workers_that_lose_their_cores_to_others_finish_their_chunks() -> None:
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in CORES]
+    try:
+        pool = Placed(len(CORES))
+        for _ in range(100):
+            pool.cores()
+        pool.native.close()
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 @on_two_cores

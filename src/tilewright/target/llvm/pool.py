@@ -13,7 +13,8 @@ A call while a job runs, from another thread or from inside a loop body, runs se
 
 Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A caller
 that finds itself on another core than before, at the start of a loop or while it waits for its end, lets the workers run on all
-its cores but that one; which of these a worker uses, the system chooses, so that several processes do not choose the same. Without a core for each thread, and with
+its cores but that one; which of these a worker uses, the system chooses, so that several processes do not choose the same. A worker that has lost its core to another
+process with a chunk in hand finishes it on the core of the caller, which has to wait for it anyway. Without a core for each thread, and with
 the variable TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
 """
 
@@ -35,9 +36,10 @@ _DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64"
 _FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
                   "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (320, "<16 x i64>"), "lines": (448, "i8")}
 """Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is the
-core that workers keep off, -1 for none yet, -2 for never; `cores` are those on which the pool was made, one a bit."""
-_LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32}
-"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's number of the thread."""
+core that workers keep off, -1 for none, -2 for never; `cores` are those on which the pool was made, one a bit."""
+_LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
+"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's number of the
+thread, whether it is at work, and its processor time when a caller last looked."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -104,6 +106,7 @@ define void @tw_pool_destroy(ptr %ctx) nounwind {
 _CORES: Final = """
 @tw_bind_variable = private constant [24 x i8] c"TILEWRIGHT_BIND_THREADS\\00"
 declare ptr @getenv(ptr)
+declare i32 @clock_gettime(i32, ptr)
 declare i32 @sched_getcpu()
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_setaffinity(i32, i64, ptr)
@@ -117,6 +120,25 @@ define internal <16 x i64> @tw_cores() nounwind {
   %error = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
   %cores = load <16 x i64>, ptr %mask, align 8
   ret <16 x i64> %cores
+}
+
+; one core, of 1024
+define internal <16 x i64> @tw_core(i32 %core) nounwind {
+  %word = lshr i32 %core, 6
+  %within = and i32 %word, 15
+  %place = and i32 %core, 63
+  %wide = zext i32 %place to i64
+  %bit = shl i64 1, %wide
+  %cores = insertelement <16 x i64> zeroinitializer, i64 %bit, i32 %within
+  ret <16 x i64> %cores
+}
+
+; a thread runs on some cores; where the system refuses, it runs where it did
+define internal void @tw_bind(i32 %thread, <16 x i64> %cores) nounwind {
+  %mask = alloca <16 x i64>, align 8
+  store <16 x i64> %cores, ptr %mask, align 8
+  %refused = call i32 @sched_setaffinity(i32 %thread, i64 128, ptr %mask)
+  ret void
 }
 
 ; whether there is a core for each of some threads
@@ -155,7 +177,6 @@ decide:
 ; A worker that has not started yet does so at the next loop.
 define internal void @tw_leave_core(ptr %ctx, i32 %core) nounwind {
 entry:
-  %mask = alloca <16 x i64>, align 8
   %count.at = getelementptr i8, ptr %ctx, i64 8
   %cores.at = FIELD(cores)
   %left.at = FIELD(left)
@@ -164,23 +185,14 @@ entry:
   %of.caller = call <16 x i64> @tw_cores()
   %enough = call i1 @tw_suffices(<16 x i64> %of.caller, i64 %threads)
   %cores = select i1 %enough, <16 x i64> %of.caller, <16 x i64> %of.pool
-  store <16 x i64> %cores, ptr %mask, align 8
+  %own = call <16 x i64> @tw_core(i32 %core)
+  %common = and <16 x i64> %cores, %own
+  %others = xor <16 x i64> %cores, %common
   %known = icmp ult i32 %core, 1024
-  br i1 %known, label %clear, label %done
-clear:
-  %byte = lshr i32 %core, 3
-  %byte.at = getelementptr i8, ptr %mask, i32 %byte
-  %place = and i32 %core, 7
-  %bit = shl i32 1, %place
-  %bit8 = trunc i32 %bit to i8
-  %others = xor i8 %bit8, -1
-  %old = load i8, ptr %byte.at
-  %new = and i8 %old, %others
-  store i8 %new, ptr %byte.at
-  br label %next
+  br i1 %known, label %next, label %done
 next:
-  %k = phi i64 [ 1, %clear ], [ %k.next, %moved ]
-  %left = phi i32 [ %core, %clear ], [ %left.next, %moved ]
+  %k = phi i64 [ 1, %entry ], [ %k.next, %moved ]
+  %left = phi i32 [ %core, %entry ], [ %left.next, %moved ]
   %line = call ptr @tw_line(ptr %ctx, i64 %k)
   %thread.at = OF_LINE(thread)
   %thread = load atomic i32, ptr %thread.at monotonic, align 4
@@ -188,7 +200,7 @@ next:
   %left.next = select i1 %started, i32 %left, i32 -1
   br i1 %started, label %move, label %moved
 move:
-  %refused = call i32 @sched_setaffinity(i32 %thread, i64 128, ptr %mask)
+  call void @tw_bind(i32 %thread, <16 x i64> %others)
   br label %moved
 moved:
   %k.next = add i64 %k, 1
@@ -201,7 +213,75 @@ done:
   ret void
 }
 
-; called by the thread that runs a job: if it has moved, the workers leave it the core where it is now
+; whether a thread has run since the last look at its line
+define internal i1 @tw_has_run(ptr %line) nounwind {
+  %time = alloca [2 x i64], align 8
+  %thread.at = OF_LINE(thread)
+  %clock.at = OF_LINE(clock)
+  %thread = load atomic i32, ptr %thread.at monotonic, align 4
+  %inverse = xor i32 %thread, -1
+  %shifted = shl i32 %inverse, 3
+  %clock = or i32 %shifted, 6
+  %error = call i32 @clock_gettime(i32 %clock, ptr %time)
+  %unknown = icmp ne i32 %error, 0
+  br i1 %unknown, label %yes, label %compare
+yes:
+  ret i1 true
+compare:
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at
+  %scaled = mul i64 %seconds, 1000000000
+  %now = add i64 %scaled, %rest
+  %before = load i64, ptr %clock.at
+  store i64 %now, ptr %clock.at
+  %ran = icmp ne i64 %now, %before
+  ret i1 %ran
+}
+
+; Called by the thread that waits for the end of a job. A worker that is at work and has not run since the last look has lost
+; its core to somebody else: it goes on on this core, which the caller is about to yield, and is sent away again at the next job.
+define internal void @tw_fetch(ptr %ctx) nounwind {
+entry:
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %left.at = FIELD(left)
+  %threads = load i64, ptr %count.at
+  %left = load i32, ptr %left.at
+  %apart = icmp sge i32 %left, 0
+  br i1 %apart, label %locate, label %done
+locate:
+  %core = call i32 @sched_getcpu()
+  %stayed = icmp eq i32 %core, %left
+  br i1 %stayed, label %next, label %moved
+moved:
+  call void @tw_leave_core(ptr %ctx, i32 %core)
+  ret void
+next:
+  %k = phi i64 [ 1, %locate ], [ %k.next, %looked ]
+  %line = call ptr @tw_line(ptr %ctx, i64 %k)
+  %joined.at = OF_LINE(joined)
+  %joined = load atomic i32, ptr %joined.at monotonic, align 4
+  %works = icmp ne i32 %joined, 0
+  br i1 %works, label %look, label %looked
+look:
+  %runs = call i1 @tw_has_run(ptr %line)
+  br i1 %runs, label %looked, label %fetch
+fetch:
+  %thread.at = OF_LINE(thread)
+  %thread = load atomic i32, ptr %thread.at monotonic, align 4
+  %here = call <16 x i64> @tw_core(i32 %core)
+  call void @tw_bind(i32 %thread, <16 x i64> %here)
+  store i32 -1, ptr %left.at
+  br label %looked
+looked:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %threads
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}
+
+; called by the thread that publishes a job: if it has moved, the workers leave it the core where it is now
 define internal void @tw_keep_off(ptr %ctx) nounwind {
   %left.at = FIELD(left)
   %left = load i32, ptr %left.at
@@ -313,6 +393,7 @@ entry:
   %asleep = FIELD(asleep)
   %active = FIELD(active)
   %stop = FIELD(stop)
+  %joined.at = OF_LINE(joined)
   %thread.at = OF_LINE(thread)
   %wide = call i64 (i64, ...) @syscall(i64 GETTID)
   %thread = trunc i64 %wide to i32
@@ -353,7 +434,9 @@ join:
   %same = icmp eq i32 %still, %seen
   br i1 %same, label %work, label %leave
 work:
+  store atomic i32 1, ptr %joined.at monotonic, align 4
   call void @tw_take_chunks(ptr %ctx, i64 %self)
+  store atomic i32 0, ptr %joined.at monotonic, align 4
   br label %leave
 leave:
   %j1 = atomicrmw sub ptr %active, i32 1 seq_cst
@@ -414,7 +497,7 @@ spin:
   PAUSE
   br label %wait
 yield:
-  call void @tw_keep_off(ptr %ctx)
+  call void @tw_fetch(ptr %ctx)
   %y = call i32 @sched_yield()
   br label %wait
 finish:
