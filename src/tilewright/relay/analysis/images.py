@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from tilewright import expr as scalar
 from tilewright import te
 from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Interval, Ranges
 from tilewright.arith.simplify import simplify
-from tilewright import expr as scalar
 from tilewright.expr import PrimExpr, add, mul, sub
 from tilewright.expr_walk import free_vars, rewrite
 from tilewright.node import node
@@ -47,9 +47,8 @@ def batch_of(function: Function) -> Batch | None:
 
     None for fewer than two images, and where some value mixes them, has none, or cannot be looked into (closures, conditions).
     """
-    leading = {p.checked_type.shape[0] if isinstance(p.checked_type, TensorType) and p.tensor_type.ndim else None for p in function.params}
-    images = leading.pop() if len(leading) == 1 else None
-    if not isinstance(images, int) or images < 2:
+    images = images_of(function)
+    if images < 2:
         return None
     found = _Values(images)
     for e in post_order(function.body, inside=False):
@@ -59,6 +58,14 @@ def batch_of(function: Function) -> Batch | None:
         found.apart[e] = flags
     kept = all(found.apart[function.body]) and not any(isinstance(e, Constant) for e in found.apart if found.own.get(e) and _differs(e, images))
     return Batch(images, found.apart, frozenset(e for e, own in found.own.items() if own)) if kept else None
+
+
+def images_of(function: Function) -> int:
+    """The first dimension of all parameters; 0 where it is not the same, or not known."""
+    types = [p.checked_type for p in function.params]
+    leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static else None for t in types}
+    images = leading.pop() if len(leading) == 1 else None
+    return images if isinstance(images, int) else 0
 
 
 def _differs(constant: Expr, images: int) -> bool:
@@ -213,7 +220,7 @@ class _Reads:
         each = self.walk._each(e.tensor, naming[0])
         row = simplify(sub(e.indices[naming[0]], mul(self.walk.image, each)), self.ranges)
         lo, hi = bounds(row, self.ranges)
-        inside = each and lo is not None and hi is not None and 0 <= lo and hi < each
+        inside = each and lo is not None and hi is not None and lo >= 0 and hi < each
         return naming[0] if inside and self.walk.image not in free_vars(row) else None
 
     def names_image(self, e: PrimExpr) -> bool:

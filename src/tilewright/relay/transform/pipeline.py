@@ -47,7 +47,7 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldConstant(),
         EliminateCommonSubexpr(),
         *_mixed_precision(),
-        SplitBatch(PassContext.current().get("relay.SplitBatch.images")),
+        SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None else target.machine.l2_bytes),
         FuseOps(),
     ), label="graph_passes")
 

@@ -9,50 +9,105 @@ follow one another. Where all kernels see all images, what one writes has left t
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from tilewright.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.relay.analysis.images import Batch, batch_of
+from tilewright.relay.analysis.images import Batch, batch_of, images_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.topi import machine as machines
 from tilewright.types import TensorType, TupleType, Type
 
 PARTS: Final = "Parts"
+_THIRD_LEVEL: Final = 16 << 20
+"""Bytes of the third-level cache that a program may count on."""
+_NEARER: Final = 0.2
+"""What a byte costs that comes from the third-level cache, if one from memory costs 1."""
+_ROWS: Final = 64
+"""So many rows that are multiplied with a weight take as long as the weight takes to come from memory, which costs no time then."""
 
 
 @dataclass(frozen=True)
 class SplitBatch(Pass):
-    """Needs known types; `images` is how many are computed at once, 0 as many as the caches of the machine hold.
+    """Needs known types; computes so many `images` at once, 0: as many as suit the caches of the machine, -1: all of them.
 
-    A function that does not treat images apart, or not so many of them, stays as it is.
+    `second_level` is the size of a core's own cache in bytes, 0: that of the machine which is built for. A function that does not
+    treat images apart, or whose batch has no such part, stays as it is.
     """
 
     opt_level: ClassVar[int] = 2
     images: int = 0
+    second_level: int = 0
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        return mod.map_functions(lambda f: split_batch(f, self.images) if f is mod["main"] else f, Function)
+        if self.images < 0 or "main" not in mod:
+            return mod
+        main = mod["main"]
+        return mod.map_functions(lambda f: self._split(f) if f is main else f, Function)
+
+    def _split(self, function: Function) -> Function:
+        """The function for fewer images, called for all parts of its batch; the function itself where that cannot be, or gains nothing."""
+        batch = 1 if PARTS in function.attrs else images_of(function)
+        if batch < 2:
+            return function
+        images = self.images or best_part(function, batch, self.second_level or machines.current().l2_bytes)
+        if images >= batch or batch % images:
+            return function
+        apart = batch_of(function)
+        return function if apart is None else for_fewer(function, apart, images) or function
 
 
-def split_batch(function: Function, images: int) -> Function:
-    """The function for `images` at once, called for all of its batch; the function itself where that cannot be."""
-    if PARTS in function.attrs:
-        return function
-    batch = batch_of(function)
-    if not images or batch is None or images >= batch.images or batch.images % images:
-        return function
-    return for_fewer(function, batch, images) or function
+def best_part(function: Function, batch: int, second_level: int) -> int:
+    """The divisor of `batch` with which least is waited for memory; the larger one of equals."""
+    traffic = _Traffic(function, batch)
+    divisors = [n for n in range(batch, 0, -1) if batch % n == 0]
+    return min(divisors, key=lambda n: traffic.waiting(n, second_level))
+
+
+class _Traffic:
+    """What the kernels of a function read and write, in bytes: `values` for one image each, `weights` with the rows of one image."""
+
+    def __init__(self, function: Function, batch: int) -> None:
+        self.values: list[float] = []
+        self.weights: list[tuple[int, float]] = []
+        for e in post_order(function.body, inside=False):
+            if not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.kind < Fusion.REDUCE or not _tensors(e.checked_type)[0].ndim:
+                continue
+            constant = [a.tensor_type for a in e.args if isinstance(a, Constant)]
+            moved = [*_tensors(e.checked_type), *(t for a in e.args if not isinstance(a, Constant) for t in _tensors(a.checked_type))]
+            self.values.append(sum(t.nbytes for t in moved) / batch)
+            rows = math.prod(_tensors(e.checked_type)[0].shape) / batch
+            self.weights += [(t.nbytes, rows / _channels(t, e)) for t in constant if t.ndim > 1]
+
+    def waiting(self, images: int, second_level: int) -> float:
+        """The bytes for which one image waits when so many are computed at once."""
+        far = 1.0 if sum(n for n, _ in self.weights) > _THIRD_LEVEL else _NEARER
+        weights = sum(n / images * max(0.0, 1 - images * rows / _ROWS) for n, rows in self.weights)
+        held = [n * images for n in self.values]
+        between = sum(n if all_ > _THIRD_LEVEL else _NEARER * n for n, all_ in zip(self.values, held, strict=True) if all_ > second_level)
+        return far * weights + between
+
+
+def _channels(weight: TensorType, e: Call) -> int:
+    """How many elements of the result are in one row, where the result has rows by a weight: the largest axis that both have."""
+    *_, last = shape = _tensors(e.checked_type)[0].shape
+    return int(max((d for d in weight.shape if d in (last, shape[1 % len(shape)])), default=last))
+
+
+def _tensors(kind: Type) -> Sequence[TensorType]:
+    return [t for t in (kind.fields if isinstance(kind, TupleType) else (kind,)) if isinstance(t, TensorType)]
 
 
 def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
     """The same function of `images`, with `Parts`; None where an operator has the number of images in itself."""
-    new: dict[Expr, Expr] = {}
-    for p in function.params:
-        new[p] = Var(p.name_hint, _scaled(p.checked_type, (True,), batch.images, images), p.span)
+    params = {p: Var(p.name_hint, _scaled(p.checked_type, (True,), batch.images, images), p.span) for p in function.params}
+    new: dict[Expr, Expr] = dict(params)
     for e in post_order(function.body, inside=False):
         if e in new:
             continue
@@ -64,8 +119,7 @@ def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
         if rebuilt is None:
             return None
         new[e] = rebuilt
-    params = tuple(new[p] for p in function.params)
-    return replace(function, params=params, body=new[function.body], attrs=function.attrs | {PARTS: batch.images // images})
+    return replace(function, params=tuple(params.values()), body=new[function.body], attrs=function.attrs | {PARTS: batch.images // images})
 
 
 def _scaled(kind: Type, apart: tuple[bool, ...], images: int, fewer: int) -> Type:
