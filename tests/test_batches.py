@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tilewright.relay.expr import Constant, Expr, Function, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.split_batch import PARTS, SplitBatch, best_part
+from tilewright.runtime.artifact import load
 from tilewright.target.target import Target
 
 IMAGES = 6
@@ -168,3 +170,14 @@ def test_programs_of_parts_answer_what_those_of_the_whole_batch_do(batch: int, i
 def test_optimize_splits_by_the_setting() -> None:
     with PassContext(opt_level=3, config={"relay.SplitBatch.images": 2}):
         assert optimize(IRModule.from_expr(chain(4, 4, 8)))["main"].attrs[PARTS] == 2
+
+
+def test_a_saved_program_of_parts_is_the_same_program(tmp_path: Path) -> None:
+    x = random(6, 7, 9, 9)
+    with PassContext(opt_level=3, config={"relay.SplitBatch.images": 2}):
+        made = build_module(IRModule.from_expr(chain(6, 7, 9)), Target("llvm"))
+    expected = made.executable()(x)
+    for name in ("model.so", "model.tar"):
+        loaded = load(made.save(tmp_path / name))
+        assert loaded.manifest.parts == 3
+        np.testing.assert_array_equal(loaded.executable()(x), expected)
