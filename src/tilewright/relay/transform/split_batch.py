@@ -19,6 +19,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.analysis.images import Batch, batch_of, images_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
+from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.topi import machine as machines
@@ -31,6 +32,8 @@ _NEARER: Final = 0.2
 """What a byte costs that comes from the third-level cache, if one from memory costs 1."""
 _ROWS: Final = 64
 """So many rows that are multiplied with a weight take as long as the weight takes to come from memory, which costs no time then."""
+_WINOGRAD: Final = (4, 16)
+"""By Winograd's algorithm weights are four times as large, 36 numbers for 9, and one row stands for a tile of 4x4."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class _Traffic:
             moved = [*_tensors(e.checked_type), *(t for a in e.args if not isinstance(a, Constant) for t in _tensors(a.checked_type))]
             self.values.append(sum(t.nbytes for t in moved) / batch)
             rows = math.prod(_tensors(e.checked_type)[0].shape) / batch
-            self.weights += [(t.nbytes, rows / _channels(t, e)) for t in constant if t.ndim > 1]
+            larger, fewer = _WINOGRAD if _by_winograd(e.op, constant) else (1, 1)
+            self.weights += [(larger * t.nbytes, rows / fewer / _channels(t, e)) for t in constant if t.ndim > 1]
 
     def waiting(self, images: int, second_level: int) -> float:
         """The bytes for which one image waits when so many are computed at once."""
@@ -92,6 +96,11 @@ class _Traffic:
         held = [n * images for n in self.values]
         between = sum(n if all_ > _THIRD_LEVEL else _NEARER * n for n, all_ in zip(self.values, held, strict=True) if all_ > second_level)
         return far * weights + between
+
+
+def _by_winograd(op: Op, constant: Sequence[TensorType]) -> bool:
+    """May a call be computed by Winograd's algorithm: a plain convolution with windows of 3x3?"""
+    return isinstance(op, Conv2d) and op.groups == 1 and set(op.strides) == {1} and any(t.shape.count(3) >= 2 for t in constant)
 
 
 def _channels(weight: TensorType, e: Call) -> int:
