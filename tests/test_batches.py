@@ -143,7 +143,7 @@ def chain(images: int, channels: int, size: int) -> Function:
 
 def test_small_values_stay_together_and_large_ones_are_taken_apart() -> None:
     assert best_part(chain(8, 8, 8), 8, 1 << 20) == 8
-    assert best_part(chain(8, 16, 112), 8, 1 << 20) < 8
+    assert best_part(chain(32, 16, 112), 32, 1 << 20) < 32
 
 
 def test_large_weights_are_read_for_many_images_at_once() -> None:

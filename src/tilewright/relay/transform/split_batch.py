@@ -119,7 +119,7 @@ def _tensors(kind: Type) -> Sequence[TensorType]:
 def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
     """The same function of `images`, with `Parts`; None where an operator has the number of images in itself."""
     params = {p: Var(p.name_hint, _scaled(p.checked_type, (True,), batch.images, images), p.span) for p in function.params}
-    new: dict[Expr, Expr] = {**params}
+    new: dict[Expr, Expr] = dict(params.items())
     for e in post_order(function.body, inside=False):
         if e in new:
             continue
