@@ -41,6 +41,7 @@ SETTINGS: Final = _table(
     ),
     Setting("relay.ToMixedPrecision.acc_type", str, "float32", "what the products of mixed precision are summed in", ("float32", "float16", "bfloat16")),
     Setting("relay.ToMixedPrecision.keep_orig_output_dtype", bool, False, "whether the pass on its own gives results their first type back"),
+    Setting("relay.SplitBatch.images", int, 0, "how many images of a batch to compute at once; 0: as many as suit the caches, -1: all"),
     Setting(
         "relay.backend.winograd", str, "auto",
         "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",

@@ -106,6 +106,10 @@ class Op:
         """
         return None
 
+    def resized(self, shape: tuple[Any, ...]) -> Op:
+        """The operator with a result of `shape` where it has that shape among its attributes; itself otherwise."""
+        return self
+
     def joined_axis(self, *args: Any) -> int | None:
         """The axis along which the tensors of a tuple, the one argument, stand one after another in the result.
 

@@ -35,6 +35,7 @@ from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, 
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.split_batch import SplitBatch
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
@@ -76,6 +77,7 @@ __all__ = [
     "SimplifyExpr",
     "SimplifyInference",
     "SinkReshape",
+    "SplitBatch",
     "Step",
     "ToGraphNormalForm",
     "ToMixedPrecision",
