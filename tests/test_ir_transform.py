@@ -11,19 +11,8 @@ import pytest
 
 from tilewright.errors import CompileError, InternalError, OptionError, ShapeError
 from tilewright.ir import IRModule
-from tilewright.ir.transform import (
-    DumpInstrument,
-    FunctionPass,
-    Pass,
-    PassContext,
-    PassInfo,
-    PassTimingInstrument,
-    Sequential,
-    VerifyInstrument,
-    module_pass,
-    named_pass,
-    pass_instrument,
-)
+from tilewright.ir.instrument import DumpInstrument, PassTimingInstrument, VerifyInstrument, pass_instrument
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential, module_pass, named_pass
 from tilewright.relay.analysis import check_well_formed, well_formed
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, var
 from tilewright.relay.op.elementwise import Relu
@@ -143,7 +132,7 @@ def test_an_unknown_pass_names_the_nearest() -> None:
 def test_the_timing_instrument_shows_nested_passes() -> None:
     timing = PassTimingInstrument()
     with PassContext(instruments=[timing]):
-        Sequential((AppendRelu(), AppendRelu()), label="both")(module())
+        Sequential((AppendRelu(), AppendRelu()), name="both")(module())
         lines = timing.render().splitlines()
     assert [line.partition(":")[0] for line in lines] == ["both", "  AppendRelu", "  AppendRelu"]
     assert all(" ms (" in line for line in lines)
@@ -171,14 +160,14 @@ def test_an_instrument_of_the_field_sees_and_skips_passes() -> None:
             self.events.append(f"after {info.name}")
 
     watch = Watch()
-    with PassContext(instruments=[watch]):  # type: ignore[list-item]
-        assert depth(Sequential((AppendRelu(),), label="all")(module())) == 1
+    with PassContext(instruments=[watch]):
+        assert depth(Sequential((AppendRelu(),), name="all")(module())) == 1
     assert watch.events == ["enter", "before all", "after all", "exit"]
 
 
 def test_the_dump_instrument_writes_a_file_a_pass(tmp_path: Path) -> None:
     with PassContext(instruments=[DumpInstrument(tmp_path / "dump")]):
-        Sequential((AppendRelu(), AppendRelu()), label="all")(module())
+        Sequential((AppendRelu(), AppendRelu()), name="all")(module())
     files = sorted((tmp_path / "dump").iterdir())
     assert [f.name for f in files] == ["00_AppendRelu.relay", "01_AppendRelu.relay", "02_all.relay"]
     assert files[0].read_text().count("nn.relu") == 2

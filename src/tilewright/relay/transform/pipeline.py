@@ -49,7 +49,7 @@ def graph_passes(target: Any = None) -> Sequential:
         *_mixed_precision(),
         FoldGate(),
         FuseOps(),
-    ), label="graph_passes")
+    ), name="graph_passes")
 
 
 def _mixed_precision() -> list[ToMixedPrecision]:

@@ -1,0 +1,30 @@
+"""The line of a program's text in which a value stands: what messages about a node show."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tilewright.relay.expr import Expr
+from tilewright.relay.printer import astext
+from tilewright.types import Type
+
+_MARK: Final = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}here"
+
+
+def line_of(program: Any, wanted: Any) -> str | None:
+    """The line of `program`, a module or an expression, that computes the value or declares the type `wanted`; None when it has no line.
+
+    The whole text is printed to find it.
+    """
+
+    def annotate(e: Expr) -> str:
+        known = e.known_type()
+        typed = "" if known is None else f" /* ty={known!r} */"
+        return f"{typed}{_MARK}" if e is wanted else typed
+
+    if not isinstance(wanted, Expr) or isinstance(wanted, Type):
+        return None
+    for line in astext(program, annotate=annotate).split("\n"):
+        if _MARK in line:
+            return line.replace(_MARK, "").strip()
+    return None
