@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from tilewright.relay.expr import Expr
 from tilewright.relay.printer import astext
-from tilewright.types import Type
+from tilewright.tir.stmt import Stmt
 
 _MARK: Final = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}here"
 
 
 def line_of(program: Any, wanted: Any) -> str | None:
-    """The line of `program`, a module or an expression, that computes the value or declares the type `wanted`; None when it has no line.
+    """The line of `program`, a module or an expression, that computes the value `wanted`; None when it has no line.
 
-    The whole text is printed to find it.
+    The whole text is printed to find it. Of a statement of loops it is the first line of its own text.
     """
 
     def annotate(e: Expr) -> str:
@@ -22,7 +22,9 @@ def line_of(program: Any, wanted: Any) -> str | None:
         typed = "" if known is None else f" /* ty={known!r} */"
         return f"{typed}{_MARK}" if e is wanted else typed
 
-    if not isinstance(wanted, Expr) or isinstance(wanted, Type):
+    if isinstance(wanted, Stmt):
+        return repr(wanted).split("\n", 1)[0].strip()
+    if not isinstance(wanted, Expr):
         return None
     for line in astext(program, annotate=annotate).split("\n"):
         if _MARK in line:
