@@ -72,6 +72,12 @@ class Expr:
 
         return text_of(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied as JSON, which depth does not matter to."""
+        from tilewright.serialization import load_json, save_json
+
+        return load_json, (save_json(self),)
+
     def __getitem__(self, index: int) -> Expr:
         """A field of a tuple; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks."""
         whole = self.checked_type
