@@ -149,7 +149,7 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _is_shared(x: Any) -> bool:
-    """True for nodes whose sharing is part of the program: graph calls, not constants, containers or scalars."""
+    """True for nodes whose sharing is part of the program: graph calls, not constants, containers, types or scalars."""
     return hasattr(x, "args") and not isinstance(x, (scalar.PrimExpr, Type))
 
 
@@ -200,7 +200,16 @@ class _Comparison:
                 return False
             return self._pair(a, b)
         self.bound.update(id(v) for v in _bound_names(a))
+        if hasattr(a, "type_params"):
+            self._forget(a.type_params, self.there, self.back)
+            self._forget(b.type_params, self.back, self.there)
         return not _is_shared(a) or self._pair(a, b)
+
+    def _forget(self, names: Any, there: dict[Any, Any], back: dict[Any, Any]) -> None:
+        """Type variables are bound again: a function and the type that is written for it may have the same ones."""
+        for v in names:
+            if v in there:
+                _ = back.pop(there.pop(v), None)
 
     def _pair(self, a: Any, b: Any) -> bool:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
