@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,7 @@ def where(name: str) -> str:
     An attribute is named alone, `target.npu`, for the lines of all operators that have it, or after one of them, `nn.conv2d/target.npu`.
     Raises `OptionError` with the nearest name.
     """
+    importlib.import_module("tilewright.relay.transform")  # which declares the passes
     if name in _FUNCTIONS:
         return _FUNCTIONS[name].where
     if name in OPS or name in PASSES:

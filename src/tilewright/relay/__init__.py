@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from tilewright.expr import UnknownDim as Any
+from tilewright.params import load_param_dict, save_param_dict
 from tilewright.relay import image, nn, op, qnn, random, vision
 from tilewright.relay.adt import (
     Clause,
@@ -57,7 +58,7 @@ __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let",
     "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RefCreate", "RefRead", "RefType", "RefWrite", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "Var", "analysis", "annotation", "arange", "astext", "build", "const", "dataflow_pattern", "fromtext",
-    "frontend", "gather", "image", "logsumexp", "nn", "op", "parse", "parse_expr", "prelude", "qnn", "random", "scalar_type", "segment_sum", "sparse_to_dense", "std", "stft",
+    "frontend", "gather", "image", "load_param_dict", "logsumexp", "nn", "op", "parse", "parse_expr", "prelude", "qnn", "random", "save_param_dict", "scalar_type", "segment_sum", "sparse_to_dense", "std", "stft",
     "transform", "var", "variance", "vision",
 ]
 
