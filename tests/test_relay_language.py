@@ -18,8 +18,8 @@ from tilewright import logs, nd, relay
 from tilewright.contrib.precision import precision_of
 from tilewright.errors import CompileError, ModelError, OptionError, TargetError
 from tilewright.ir.op_attributes import reset_op_attr
-from tilewright.relay.visitor import calls
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, const, var
+from tilewright.relay.visitor import calls
 
 SOURCE = Path(tvm.__file__).parent
 

@@ -190,7 +190,7 @@ def test_damaged_texts_name_the_place() -> None:
 def test_nesting_is_bounded() -> None:
     for depth in (100, 100_000):
         text = '{"format": "tilewright", "version": 1, "root": ' + "[" * depth + "]" * depth + ', "nodes": [], "arrays": []}'
-        with pytest.raises(ParseError, match="nests deeper than 64|no JSON that is read here"):
+        with pytest.raises(ParseError, match=r"nests deeper than 64|no JSON that is read here"):
             load_json(text)
 
 

@@ -27,6 +27,7 @@ from tilewright.types import FuncType, TensorType, Type, TypeVar, type_children
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_LABELS: dict[type, tuple[tuple[str, str], ...]] = {}
 MOST_LINES: Final = 6
 """Lines of a part of a program that a message shows."""
 
@@ -97,11 +98,19 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
         return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str)]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
-    names = fields_of(type(x))
-    if "body" in names:
-        names = tuple(n for n in names if n in _BINDERS) + tuple(n for n in names if n not in _BINDERS)
-    lead = _ATTRIBUTE if _is_op(x) else ""
-    return [(f"{lead}.{n}", getattr(x, n)) for n in names]
+    return [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
+
+
+def _labels_of(kind: type) -> tuple[tuple[str, str], ...]:
+    """The labels and names of the components of a class of nodes."""
+    known = _LABELS.get(kind)
+    if known is None:
+        names = fields_of(kind)
+        if "body" in names:
+            names = tuple(n for n in names if n in _BINDERS) + tuple(n for n in names if n not in _BINDERS)
+        lead = _ATTRIBUTE if _is_op(kind) else ""
+        known = _LABELS[kind] = tuple((f"{lead}.{n}", n) for n in names)
+    return known
 
 
 def _bound_names(x: Any) -> Iterator[Any]:

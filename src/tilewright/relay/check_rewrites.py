@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.errors import InternalError, TVMError
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Expr, Function, GlobalVar, RefCreate, RefRead, RefWrite, Var
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.first_difference import first_difference
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Fusion

@@ -111,10 +111,10 @@ def _values(function: Function, args: Sequence[Any], functions: Mapping[str, Any
 def _counterparts(old: Sequence[Expr], new: Sequence[Expr]) -> dict[Expr, Expr]:
     """The value of `old` that each value of `new` stands for."""
     partner: dict[Expr, Expr] = {e: e for e in set(old) & set(new)}
-    spans = [Counter((e.span, _kind(e)) for e in side if e.span is not None) for side in (old, new)]
-    by_span = {(e.span, _kind(e)): e for e in old if e.span is not None}
+    spans = [Counter((str(e.span), _kind(e)) for e in side if e.span is not None) for side in (old, new)]
+    by_span = {(str(e.span), _kind(e)): e for e in old if e.span is not None}
     for e in new:
-        key = (e.span, _kind(e))
+        key = (str(e.span), _kind(e))
         if e not in partner and spans[0][key] == spans[1][key] == 1:
             partner[e] = by_span[key]
     taken = set(partner.values())

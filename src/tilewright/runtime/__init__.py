@@ -4,12 +4,12 @@ from typing import Any
 
 from tilewright.nd import NDArray, cpu, device
 from tilewright.params import load_param_dict, save_param_dict
-from tilewright.types import DataType
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
+from tilewright.types import DataType
 
 __all__ = [
     "Artifact", "BenchmarkResult", "DataType", "Executable", "FactoryModule", "FunctionModule", "NDArray", "convert", "cpu", "device", "load", "load_module",

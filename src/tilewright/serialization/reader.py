@@ -166,7 +166,7 @@ class _Reader:
         if not isinstance(x, dict):
             return x
         tag = next(iter(x), "")
-        inner = x.get(tag)
+        inner: Any = x.get(tag)
         if tag == "node":
             return self._known(self.nodes, inner, "node")
         if tag == "list":

@@ -95,7 +95,7 @@ class _Writer:
         self._numbers[id(x)] = known
 
     def _encoded(self, x: Any) -> Any:
-        if x is None or isinstance(x, (bool, str, int)) and not isinstance(x, DataType):
+        if x is None or (isinstance(x, (bool, str, int)) and not isinstance(x, DataType)):
             return x
         if isinstance(x, float):
             return x if math.isfinite(x) else {"float": str(x)}
