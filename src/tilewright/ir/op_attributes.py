@@ -42,8 +42,8 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         known = OP_ATTRIBUTES.get((op_name, attr_key))
         if known is not None and known.level >= level:
             raise OptionError(
-                f"the attribute '{attr_key}' of {op_name} is registered already, with level {known.level}, at {known.place}; "
-                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r})"
+                f"the attribute '{attr_key}' of {op_name} is registered already, with level {known.level}; "
+                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}"
             )
         OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
         return given
