@@ -30,6 +30,8 @@ _FIELDS: dict[type, tuple[str, ...]] = {}
 _LABELS: dict[type, tuple[tuple[str, str], ...]] = {}
 MOST_LINES: Final = 6
 """Lines of a part of a program that a message shows."""
+MOST_STEPS: Final = 32
+"""Steps of a path that a message shows."""
 
 _ATTRIBUTE: Final = "\0"
 """Stands before the label of an attribute of an operator, whose path is that of the call and `attrs`."""
@@ -259,7 +261,11 @@ def _text(path: _Step | None) -> str:
     while path is not None:
         labels.append(path.label)
         path = path.before
-    text = "".join(reversed(labels)).replace(f".op{_ATTRIBUTE}", ".attrs").replace(_ATTRIBUTE, "")
+    labels.reverse()
+    if len(labels) > MOST_STEPS:
+        half = MOST_STEPS // 2
+        labels[half:-half] = [f" … {len(labels) - MOST_STEPS} steps … "]
+    text = "".join(labels).replace(f".op{_ATTRIBUTE}", ".attrs").replace(_ATTRIBUTE, "")
     return text.removeprefix(".") or "the whole"
 
 
