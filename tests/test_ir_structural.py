@@ -210,7 +210,7 @@ def test_functions_that_one_module_lacks_are_named() -> None:
 
 def test_a_difference_deep_in_a_graph() -> None:
     lines = difference_of(chain(10_000), chain(10_001))
-    assert lines[0] == f"the programs differ at body{'.args[0]' * 15} … 9969 steps … {'.args[0]' * 16}:" and lines[-1].startswith("  in the right program: %")
+    assert lines[0] == f"the programs differ at body{'.args[0]' * 7}.args … 19969 steps … {'.args[0]' * 8}:" and lines[-1].startswith("  in the right program: %")
 
 
 def test_type_variables_and_sizes_are_compared_by_what_binds_them() -> None:
