@@ -51,7 +51,7 @@ class _Missing:
 _MISSING: Final = _Missing()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class _Step:
     """One step of the way to a difference: where it begins on both sides, and the label of the part that it goes into."""
 

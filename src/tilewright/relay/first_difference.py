@@ -71,7 +71,7 @@ def _straight(function: Function, functions: Mapping[str, Any]) -> Function | No
             return None
         return substitute(called.body, dict(zip(called.params, e.args, strict=True)))
 
-    plain: Function = ToGraphNormalForm().transform_function(function, IRModule(), PassContext.current())
+    plain: Function = ToGraphNormalForm().transform_function(function, IRModule(functions), PassContext.current())
     return plain.with_body(rewrite(plain.body, inline))
 
 
