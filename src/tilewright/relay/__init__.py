@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from tilewright.expr import UnknownDim as Any
+from tilewright.params import load_param_dict, save_param_dict
 from tilewright.relay import image, nn, op, qnn, random, vision
 from tilewright.relay.adt import (
     Clause,
@@ -100,6 +101,7 @@ __all__ = [
     "frontend",
     "gather",
     "image",
+    "load_param_dict",
     "logsumexp",
     "nn",
     "op",
@@ -108,6 +110,7 @@ __all__ = [
     "prelude",
     "qnn",
     "random",
+    "save_param_dict",
     "scalar_type",
     "segment_sum",
     "sparse_to_dense",

@@ -51,7 +51,7 @@ def graph_passes(target: Any = None) -> Sequential:
         SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None else target.machine.l2_bytes),
         FoldGate(),
         FuseOps(),
-    ), label="graph_passes")
+    ), name="graph_passes")
 
 
 def _mixed_precision() -> list[ToMixedPrecision]:

@@ -47,6 +47,7 @@ class ToMixedPrecision(FunctionPass):
     missing_op_mode: int = 1
     acc_dtype: str = "float32"
     keep_orig_output_dtype: bool | None = None
+    exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
     def __post_init__(self) -> None:
