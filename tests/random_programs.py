@@ -26,7 +26,22 @@ from tilewright.expr import Var as SizeVar
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Clause, Match, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData
 from tilewright.relay.adt import Constructor as Ctor
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var, const
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+    const,
+)
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeVar
 

@@ -77,21 +77,26 @@ class ModuleReader(ExprReader):
         self.module = IRModule() if init_module is None else init_module.copy()
         self._definitions: dict[str, _Definition] = {}
         self._order: list[str] = []
-        self._next_loops = 0
+        self._loop_functions: dict[str, Any] = {}
         for header, data in self.module.type_definitions.items():
             self.type_names[header.name_hint], self.arities[header.name_hint] = header, len(data.type_vars)
             self._add_constructors(data)
 
     def read(self) -> tuple[IRModule, Expr | None]:
         """The module, and the expression that stands behind its definitions, if one does. Raises `ParseError`."""
+        found: Expr | None = None
         try:
-            return self._read()
+            found = self._read()
         except ParseError as error:
-            raise together([*self.errors, *([] if error in self.errors else [error])]) from None
+            if error not in self.errors:
+                self.errors.append(error)
         except RecursionError:
             raise self.fail("the text is nested too deeply here; give the inner values names") from None
+        if self.errors:
+            raise together(self.errors)
+        return self.module, found
 
-    def _read(self) -> tuple[IRModule, Expr | None]:
+    def _read(self) -> Expr | None:
         self._version()
         self._name_types()
         found: Expr | None = None
@@ -105,13 +110,12 @@ class ModuleReader(ExprReader):
                 found = self._expression()
         for definition in list(self._definitions.values()):
             self._body(definition)
-        if self.errors:
-            raise together(self.errors)
         for name in self._order:
-            made = self._definitions[name].function
-            if made is not None:
+            if name in self._loop_functions:
+                self.module[name] = self._loop_functions[name]
+            elif (made := self._definitions[name].function) is not None:
                 self.module[self._variable(self._definitions[name])] = made
-        return self.module, found
+        return found
 
     def _version(self) -> None:
         if self.kind != "#[":
@@ -267,16 +271,15 @@ class ModuleReader(ExprReader):
     def _loop_function(self, name: str | None) -> None:
         """The function of loops that stands here."""
         token = self.expect(_MARK, "a function of loops")
-        text = self._loops[self._next_loops]
-        self._next_loops += 1
+        text = self._loops[len(self._loop_functions)]
         line = self.source.place(token.position)[0]
         try:
             function = tir.parse("\n" * (line - 1) + text, self.source.name)
         except ParseError as error:
             self.errors.append(error)
-            return
+            raise
         self._order.append(name or function.name)
-        self.module[name or function.name] = function
+        self._loop_functions[name or function.name] = function
 
 
 def _global_name(token: Token) -> str:
