@@ -169,7 +169,7 @@ class _Plan:
         """What a function sees of the scope around it: variables, and values that are shared with that scope."""
         found = self.seen.get(f)
         if found is None:
-            inside = [e for e in post_order(f) if e in self.shared] if self.shared else []
+            inside = [e for e in post_order(f) if e in self.shared and e is not f] if self.shared else []
             found = self.seen[f] = (*free_vars(f), *inside)
         return found
 

@@ -17,7 +17,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Constant, Expr, Function, GlobalVar, If, Let, Var
 from tilewright.relay.scopes import Scopes
-from tilewright.relay.visitor import operands, with_operands
+from tilewright.relay.visitor import free_vars, operands, with_operands
 
 ATOMS = (Var, GlobalVar, Constructor)
 """What needs no name."""
@@ -45,7 +45,7 @@ class Sequencer:
 
     def function(self, f: Function) -> Function:
         """The function with its body in sequence."""
-        if f.attrs.get("Primitive"):
+        if f.attrs.get("Primitive") and not free_vars(f):
             return f
         body = self.scope(f.body)
         return f if body is f.body else f.with_body(body)
