@@ -48,6 +48,7 @@ from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, Tuple
 
 if TYPE_CHECKING:
     from tilewright.compiler.build import build
+    from tilewright.compiler.executor import create_executor
     from tilewright.relay import analysis, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
@@ -80,6 +81,7 @@ __all__ = [
     "RefRead",
     "RefType",
     "RefWrite",
+    "ScopeBuilder",
     "TensorType",
     "Tuple",
     "TupleGetItem",
@@ -91,9 +93,11 @@ __all__ = [
     "Var",
     "analysis",
     "arange",
-    "astext", "bind",
+    "astext",
+    "bind",
     "build",
     "const",
+    "create_executor",
     "fromtext",
     "frontend",
     "gather",
@@ -121,6 +125,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
+    if name == "create_executor":
+        from tilewright.compiler.executor import create_executor
+
+        return create_executor
     if name == "build":
         from tilewright.compiler.build import build
 
