@@ -332,9 +332,9 @@ def short(e: Any, depth: int = 1) -> str:
             return str(e.name_hint)
         case Constant():
             return str(e.value.item()) if not e.value.shape else "a constant"
-        case Call() if depth:
+        case Call():
             name = short(e.op, 0) if isinstance(e.op, Expr) else e.op.name
-            return f"{name}({', '.join(short(a, 0) for a in e.args)})"
+            return f"{name}({', '.join(short(a, 0) for a in e.args) if depth else '…' if e.args else ''})"
         case Function():
             return f"fn ({', '.join(f'%{p.name_hint}' for p in e.params)}) {{…}}"
         case Let():
