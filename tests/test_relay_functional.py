@@ -61,7 +61,7 @@ def draws(mod: IRModule) -> bool:
 PASSES = [
     transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(), transform.DeadCodeElimination(),
     transform.DeadCodeElimination(inline_once=True), transform.EliminateCommonSubexpr(), transform.LambdaLift(), transform.DeDup(),
-    transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(),
+    transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(), transform.PartialEvaluate(),
 ]
 
 
@@ -77,6 +77,27 @@ def test_passes_keep_what_random_programs_compute(graph_pass: Any) -> None:
             inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
             assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
     assert changed > 20 or isinstance(graph_pass, (transform.DeDup, transform.EtaExpand))
+
+
+def test_continuation_passing_style_keeps_what_random_programs_compute() -> None:
+    for seed in range(200):
+        mod = transform.InferType()(random_module(seed, static=True, vary=False))
+        if mod["main"].attrs.get("Primitive") or draws(mod):
+            continue
+        after = transform.InferType()(transform.ToCPS()(mod))
+        analysis.check_well_formed(after)
+        assert len(after["main"].params) == len(mod["main"].params) + 1
+        plain = after.copy()
+        plain["main"] = transform.un_cps(after["main"])
+        inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
+        assert_same(evaluate(plain, *inputs), evaluate(mod, *inputs))
+
+
+def test_to_cps_adds_the_functions_that_are_called() -> None:
+    mod = program("def @main(%x: int32) { add(@f(%x), 1) }\ndef @f(%n: int32) -> int32 { if (less(%n, 1)) { %n } else { @f(subtract(%n, 2)) } }")
+    made = transform.to_cps(mod["main"], mod)
+    assert set(mod) == {"main", "f", "f_cps"}
+    assert evaluate(transform.un_cps(made), np.int32(7), functions=dict(mod.items())) == 0
 
 
 # Types.

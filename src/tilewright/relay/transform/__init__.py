@@ -30,6 +30,7 @@ from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, infer_types
 from tilewright.relay.transform.inline import Inline
 from tilewright.relay.transform.lambda_lift import LambdaLift
+from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
@@ -38,6 +39,7 @@ from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
+from tilewright.relay.transform.to_cps import ToCPS, to_cps, un_cps
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
@@ -71,6 +73,7 @@ __all__ = [
     "LambdaLift",
     "Location",
     "MemoryPlan",
+    "PartialEvaluate",
     "Pass",
     "PassContext",
     "PassInfo",
@@ -84,6 +87,7 @@ __all__ = [
     "Step",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
+    "ToCPS",
     "ToGraphNormalForm",
     "ToMixedPrecision",
     "function_pass",
@@ -92,4 +96,6 @@ __all__ = [
     "module_pass",
     "optimize",
     "plan_memory",
+    "to_cps",
+    "un_cps",
 ]
