@@ -180,7 +180,7 @@ def test_executors() -> None:
     assert executor.evaluate(relay.add(relay.const(1), relay.const(2))).numpy() == 3
     y = relay.var("y", shape=(), dtype="int32")
     assert executor.evaluate(relay.add(y, y), {y: relay.const(4)}).numpy() == 8
-    with pytest.raises(OptionError, match="there is no executor 'debgu', did you mean 'debug'|there is no executor 'debgu'"):
+    with pytest.raises(OptionError, match="there is no executor 'debgu'"):
         relay.create_executor("debgu")
     with pytest.raises(InputError, match="missing: x"):
         executor.evaluate()()

@@ -23,7 +23,7 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
     """`expr` with these values in place of its free variables; parameters of a function that get one are no longer parameters."""
     from tilewright.relay.expr import Function
 
-    values: dict[Expr, Expr] = {v: e for v, e in binds.items()}
+    values: dict[Expr, Expr] = dict(binds.items())
     if not isinstance(expr, Function):
         return substitute(expr, values)
     left = [p for p in expr.params if p not in binds]
