@@ -50,10 +50,10 @@ from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, Tuple
 if TYPE_CHECKING:
     from tilewright.compiler.build import build
     from tilewright.compiler.executor import create_executor
-    from tilewright.relay import analysis, dataflow_pattern, frontend, prelude, transform
+    from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({"analysis", "backend", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
 
 __all__ = [
     "Any",
@@ -96,6 +96,7 @@ __all__ = [
     "annotation",
     "arange",
     "astext",
+    "backend",
     "bind",
     "build",
     "const",
