@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
-from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.expr import Var as ScalarVar
 from tilewright.expr_walk import walk
+from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.relay.expr import Call, Expr, Tuple, const
 from tilewright.types import DataType, TensorType, TupleType, Type
 

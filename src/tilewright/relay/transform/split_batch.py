@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from tilewright.errors import ShapeError
@@ -131,7 +131,8 @@ def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
         if rebuilt is None:
             return None
         new[e] = rebuilt
-    return replace(function, params=tuple(params.values()), body=new[function.body], attrs=function.attrs | {PARTS: batch.images // images})
+    attrs = {**function.attrs, PARTS: batch.images // images}
+    return Function(tuple(params.values()), new[function.body], attrs=attrs, span=function.span)
 
 
 def _scaled(kind: Type, apart: tuple[bool, ...], images: int, fewer: int) -> Type:
