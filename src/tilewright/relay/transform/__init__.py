@@ -13,6 +13,7 @@ from tilewright.ir.transform import (
     module_pass,
 )
 from tilewright.relay.expr import Function
+from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
@@ -26,6 +27,9 @@ from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
+from tilewright.relay.transform.merge_composite import MergeComposite
+from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
@@ -44,6 +48,7 @@ class _RelayFunctionPass(FunctionPass):
 function_pass: Final = function_pass_of(_RelayFunctionPass)
 
 __all__ = [
+    "AnnotateTarget",
     "CanonicalizeOps",
     "ConvertLayout",
     "DeadCodeElimination",
@@ -59,6 +64,9 @@ __all__ = [
     "InferType",
     "Location",
     "MemoryPlan",
+    "MergeCompilerRegions",
+    "MergeComposite",
+    "PartitionGraph",
     "Pass",
     "PassContext",
     "PassInfo",
