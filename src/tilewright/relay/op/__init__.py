@@ -6,8 +6,10 @@ from tilewright.relay.op import (
     broadcast,
     contrib,
     create,
+    dynamic,
     einsum,
     elementwise,
+    fast_math,
     image,
     image_sampling,
     indexing,
@@ -24,6 +26,13 @@ from tilewright.relay.op import (
     vision,
     vision_maps,
 )
+from tilewright.relay.op.hooks import (
+    register_alter_op_layout,
+    register_convert_op_layout,
+    register_legalize,
+    register_mixed_precision_conversion,
+    register_qnn_legalize,
+)
 from tilewright.relay.op.registry import OPS, Fusion, Op, get, op
 
 __all__ = [
@@ -35,8 +44,10 @@ __all__ = [
     "broadcast",
     "contrib",
     "create",
+    "dynamic",
     "einsum",
     "elementwise",
+    "fast_math",
     "get",
     "image",
     "image_sampling",
@@ -46,6 +57,11 @@ __all__ = [
     "op",
     "random",
     "reduction",
+    "register_alter_op_layout",
+    "register_convert_op_layout",
+    "register_legalize",
+    "register_mixed_precision_conversion",
+    "register_qnn_legalize",
     "scans",
     "scattering",
     "shaping",

@@ -15,7 +15,18 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ParseError
-from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, pattern_types, pattern_vars
+from tilewright.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    pattern_types,
+    pattern_vars,
+)
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.relay.parser.attributes import AttributeReader

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.node import node
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
 from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.op.transform import Concatenate, Stack, StridedSlice
@@ -69,7 +70,7 @@ class _Group:
         found = [self.branches[0][0].args[0]]
         for branch in self.branches:
             found += branch[0].args[1:]
-            for before, call in zip(branch, branch[1:], strict=False):
+            for before, call in pairwise(branch):
                 found += [a for a in call.args if a is not before]
         return found
 
@@ -180,7 +181,7 @@ class _Rebuild:
     """The graph anew: where a branch ends stands its part of what its group computes."""
 
     def __init__(self, groups: Sequence[_Group]) -> None:
-        self.ends = {b[-1]: (g, k) for g in groups for k, b in enumerate(g.branches)}
+        self.ends: dict[Expr, tuple[_Group, int]] = {b[-1]: (g, k) for g in groups for k, b in enumerate(g.branches)}
         self.new: dict[Expr, Expr] = {}
         self.values: dict[_Group, Expr] = {}
 
