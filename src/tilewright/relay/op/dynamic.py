@@ -6,15 +6,17 @@ meaning is that of the static operator; on constants it is that operator (`Op.si
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import ShapeError
+from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import OPS, Array, Fusion, Op, op, tensors
 from tilewright.topi.shapes import axis_of, text
 from tilewright.types import TensorType, Type
 
@@ -39,6 +41,24 @@ class Dynamic(Op):
         if len(known) < len(values):
             return None
         return Call(self.static(*known), [a for k, a in enumerate(call.args) if k not in self.places], span=call.span)
+
+
+def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:
+    """A call of a static operator some of whose attributes were given as tensors: constants are taken for their numbers, else of `dyn.…`.
+
+    Raises `CompileError` when the operator has no dynamic form with these arguments.
+    """
+    plain = {n: v.value.tolist() if isinstance(v, Constant) else v for n, v in named.items()}
+    if not any(isinstance(v, Expr) for v in plain.values()):
+        return cls(**plain)(*args, span=span)
+    dynamic = OPS.get(f"dyn.{cls.name}")
+    inputs = list(inspect.signature(dynamic.infer).parameters)[1:] if dynamic is not None else []
+    computed = [n for n, v in plain.items() if isinstance(v, Expr) and n not in inputs]
+    left = inputs[len(args) :]
+    if dynamic is None or computed or any(n not in named for n in left):
+        need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
+        raise CompileError(f"{cls.name} cannot take {', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a tensor{need}", span)
+    return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(*args, *(named[n] for n in left), span=span)
 
 
 def _unknown(ndim: int) -> tuple[UnknownDim, ...]:
