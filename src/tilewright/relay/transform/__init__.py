@@ -55,7 +55,7 @@ from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
 from tilewright.relay.transform.recast import recast
-from tilewright.relay.transform.simplify_expr import SimplifyExpr
+from tilewright.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from tilewright.relay.transform.simplify_fc_transpose import SimplifyFCTranspose
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
@@ -123,6 +123,7 @@ __all__ = [
     "PrintIR",
     "Sequential",
     "SimplifyExpr",
+    "SimplifyExprPostAlterOp",
     "SimplifyFCTranspose",
     "SimplifyInference",
     "SinkReshape",
