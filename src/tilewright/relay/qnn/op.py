@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.relay.op.hooks import register_qnn_legalize
 from tilewright.relay.op.registry import operator_names, public_function
+
+__all__ = ["register_qnn_legalize"]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -13,4 +16,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return operator_names("qnn.")
+    return [*__all__, *operator_names("qnn.")]

@@ -30,8 +30,8 @@ from tilewright.types import INT64, TensorType, TupleType
 class FlexibleShapeDispatch(Pass):
     """Make `main` take any size along `axis` of its inputs, up to the largest of `buckets`, and run the smallest that fits.
 
-    With `auto_pad`, inputs are filled up with `pad_value`, and with `affects_output` the results are cut to the size that
-    came in; without it the size must be one of the buckets. `input_indices` says which inputs vary, all without.
+    With `auto_pad`, inputs are filled up with `pad_value`; without it the size must be one of the buckets. With `affects_output`
+    results have the size that came in along the same axis; without it they have one size whatever came in. `input_indices` says which inputs vary, all without.
     """
 
     buckets: Sequence[int] | None = None
@@ -72,7 +72,7 @@ class FlexibleShapeDispatch(Pass):
         target: GlobalVar = mod.get_global_var(f"main_{size}")
         args: list[Expr] = [self._filled(p, size, given) if self.auto_pad and k in varying else p for k, p in enumerate(params)]
         result = Call(target, args)
-        return self._cut(result, given) if self.auto_pad and self.affects_output else result
+        return self._cut(result, given) if self.affects_output else result
 
     def _filled(self, p: Var, size: int, given: Expr) -> Expr:
         kind = p.tensor_type

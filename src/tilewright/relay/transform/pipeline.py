@@ -9,6 +9,7 @@ from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
@@ -29,6 +30,7 @@ def graph_passes(target: Any = None) -> Sequential:
     """The passes of `optimize`, as one."""
     return Sequential((
         ToGraphNormalForm(),
+        DynamicToStatic(),
         FakeQuantizationToInteger(),
         SimplifyInference(),
         DeadCodeElimination(),

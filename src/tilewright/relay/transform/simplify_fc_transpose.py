@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.movement import axes_of
-from tilewright.relay.visitor import post_order, rewrite
+from tilewright.relay.visitor import consumers, post_order, rewrite
 from tilewright.types import TensorType
 
 
@@ -30,9 +30,8 @@ class SimplifyFCTranspose(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]
         turned = {p: _turned(p) for p in main.params if p.name_hint in self.target_weight_name and isinstance(p.type_annotation, TensorType)}
-        readers = [e for e in post_order(main.body) if turned.keys() & set(getattr(e, "args", ()))]
-        kept = {a for e in readers if not _transposes(e) for a in e.args}  # type: ignore[attr-defined]
-        new = {p: t for p, t in turned.items() if p not in kept and p in search_fc_transpose(main)}
+        users, read = consumers(post_order(main)), search_fc_transpose(main)
+        new = {p: t for p, t in turned.items() if p in read and all(_transposes(u) for u in users[p])}
         if not new:
             return mod
 

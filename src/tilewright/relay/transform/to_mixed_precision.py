@@ -101,7 +101,7 @@ class _Conversion:
         biased = category is Precision.FOLLOW and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
         if category is Precision.NEVER or biased:
             made = self.rebuilt(e, [self.restored(a) for a in e.args])
-            rounds = biased or op.precision is Precision.ALWAYS
+            rounds = biased or (op.precision is Precision.ALWAYS and self.registered(e, op) is None)
         else:
             args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half) for k, a in enumerate(e.args)]
             chosen = self.accumulating(op)
