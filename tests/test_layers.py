@@ -17,12 +17,12 @@ SOURCE = ROOT / "src" / "tilewright"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error"),
     ("settings", "types"),
-    ("expr", "expr_walk", "nd"),
+    ("expr", "expr_walk", "intrinsics", "nd"),
     ("arith",),
     ("ir", "transform", "instrument"),
     ("te", "tir", "script"),
     ("topi",),
-    ("relay",),
+    ("relay", "parser"),
     ("relay.frontend",),
     ("target", "runtime"),
     ("compiler",),
@@ -41,6 +41,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.expr"): "a module makes a function of an expression: IRModule.from_expr is the field's name for it",
     ("ir.module", "relay.visitor"): "the same",
     ("ir.module", "relay.printer"): "a module prints itself",
+    ("ir.module", "relay.parser"): "a module reads the standard library",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
@@ -158,7 +159,7 @@ def test_files_are_short(folder: str) -> None:
 
 
 # Tables of rules and the expression grammar may be longer.
-LONGEST = {"expr.py": 850}
+LONGEST = {"expr.py": 780}
 
 
 def test_every_module_says_what_it_is_for() -> None:

@@ -28,7 +28,6 @@ X4 = TensorType((1, 4, 6, 6))
 CONV = {"kernel_size": (1, 1)}
 
 OPTIONS: dict[str, list[Pass]] = {
-    "AnnotateTarget": [transform.AnnotateTarget("npu")],
     "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
     "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
@@ -41,7 +40,7 @@ OPTIONS: dict[str, list[Pass]] = {
 """The passes that need options, or are worth running with several."""
 ELSEWHERE = {
     "Sequential": "runs others", "PrintIR": "prints", "ChangeBatch": "changes the inputs", "FlexibleShapeDispatch": "changes the inputs",
-    "PartitionGraph": "needs marks", "MergeCompilerRegions": "needs marks",
+    "AnnotateTarget": "marks again where it is run again", "PartitionGraph": "needs marks", "MergeCompilerRegions": "needs marks",
 }
 
 
@@ -88,7 +87,6 @@ def close(left: Any, right: Any, tolerance: float) -> None:
     assert both.sum() >= 0.99 * np.isfinite(b).sum()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("graph_pass", passes())
 def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
     halves = graph_pass.name == "ToMixedPrecision"
@@ -107,8 +105,10 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
     assert changed < 201
 
 
-NOT_TWICE = {"AnnotateTarget"}
-"""What marks what is there, again where it is run again."""
+NOT_TWICE = {
+    "SimplifyInference": "the simpler graph of an operator may have calls that simplify further",
+    "ToMixedPrecision": "a parameter in 16 bits lets more follow",
+}
 
 
 def image(name: str = "x") -> relay.Var:

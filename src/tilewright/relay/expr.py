@@ -11,7 +11,7 @@ two equal calls are two calls until common subexpressions are merged. Data types
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +71,12 @@ class Expr:
         from tilewright.relay.printer import text_of
 
         return text_of(self)
+
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None, show_spans: bool = False) -> str:
+        """The expression as text, which `relay.parse_expr` reads. `annotate` and `show_spans` are those of `relay.astext`."""
+        from tilewright.relay.printer import astext
+
+        return astext(self, show_meta_data, annotate, show_spans)
 
     def __getitem__(self, index: int) -> Expr:
         """A field of a tuple; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks."""

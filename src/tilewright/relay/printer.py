@@ -47,6 +47,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.functor import room_for
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.type_text import KEYWORDS, TypeNames, word
@@ -81,6 +82,13 @@ def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = 
     if show_meta_data and (printer.constants or printer.others):
         parts.append(printer.metadata())
     return VERSION + "\n" + "\n\n".join(parts) + "\n"
+
+
+def constants_of(what: Any) -> list[Constant]:
+    """The tensors of a module or expression, in the order of their numbers in its text: `{"relay.Constant": constants_of(mod)}` for the parser."""
+    printer = _Printer()
+    _ = printer.module(what) if hasattr(what, "type_definitions") else printer.whole(what)
+    return printer.constants
 
 
 def attribute_text(value: Any, declared: str = "", other: Callable[[Any], str] = str) -> str:
@@ -147,13 +155,17 @@ class _Printer:
         self._types = TypeNames(self._type_names)
         self._scopes = None if root is None else Scopes(root)
 
+    @property
+    def _depth(self) -> int:
+        return self._scopes.depth if self._scopes is not None else 0
+
     # Whole texts.
     def whole(self, expr: Expr) -> str:
         self._begin(expr)
         lines = [f"free_var {self._parameter(v)};" for v in free_vars(expr)]
-        if isinstance(expr, Function):
-            return "\n".join([*lines, self._function(expr, "fn ")])
-        return "\n".join([*lines, *self._scope(expr)])
+        with room_for(self._depth):
+            body = [self._function(expr, "fn ")] if isinstance(expr, Function) else self._scope(expr)
+        return "\n".join([*lines, *body])
 
     def module(self, mod: Any) -> list[str]:
         """The attributes, data types and functions of a module."""
@@ -185,7 +197,8 @@ class _Printer:
         if not isinstance(function, Function):
             return repr(function) if getattr(function, "name", name) == name else f"def {_global(name)} =\n{function!r}"
         self._begin(function)
-        return self._function(function, f"def {_global(name)}")
+        with room_for(self._depth):
+            return self._function(function, f"def {_global(name)}")
 
     def metadata(self) -> str:
         """The constants as JSON: dtype, shape and base64 of the little-endian contents, in the order of their numbers.
@@ -322,7 +335,7 @@ class _Printer:
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
-            if field.default is dataclasses.MISSING or value != field.default or type(value) is not type(field.default):
+            if field.default is dataclasses.MISSING or repr(value) != repr(field.default) or type(value) is not type(field.default):
                 arguments.append(f"{field.name}={self._attribute(value, str(field.type))}")
         return f"{e.op.name}({', '.join(arguments)})"
 
@@ -334,7 +347,8 @@ class _Printer:
         return f"{self._argument(e.tuple_value)}.{e.index}"
 
     def _if(self, e: If) -> str:
-        then, other = (_indented(self._scope(b)) for b in (e.true_branch, e.false_branch))
+        then = _indented(self._scope(e.true_branch))
+        other = _indented(self._scope(e.false_branch))
         return f"if ({self._argument(e.cond)}) {{\n{then}\n}} else {{\n{other}\n}}"
 
     def _let(self, e: Let) -> str:

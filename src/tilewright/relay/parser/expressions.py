@@ -8,7 +8,7 @@ in one line the next ones are read all the same, and what the line would have na
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -40,8 +40,8 @@ _INFIX: Final = {
     "==": ("equal", 1), "!=": ("not_equal", 1), "<": ("less", 1), "<=": ("less_equal", 1), ">": ("greater", 1), ">=": ("greater_equal", 1),
     "+": ("add", 2), "-": ("subtract", 2), "*": ("multiply", 3), "/": ("divide", 3),
 }
-_OPEN: Final = frozenset("([{")
-_CLOSE: Final = frozenset(")]}")
+OPEN: Final = frozenset("([{")
+CLOSE: Final = frozenset(")]}")
 Bound = tuple[Var, Expr, Origin]
 
 
@@ -72,7 +72,7 @@ class ExprReader(AttributeReader):
             if found is not None:
                 return found
         known = [n for names in self._names for n in names]
-        raise self.fail(f"{token.text} is not bound here{nearest(token.text, known)}", token)
+        raise self.fail(f"{token.text} is not bound here{similar(token.text, known)}", token)
 
     def build(self, token: Token, make: Callable[[], Expr]) -> Expr:
         """A node; where its types do not go together, an error at `token`."""
@@ -167,7 +167,7 @@ class ExprReader(AttributeReader):
         depth, at = 0, start
         while self.tokens[at].kind != "end":
             kind = self.tokens[at].kind
-            depth += (kind in _OPEN) - (kind in _CLOSE)
+            depth += (kind in OPEN) - (kind in CLOSE)
             if depth < 0:
                 return False
             at += 1
@@ -289,7 +289,7 @@ class ExprReader(AttributeReader):
         return self.build(token, lambda: Call(made[0], args, span=self.span(token, token.text)))
 
     def _apply(self, token: Token, kind: type[Op], args: list[Expr], attrs: Mapping[str, tuple[Any, Token]]) -> Expr:
-        low, high, names = _arity(kind)
+        low, high, names = _arity(kind.name)
         if not low <= len(args) <= high:
             attributes = ", ".join(f.name for f in kind.__dataclass_fields__.values())  # type: ignore[attr-defined]
             by_name = f"; attributes are written by name: {attributes}" if len(args) > high and attributes else ""
@@ -326,14 +326,24 @@ class ExprReader(AttributeReader):
 
     # Words with a form of their own.
     def _if(self, token: Token) -> Expr:
-        _ = self.expect("(", "'(' and the condition")
-        cond = self.expr()
-        _ = self.expect(")", "')'")
-        then = self.braces()
-        if not self.word("else"):
-            raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either way")
-        again = self.token
-        other = self._if(again) if self.word("if") else self.braces()
+        """`if (…) {…} else if (…) {…} else {…}`, however long."""
+        cases: list[tuple[Token, Expr, Expr]] = []
+        while True:
+            _ = self.expect("(", "'(' and the condition")
+            cond = self.expr()
+            _ = self.expect(")", "')'")
+            cases.append((token, cond, self.braces()))
+            if not self.word("else"):
+                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either way")
+            token = self.token
+            if not self.word("if"):
+                break
+        found = self.braces()
+        for place, cond, then in reversed(cases):
+            found = self._branch(place, cond, then, found)
+        return found
+
+    def _branch(self, token: Token, cond: Expr, then: Expr, other: Expr) -> Expr:
         return self.build(token, lambda: If(cond, then, other, self.span(token, "if")))
 
     def _match(self, token: Token) -> Expr:
@@ -415,7 +425,7 @@ class ExprReader(AttributeReader):
             raise self.fail(f"'{args[1].text}' is no constructor{nearest(args[1].text, self.constructors)}", args[1])
         return made[0]
 
-    def _reference(self, token: Token) -> Expr:
+    def _reference_form(self, token: Token) -> Expr:
         """`ref(value)`, `ref_read(ref)`, `ref_write(ref, value)`."""
         make: Any = {"ref": RefCreate, "ref_read": RefRead, "ref_write": RefWrite}[token.text]
         args, attrs = self._arguments()
@@ -471,8 +481,8 @@ class ExprReader(AttributeReader):
 
 _FORMS: Final[dict[str, Callable[[ExprReader, Token], Expr]]] = {
     "fn": ExprReader._nested_function, "if": ExprReader._if, "match": ExprReader._match, "meta": ExprReader._meta, "True": ExprReader._truth,
-    "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference, "ref_read": ExprReader._reference,
-    "ref_write": ExprReader._reference, "let": ExprReader._nested_lines,
+    "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference_form, "ref_read": ExprReader._reference_form,
+    "ref_write": ExprReader._reference_form, "let": ExprReader._nested_lines,
 }
 
 
@@ -483,10 +493,16 @@ def _typed(name: str, known: Type | None) -> Var:
     return var
 
 
+def similar(name: str, known: Iterable[str]) -> str:
+    """The nearest of some names that begin with a mark, `%` or `@`, as `nearest` does for words; nothing for numbers."""
+    found = "" if name[1:].isdigit() else nearest(name[1:], [n[1:] for n in known if not n[1:].isdigit()])
+    return found.replace(" '", f" '{name[0]}")
+
+
 @cache
-def _arity(kind: type[Op]) -> tuple[int, int, tuple[str, ...]]:
-    """The least and the largest number of arguments of an operator, and their names."""
-    parameters = list(inspect.signature(kind.infer).parameters.values())[1:]
+def _arity(name: str) -> tuple[int, int, tuple[str, ...]]:
+    """The least and the largest number of arguments of the operator of that name, and what they are called."""
+    parameters = list(inspect.signature(OPS[name].infer).parameters.values())[1:]
     open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     fixed = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]
     low = sum(p.default is p.empty for p in fixed)

@@ -23,18 +23,20 @@ from tilewright.errors import CompileError, ParseError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
+from tilewright.relay.functor import room_for
 from tilewright.relay.parser.errors import Source, together
-from tilewright.relay.parser.expressions import ExprReader
+from tilewright.relay.parser.expressions import CLOSE, OPEN, ExprReader, similar
 from tilewright.relay.parser.lexer import Token, plain_word, string_value
 from tilewright.relay.parser.metadata import read_metadata
 from tilewright.relay.parser.types import shown
-from tilewright.settings import nearest
 from tilewright.types import FuncType, GlobalTypeVar, Type, TypeVar
 
 VERSION: Final = "0.0.5"
 _METADATA: Final = re.compile(r"^#\[metadata\]", re.M)
 _LOOPS: Final = re.compile(r"^@T\.prim_func.*?(?=^(?:def @|type |extern |attributes |#\[|@T\.prim_func|//|fn |free_var )|\Z)", re.M | re.S)
 _MARK: Final = "#loops"
+DEEPEST: Final = 5_000
+"""Brackets within each other."""
 
 
 @dataclass
@@ -77,21 +79,25 @@ class ModuleReader(ExprReader):
         self.module = IRModule() if init_module is None else init_module.copy()
         self._definitions: dict[str, _Definition] = {}
         self._order: list[str] = []
-        self._next_loops = 0
+        self._loop_functions: dict[str, Any] = {}
         for header, data in self.module.type_definitions.items():
             self.type_names[header.name_hint], self.arities[header.name_hint] = header, len(data.type_vars)
             self._add_constructors(data)
 
     def read(self) -> tuple[IRModule, Expr | None]:
         """The module, and the expression that stands behind its definitions, if one does. Raises `ParseError`."""
+        found: Expr | None = None
         try:
-            return self._read()
+            with room_for(self._nesting()):
+                found = self._read()
         except ParseError as error:
-            raise together([*self.errors, *([] if error in self.errors else [error])]) from None
-        except RecursionError:
-            raise self.fail("the text is nested too deeply here; give the inner values names") from None
+            if error not in self.errors:
+                self.errors.append(error)
+        if self.errors:
+            raise together(self.errors)
+        return self.module, found
 
-    def _read(self) -> tuple[IRModule, Expr | None]:
+    def _read(self) -> Expr | None:
         self._version()
         self._name_types()
         found: Expr | None = None
@@ -105,13 +111,23 @@ class ModuleReader(ExprReader):
                 found = self._expression()
         for definition in list(self._definitions.values()):
             self._body(definition)
-        if self.errors:
-            raise together(self.errors)
         for name in self._order:
-            made = self._definitions[name].function
-            if made is not None:
+            if name in self._loop_functions:
+                self.module[name] = self._loop_functions[name]
+            elif (made := self._definitions[name].function) is not None:
                 self.module[self._variable(self._definitions[name])] = made
-        return self.module, found
+        return found
+
+    def _nesting(self) -> int:
+        """How deep reading may nest: brackets within each other, and functions that are read for their types. Raises `ParseError` at too many."""
+        depth = most = functions = 0
+        for token in self.tokens:
+            depth += (token.kind in OPEN) - (token.kind in CLOSE)
+            most = max(most, depth)
+            functions += token.text == "def"
+            if depth > DEEPEST:
+                raise self.fail("the text is nested too deeply here; give the inner values names", token)
+        return most + functions
 
     def _version(self) -> None:
         if self.kind != "#[":
@@ -257,7 +273,7 @@ class ModuleReader(ExprReader):
                 found: Expr = self.module.get_global_var(name)
                 return found
             known = [f"@{n}" for n in (*self._definitions, *self.module)]
-            raise self.fail(f"the module has no function {token.text}{nearest(token.text, known)}", token)
+            raise self.fail(f"the module has no function {token.text}{similar(token.text, known)}", token)
         if definition.var is None and definition.signature_type() is None:
             at, names, type_vars, sizes = self.at, self._names, self.type_vars, self.sizes
             self._body(definition)
@@ -267,16 +283,15 @@ class ModuleReader(ExprReader):
     def _loop_function(self, name: str | None) -> None:
         """The function of loops that stands here."""
         token = self.expect(_MARK, "a function of loops")
-        text = self._loops[self._next_loops]
-        self._next_loops += 1
+        text = self._loops[len(self._loop_functions)]
         line = self.source.place(token.position)[0]
         try:
             function = tir.parse("\n" * (line - 1) + text, self.source.name)
         except ParseError as error:
             self.errors.append(error)
-            return
+            raise
         self._order.append(name or function.name)
-        self.module[name or function.name] = function
+        self._loop_functions[name or function.name] = function
 
 
 def _global_name(token: Token) -> str:

@@ -14,6 +14,7 @@ from tilewright.errors import Origin
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Var
+from tilewright.relay.printer import astext
 from tilewright.relay.visitor import operands, post_order, with_operands
 
 
@@ -24,7 +25,7 @@ class AnnotateSpans(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         from tilewright.relay.parser import parse
 
-        return parse(mod.astext(), "GeneratedSource")
+        return parse(astext(mod, show_meta_data=True), "GeneratedSource")
 
 
 @dataclass(frozen=True)
