@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.relay.op.elementwise import Erf, Exp, FloatFunction, Tanh
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.registry import Fusion, Op, Precision, op
@@ -19,7 +19,7 @@ from tilewright.relay.op.registry import Fusion, Op, Precision, op
 class FastExp(FloatFunction):
     """e to the power x, off by at most 1 unit in the last place of float32."""
 
-    intrinsic = E.exp
+    intrinsic = I.exp
 
 
 @op("fast_tanh", kind=Fusion.ELEMWISE)
@@ -27,14 +27,14 @@ class FastTanh(FloatFunction):
     """The hyperbolic tangent, off by at most 2.5 units in the last place of float32."""
 
     precision = Precision.FOLLOW
-    intrinsic = E.tanh
+    intrinsic = I.tanh
 
 
 @op("fast_erf", kind=Fusion.ELEMWISE)
 class FastErf(FloatFunction):
     """The error function, off by at most 2 units in the last place of float32."""
 
-    intrinsic = E.erf
+    intrinsic = I.erf
 
 
 @op("nn.fast_softmax", kind=Fusion.OUT_FUSABLE)

@@ -16,12 +16,12 @@ from tilewright.relay.visitor import post_order, rewrite
 
 @dataclass(frozen=True)
 class ToGraphNormalForm(FunctionPass):
-    """Leaves no let, in straight-line code and in branches alike: values are pure, so where they are computed is free."""
+    """Leaves no let, in straight-line code, in branches and in functions that are called in place alike: values are pure, so where they are computed is free."""
 
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        lets: dict[Expr, Expr] = {e.var: e.value for e in post_order(function, inside=False) if isinstance(e, Let)}
+        lets: dict[Expr, Expr] = {e.var: e.value for e in post_order(function) if isinstance(e, Let)}
         if not lets:
             return function
         new: dict[Expr, Expr] = {}
@@ -31,4 +31,4 @@ class ToGraphNormalForm(FunctionPass):
                 return e.body
             return new[lets[e]] if isinstance(e, Var) and e in lets else None
 
-        return rewrite(function, rule, memo=new)
+        return rewrite(function, rule, inside=True, memo=new)
