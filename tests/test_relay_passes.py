@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+import pass_table
 import random_graphs
 from random_programs import random_module
 from tilewright import relay
@@ -387,3 +389,13 @@ def test_deep_graphs_go_through_the_new_passes() -> None:
         assert len(calls(p(mod)["main"])) == 10_000
     fused = transform.FuseOps()(mod)
     assert_structural_equal(transform.DefuseOps()(fused), mod)
+
+
+def test_the_page_of_passes_is_what_the_classes_say() -> None:
+    text = pass_table.PAGE.read_text(encoding="utf-8")
+    assert text == pass_table.page(), "run python tests/pass_table.py"
+    (source,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    exec(compile(source, "passes.md", "exec"), {})
+    for name in transform.__all__:
+        if isinstance(cls := getattr(transform, name), type) and issubclass(cls, Pass) and cls.__module__.startswith("tilewright.relay."):
+            assert f"`transform.{name}`" in text
