@@ -31,6 +31,7 @@ from tilewright.relay.op import (
     vision_maps,
 )
 from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, LayoutTransform, SpaceToBatchNd, SpaceToDepth
+from tilewright.relay.op.nn_sparse import SparseDense, packed
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
 
@@ -374,6 +375,10 @@ def _programs() -> list[Example]:
     kinds = whole(2, 5, low=0, high=4)
     found += [Example(nn.NllLoss(how, ignored), (real(2, 4, 5), kinds, real(4, low=0.5))) for how in ("mean", "sum", "none") for ignored in (-100, 1)]
     found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
+    sparse = real(6, 8) * (whole(6, 8, low=0, high=4) == 0)
+    found += [Example(SparseDense(lhs), (real(3, 8), *packed(sparse, block))) for lhs in (False, True) for block in ((1, 1), (2, 4))]
+    values, columns, starts = packed(sparse, (1, 1))
+    found.append(Example(SparseDense(), (real(3, 8), values.reshape(-1), columns, starts)))
     row = whole(21, low=0, high=6)
     found += [Example(sorting.Unique(up, counted), (x,)) for up in (True, False) for counted in (True, False) for x in (row, row.astype("float32"))]
     s = scattering
@@ -393,6 +398,6 @@ EXAMPLES: list[Example] = [
     *_vision(), *_sampling(), *_random_numbers(), *_programs(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "scattering", "signal")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "nn_sparse", "scattering", "signal")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

@@ -22,6 +22,7 @@ from tilewright.relay.analysis import calls, check_well_formed, post_order
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.qnn import transform as qnn_transform
+from tilewright.relay.transform.dense_to_sparse import convert as convert_to_sparse
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.simplify_fc_transpose import convert
 from tilewright.types import TensorType
@@ -34,6 +35,7 @@ OPTIONS: dict[str, list[Pass]] = {
     "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
     "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]})],
+    "DenseToSparse": [transform.DenseToSparse([], [])],
     "InlineCompilerFunctionsBoundTo": [transform.InlineCompilerFunctionsBoundTo(["npu_0"])],
     "MergeComposite": [transform.MergeComposite([])],
     "SimplifyFCTranspose": [transform.SimplifyFCTranspose(["x"])],
@@ -324,6 +326,26 @@ def test_weights_that_are_transposed_once() -> None:
     shared = Function((x, w), Tuple((func.body, w)))
     mod = IRModule.from_expr(shared)
     assert transform.SimplifyFCTranspose(["w"])(mod) is mod
+
+
+def test_weights_that_are_mostly_zeros() -> None:
+    x, w, v = var("x", shape=(2, 8)), var("w", shape=(6, 8)), var("v", shape=(4, 6))
+    func = Function((x, w, v), relay.nn.dense(relay.nn.dense(x, w), v))
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((6, 8), "float32")
+    weight[:4, 2:] = 0
+    params = {"w": weight, "v": random.standard_normal((4, 6), "float32")}
+    value = random.standard_normal((2, 8), "float32")
+    new, found = convert_to_sparse(func, params, (2, 2), 0.4)
+    assert sorted(found) == ["v", "w.data", "w.indices", "w.indptr"]
+    assert [p.name_hint for p in new.params] == ["x", "w.data", "w.indices", "w.indptr", "v"]
+    inputs = [value, *(relay.const(found[p.name_hint]).value for p in new.params[1:])]
+    np.testing.assert_allclose(evaluate(new, *inputs), evaluate(func, value, weight, params["v"]), rtol=1e-5, atol=1e-6)
+    same, kept = convert_to_sparse(func, params, (2, 2), 0.9)
+    assert same is func
+    assert sorted(kept) == ["v", "w"]
+    with pytest.raises(OptionError, match="weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts"):
+        transform.DenseToSparse(["w"], [[(1, 2, 2)]])
 
 
 def test_categories_of_mixed_precision_that_a_program_chooses() -> None:

@@ -14,13 +14,14 @@ from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.match import Matcher, NodeMap, root_keys
 from tilewright.relay.dataflow_pattern.pattern import (
     CallPattern,
-    ConstantPattern,
     DFPattern,
     DominatorPattern,
     ExprPattern,
     FunctionPattern,
     LetPattern,
     TuplePattern,
+    VarPattern,
+    WildcardPattern,
     pattern_nodes,
 )
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
@@ -95,15 +96,15 @@ def _group(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
                 known += [f for e in matched for f in e.fields]
             case CallPattern(args=None):
                 known += [a for e in matched for a in e.args]
-        if not p.inside() and not _stays_inside(p):
-            known += [e for e in matched if not isinstance(e, (Op, Function, GlobalVar))]
+            case WildcardPattern(redirected=None) | VarPattern() | ExprPattern() if not _stays_inside(p):
+                known += [e for e in matched if not isinstance(e, (Op, Function, GlobalVar))]
     inputs = tuple(dict.fromkeys(e for e in known if e not in within))
     return Group(root, node_map, inputs, _between(root, set(inputs)))
 
 
 def _stays_inside(p: DFPattern) -> bool:
-    """Whether what the innermost pattern `p` matches is part of the piece: constants that were asked for."""
-    return isinstance(p, ConstantPattern) or (isinstance(p, ExprPattern) and isinstance(p.expr, Constant))
+    """Whether what the innermost pattern `p` matches is part of the piece: a constant that was asked for."""
+    return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
 
 
 def _between(root: Expr, inputs: set[Expr]) -> tuple[Expr, ...]:

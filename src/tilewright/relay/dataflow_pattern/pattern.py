@@ -263,7 +263,7 @@ class AttrPattern(DFPattern):
 
 @node
 class DominatorPattern(DFPattern):
-    """`child`, where every way up from it leads to one `parent` over values that look like `path`, and no way down leaves them."""
+    """`child`, where all ways up from it end at one `parent`, over values that look like `path`, and no way down leaves them."""
 
     parent: DFPattern
     path: DFPattern

@@ -27,6 +27,7 @@ from tilewright.relay.transform.combine_parallel_dense import CombineParallelDen
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
+from tilewright.relay.transform.dense_to_sparse import DenseToSparse
 from tilewright.relay.transform.div_to_mul import DivToMul
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -89,6 +90,7 @@ __all__ = [
     "ConvertLayout",
     "DeadCodeElimination",
     "DefuseOps",
+    "DenseToSparse",
     "DivToMul",
     "DynamicToStatic",
     "EliminateCommonSubexpr",

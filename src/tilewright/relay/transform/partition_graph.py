@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.relay.analysis.regions import DEFAULT, Region, is_end, is_mark, open_nodes, regions_of
+from tilewright.relay.analysis.regions import DEFAULT, Region, is_begin, is_end, is_mark, open_nodes, regions_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.annotation import CompilerEnd
 from tilewright.relay.visitor import operands, with_operands
@@ -49,7 +50,7 @@ def _prepared(function: Function) -> Expr:
             new[e] = new.get(old[0], old[0])
         elif is_end(e) and isinstance(old[0], Tuple):
             fields = operands(new.get(old[0], old[0]))
-            new[e] = Tuple(tuple(CompilerEnd(e.op.compiler)(f) for f in fields), e.span)
+            new[e] = Tuple(tuple(f.args[0] if is_begin(f) else CompilerEnd(e.op.compiler)(f) for f in fields), e.span)
         elif any(o in new for o in old):
             new[e] = with_operands(e, [new.get(o, o) for o in old])
     return new.get(function, function)
@@ -64,13 +65,12 @@ class _Partition:
         self.values: dict[Region, dict[Expr, Expr]] = {}
 
     def of(self, function: Expr) -> Expr:
-        order = open_nodes(function)
-        region = regions_of(order)
-        for e in order:
+        region = regions_of(open_nodes(function))
+        for e in _calling_order(function, region) if region else ():
             old = operands(e)
-            if is_end(e):
+            if is_end(e) and e in region:
                 self.new[e] = self._result(region[e], e)
-            elif e not in region and any(o in self.new for o in old):
+            elif any(o in self.new for o in old):
                 self.new[e] = with_operands(e, [self.new.get(o, o) for o in old])
         return self.new.get(function, function)
 
@@ -110,6 +110,25 @@ class _Partition:
         if name in self.mod:
             raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than '{self.options.mod_name}'")
         return name
+
+
+def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:
+    """The nodes outside of regions, and the marks where values come out, each after all that the whole region reads."""
+    done: dict[Expr, None] = {}
+    entered: set[Expr] = set()
+    stack = [(root, False)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            done[e] = None
+        elif e not in entered:
+            entered.add(e)
+            stack.append((e, True))
+            below = [begin.args[0] for begin in region[e].ins] if e in region else operands(e)
+            stack.extend((o, False) for o in reversed(below))
+        elif e not in done:
+            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one can be computed first", e.span)
+    return list(done)
 
 
 def _is_constant(e: Expr) -> bool:
