@@ -267,6 +267,10 @@ def test_devices_that_are_not_there() -> None:
     mod = IRModule.from_expr(relay.annotation.on_device(relay.exp(image()), "cuda"))
     with pytest.raises(TargetError, match="a value is to be on the device cuda:0, and the program runs on cpu:0; compile for one device"):
         transform.PlanDevices()(mod)
+    copied = IRModule.from_expr(relay.annotation.device_copy(relay.annotation.on_device(image(), "cpu"), "cpu", "cuda"))
+    for m in (mod, copied):
+        assert_structural_equal(relay.parse(m.astext()), m)
+    assert transform.PlanDevices("cuda")(mod)["main"].body.op.name == "exp"
 
 
 def test_functions_of_other_compilers() -> None:

@@ -49,7 +49,7 @@ def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Arra
     height, width = blocks.shape[1:]
     dense = np.zeros((len(starts) - 1, height, columns // width, width), values.dtype)
     row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    np.add.at(dense, (row, slice(None), indices), blocks)
+    np.add.at(dense.transpose(0, 2, 1, 3), (row, indices), blocks)
     return dense.reshape(-1, columns)
 
 

@@ -31,10 +31,12 @@ class FuseOps(FunctionPass):
     """Make every call of an operator part of a call of a primitive function; needs and leaves known, static types.
 
     At level 0 (of the context, or `fuse_opt_level` where that is not negative), or where this pass is disabled, each call is a
-    function of its own. `relay.FuseOps.max_depth` is the most calls in one, and `relay.FuseOps.link_params` puts constants inside.
+    function of its own. `relay.FuseOps.max_depth` is the most calls in one, and `link_params`, or the switch
+    `relay.FuseOps.link_params` where that is None, puts constants inside, for those who look at single functions.
     """
 
     fuse_opt_level: int = -1
+    link_params: bool | None = None
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
@@ -44,7 +46,8 @@ class FuseOps(FunctionPass):
         fuses = level >= 1 and context.pass_enabled(self.info)
         most = context.get("relay.FuseOps.max_depth") if fuses else 1
         groups = _Graph(function.body, most).groups()
-        body = _Outliner(groups, context.get("relay.FuseOps.link_params")).outline(function.body)
+        link = context.get("relay.FuseOps.link_params") if self.link_params is None else self.link_params
+        body = _Outliner(groups, link).outline(function.body)
         return function if body is function.body else with_operands(function, [body])
 
 

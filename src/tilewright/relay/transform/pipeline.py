@@ -50,7 +50,7 @@ def graph_passes(target: Any = None) -> Sequential:
         EliminateCommonSubexpr(),
         *_mixed_precision(),
         FoldGate(),
-        FuseOps(),
+        FuseOps(link_params=False),
     ), label="graph_passes")
 
 
@@ -64,7 +64,8 @@ def _mixed_precision() -> list[ToMixedPrecision]:
 def optimize(mod: IRModule, target: Any = None) -> IRModule:
     """Make every function of `mod` calls of primitive functions, under the current `PassContext`.
 
-    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments.
+    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments: a program carries
+    its constants whether they are linked or not.
     """
     done = graph_passes(target)(mod)
-    return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps()(done)
+    return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps(link_params=False)(done)
