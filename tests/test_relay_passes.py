@@ -44,7 +44,7 @@ OPTIONS: dict[str, list[Pass]] = {
 """The passes that need options, or are worth running with several."""
 ELSEWHERE = {
     "Sequential": "runs others", "PrintIR": "prints", "ChangeBatch": "changes the inputs", "FlexibleShapeDispatch": "changes the inputs",
-    "AnnotateTarget": "marks again where it is run again", "PartitionGraph": "needs marks", "MergeCompilerRegions": "needs marks",
+    "AnnotateTarget": "marks again where it is run again", "ToCPS": "adds a parameter", "PartitionGraph": "needs marks", "MergeCompilerRegions": "needs marks",
 }
 
 
@@ -110,6 +110,7 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
 
 
 NOT_TWICE = {
+    "PartialEvaluate": "binds every value anew",
     "SimplifyInference": "the simpler graph of an operator may have calls that simplify further",
     "ToMixedPrecision": "a parameter in 16 bits lets more follow",
 }

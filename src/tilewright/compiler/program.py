@@ -27,6 +27,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.relay.transform.split_batch import PARTS
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
@@ -50,16 +51,15 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
         plan = plan_memory(main)
     builder = _Builder(plan, target, report, cache)
     steps = [step for s in plan.steps for step in builder.step(s)]
+    parts = main.attrs.get(PARTS, 1)
     manifest = Manifest(
         name=name,
-        inputs=tuple(TensorInfo(p.name_hint, _static(p.checked_type, p.name_hint), p.tensor_type.dtype) for p in plan.inputs),
-        outputs=tuple(
-            TensorInfo(output_names[k] if k < len(output_names) else f"output_{k}", _static(t, f"output {k}"), t.dtype)
-            for k, t in enumerate(plan.outputs)
-        ),
+        inputs=tuple(_info(p.name_hint, p.checked_type, parts) for p in plan.inputs),
+        outputs=tuple(_info(output_names[k] if k < len(output_names) else f"output_{k}", t, parts) for k, t in enumerate(plan.outputs)),
         steps=tuple(steps),
         workspace_bytes=plan.workspace_bytes,
         constants_bytes=builder.constants.size,
+        parts=parts,
         target=str(target),
         triple=target.mtriple,
         cpu=target.mcpu,
@@ -73,6 +73,12 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
 def _finished(manifest: Manifest, objects: tuple[bytes, ...], constants: _Constants, report: Report) -> Artifact:
     with report.phase("pack"):
         return Artifact(manifest, objects, constants.blob())
+
+
+def _info(name: str, kind: Any, parts: int) -> TensorInfo:
+    """An input or output of the whole program, of which `main` sees one of `parts` along the first axis."""
+    shape = _static(kind, name)
+    return TensorInfo(name, shape if parts == 1 else (shape[0] * parts, *shape[1:]), kind.dtype)
 
 
 def _static(t: Any, what: str) -> tuple[int, ...]:

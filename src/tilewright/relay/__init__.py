@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from tilewright.expr import UnknownDim as Any
+from tilewright.params import load_param_dict, save_param_dict
 from tilewright.relay import image, nn, op, qnn, random, vision
 from tilewright.relay.adt import (
     Clause,
@@ -44,14 +45,16 @@ from tilewright.relay.op import annotation
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
+from tilewright.relay.scope_builder import ScopeBuilder, bind
 from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 
 if TYPE_CHECKING:
     from tilewright.compiler.build import build
-    from tilewright.relay import analysis, dataflow_pattern, frontend, prelude, transform
+    from tilewright.compiler.executor import create_executor
+    from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({"analysis", "backend", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
 
 __all__ = [
     "Any",
@@ -80,6 +83,7 @@ __all__ = [
     "RefRead",
     "RefType",
     "RefWrite",
+    "ScopeBuilder",
     "TensorType",
     "Tuple",
     "TupleGetItem",
@@ -93,13 +97,17 @@ __all__ = [
     "annotation",
     "arange",
     "astext",
+    "backend",
+    "bind",
     "build",
     "const",
+    "create_executor",
     "dataflow_pattern",
     "fromtext",
     "frontend",
     "gather",
     "image",
+    "load_param_dict",
     "logsumexp",
     "nn",
     "op",
@@ -108,6 +116,7 @@ __all__ = [
     "prelude",
     "qnn",
     "random",
+    "save_param_dict",
     "scalar_type",
     "segment_sum",
     "sparse_to_dense",
@@ -123,6 +132,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
+    if name == "create_executor":
+        from tilewright.compiler.executor import create_executor
+
+        return create_executor
     if name == "build":
         from tilewright.compiler.build import build
 

@@ -16,8 +16,12 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.expr import PrimExpr, UnknownDim
+from tilewright.expr import Var as ScalarVar
+from tilewright.expr_walk import walk
+from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.relay.expr import Call, Expr, Tuple, const
-from tilewright.types import DataType, TensorType, Type
+from tilewright.types import DataType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T", bound="Op")
@@ -71,6 +75,37 @@ class Op:
         """The name of the kind of node in the field's reflection."""
         return "Op"
 
+    @staticmethod
+    def get(op_name: str) -> type[Op]:
+        """The operator class of that name: `tvm.ir.Op.get("nn.conv2d")`."""
+        return get(op_name)
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """The names of all operators."""
+        return sorted(OPS)
+
+    @classmethod
+    def get_attr(cls, attr_name: str) -> Any:
+        """What was registered for this operator with `register_op_attr`; how it fuses for `TOpPattern`; None for any other name."""
+        found = op_attr(cls.name, attr_name)
+        return int(cls.kind) if found is None and attr_name == "TOpPattern" else found
+
+    @classmethod
+    def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """`register_op_attr` for this operator."""
+        register_op_attr(cls.name, attr_name, value, plevel)
+
+    @classmethod
+    def reset_attr(cls, attr_name: str) -> None:
+        """Take a registered attribute back."""
+        reset_op_attr(cls.name, attr_name)
+
+    @classmethod
+    def has_attr(cls, attr_name: str) -> bool:
+        """Whether an attribute is registered for this operator."""
+        return op_attr(cls.name, attr_name) is not None
+
     def keys(self) -> list[str]:
         """The names of the attributes."""
         return [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
@@ -106,6 +141,10 @@ class Op:
         """
         return None
 
+    def resized(self, shape: tuple[Any, ...]) -> Op:
+        """The operator with a result of `shape` where it has that shape among its attributes; itself otherwise."""
+        return self
+
     def joined_axis(self, *args: Any) -> int | None:
         """The axis along which the tensors of a tuple, the one argument, stand one after another in the result.
 
@@ -126,9 +165,8 @@ class Op:
 
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
         try:
-            if self.variadic:
-                return self.infer(types[0])
-            return self.infer(*types)
+            found = self.infer(types[0]) if self.variadic else self.infer(*types)
+            return found if type(found) is TensorType and found.is_static else without_unknown_terms(found)
         except ShapeError as error:
             if error.origin is not None:
                 raise
@@ -259,6 +297,17 @@ def public_function(name: str, module: str) -> Callable[..., Call]:
 def operator_names(prefix: str) -> list[str]:
     """The names of the operators directly under `prefix`, without it."""
     return sorted(n.removeprefix(prefix) for n in OPS if n.startswith(prefix) and "." not in n.removeprefix(prefix))
+
+
+def without_unknown_terms(t: Type) -> Type:
+    """`t` with sizes that are computed of a size of which nothing is known, which is all that is known of them, as such sizes."""
+    if isinstance(t, TensorType):
+        if not any(isinstance(d, PrimExpr) and not isinstance(d, ScalarVar) and any(isinstance(v, UnknownDim) for v in walk(d)) for d in t.shape):
+            return t
+        return TensorType([d if isinstance(d, int) or not any(isinstance(v, UnknownDim) for v in walk(d)) else UnknownDim() for d in t.shape], t.dtype)
+    if isinstance(t, TupleType):
+        return TupleType([without_unknown_terms(f) for f in t.fields])
+    return t
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:

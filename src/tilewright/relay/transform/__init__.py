@@ -26,11 +26,13 @@ from tilewright.relay.transform.combine_parallel_conv2d import CombineParallelCo
 from tilewright.relay.transform.combine_parallel_dense import CombineParallelDense
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.dedup import DeDup
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.dense_to_sparse import DenseToSparse
 from tilewright.relay.transform.div_to_mul import DivToMul
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.eta_expand import EtaExpand
 from tilewright.relay.transform.external_functions import (
     InlineCompilerFunctionsBoundTo,
     MarkCompilerFunctionsAsExtern,
@@ -47,21 +49,29 @@ from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, infer_types
+from tilewright.relay.transform.inline import Inline
+from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.legalize import Legalize
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
+from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
 from tilewright.relay.transform.recast import recast
+from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
 from tilewright.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from tilewright.relay.transform.simplify_fc_transpose import SimplifyFCTranspose
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.spans import AnnotateSpans, CapturePostDfsIndexInSpans, tag_span_suffixes
 from tilewright.relay.transform.split_args import SplitArgs
+from tilewright.relay.transform.split_batch import SplitBatch
+from tilewright.relay.transform.to_a_normal_form import ToANormalForm
+from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
+from tilewright.relay.transform.to_cps import ToCPS, to_cps, un_cps
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
@@ -88,12 +98,14 @@ __all__ = [
     "CombineParallelConv2D",
     "CombineParallelDense",
     "ConvertLayout",
+    "DeDup",
     "DeadCodeElimination",
     "DefuseOps",
     "DenseToSparse",
     "DivToMul",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
+    "EtaExpand",
     "FakeQuantizationToInteger",
     "FastMath",
     "FlattenAtrousConv",
@@ -107,7 +119,10 @@ __all__ = [
     "FuseAttention",
     "FuseOps",
     "InferType",
+    "InferTypeLocal",
+    "Inline",
     "InlineCompilerFunctionsBoundTo",
+    "LambdaLift",
     "LayoutConfig",
     "Legalize",
     "Location",
@@ -116,6 +131,7 @@ __all__ = [
     "MergeCompilerRegions",
     "MergeComposite",
     "OutlineCompilerFunctionsWithExistingGlobalSymbols",
+    "PartialEvaluate",
     "PartitionGraph",
     "Pass",
     "PassContext",
@@ -123,6 +139,7 @@ __all__ = [
     "Place",
     "PlanDevices",
     "PrintIR",
+    "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",
     "SimplifyExprPostAlterOp",
@@ -130,15 +147,22 @@ __all__ = [
     "SimplifyInference",
     "SinkReshape",
     "SplitArgs",
+    "SplitBatch",
     "Step",
+    "ToANormalForm",
+    "ToBasicBlockNormalForm",
+    "ToCPS",
     "ToGraphNormalForm",
     "ToMixedPrecision",
     "bind_params",
     "function_pass",
     "graph_passes",
+    "infer_types",
     "module_pass",
     "optimize",
     "plan_memory",
     "recast",
     "tag_span_suffixes",
+    "to_cps",
+    "un_cps",
 ]

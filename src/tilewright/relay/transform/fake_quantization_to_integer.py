@@ -41,6 +41,7 @@ class FakeQuantizationToInteger(FunctionPass):
     hard_fail: bool = False
     use_qat: bool = False
     optional_qnn_ops: Sequence[str] | None = None
+    exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
     def __post_init__(self) -> None:
