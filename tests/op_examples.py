@@ -14,6 +14,7 @@ from tilewright.relay.op import (
     create,
     einsum,
     elementwise,
+    fast_math,
     image,
     image_sampling,
     indexing,
@@ -29,7 +30,8 @@ from tilewright.relay.op import (
     vision,
     vision_maps,
 )
-from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
+from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, LayoutTransform, SpaceToBatchNd, SpaceToDepth
+from tilewright.relay.op.nn_sparse import SparseDense, packed
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
 
@@ -81,7 +83,7 @@ def scalar(value: Any, dtype: str = "float32") -> Array:
 def _elementwise() -> list[Example]:
     e = elementwise
     anywhere = [e.Exp, e.Tanh, e.Sigmoid, e.Erf, e.Sin, e.Cos, e.Tan, e.Atan, e.Sinh, e.Cosh, e.Asinh]
-    found = [Example(cls(), (real(2, 3, 5),)) for cls in anywhere]
+    found = [Example(cls(), (real(2, 3, 5),)) for cls in (*anywhere, fast_math.FastExp, fast_math.FastTanh, fast_math.FastErf)]
     found += [Example(cls(), (real(2, 7, low=0.01, high=9),)) for cls in (e.Log, e.Log2, e.Sqrt, e.Rsqrt)]
     found += [Example(cls(), (real(4, 3, low=-0.9, high=0.9),)) for cls in (e.Asin, e.Acos, e.Atanh)]
     found.append(Example(e.Acosh(), (real(9, low=1.1, high=5),)))
@@ -152,6 +154,8 @@ def _transform() -> list[Example]:
     found += [Example(t.Repeat(3), (real(2, 3),)), Example(t.Repeat(2, -1), (real(2, 3),)), Example(t.Tile((2, 1, 3)), (real(2, 3),)), Example(t.Tile((2,)), (real(2, 3),))]
     found += [Example(t.Reverse(1), (real(2, 3, 4),)), Example(DepthToSpace(2), (real(1, 8, 2, 3),)), Example(DepthToSpace(2, mode="CRD"), (real(1, 8, 2, 3),))]
     found += [Example(DepthToSpace(2, "NHWC"), (real(1, 2, 3, 8),)), Example(SpaceToDepth(2), (real(1, 2, 4, 6),)), Example(SpaceToDepth(2, "NHWC"), (real(1, 4, 6, 2),))]
+    found += [Example(SpaceToBatchNd((2, 2), ((0, 0), (1, 2)), 3.0), (real(2, 4, 5, 3),)), Example(SpaceToBatchNd((3,), ((1, 0),)), (real(1, 5, 2),))]
+    found += [Example(BatchToSpaceNd((2, 2), ((0, 1), (1, 0))), (real(8, 3, 4, 2),)), Example(BatchToSpaceNd((3,), ((0, 0),)), (real(6, 2, 3),))]
     layouts = [("NCHW", "NHWC", (1, 8, 2, 3)), ("NCHW", "NCHW4c", (1, 8, 2, 3)), ("NCHW4c", "NHWC", (1, 2, 2, 3, 4)), ("NCHW4c", "NCHW8c", (1, 2, 2, 3, 4)), ("OIHW", "OHWI2o4i", (4, 8, 1, 2))]
     found += [Example(LayoutTransform(a, b), (real(*shape),)) for a, b, shape in layouts]
     return found
@@ -272,7 +276,7 @@ def _pool() -> list[Example]:
 
 def _norm() -> list[Example]:
     x, c = real(2, 6, 4, 5), lambda: real(6, low=0.5)
-    found = [Example(cls(axis), (real(2, 3, 5),)) for cls in (nn.Softmax, nn.LogSoftmax) for axis in (-1, 1)]
+    found = [Example(cls(axis), (real(2, 3, 5),)) for cls in (nn.Softmax, nn.LogSoftmax, fast_math.FastSoftmax) for axis in (-1, 1)]
     found += [Example(nn.BatchNorm(), (x, c(), c(), c(), c())), Example(nn.BatchNorm(3, 1e-3, False, False), (real(1, 2, 3, 6), c(), c(), c(), c()))]
     found += [Example(nn.Dropout(), (real(2, 3),)), Example(nn.LayerNorm(), (real(2, 3, 6), c(), c())), Example(nn.LayerNorm(1, center=False), (x, c(), c()))]
     found += [Example(nn.InstanceNorm(), (x, c(), c())), Example(nn.InstanceNorm(-1), (real(2, 3, 4, 6), c(), c())), Example(nn.GroupNorm(3), (x, c(), c()))]
@@ -371,6 +375,10 @@ def _programs() -> list[Example]:
     kinds = whole(2, 5, low=0, high=4)
     found += [Example(nn.NllLoss(how, ignored), (real(2, 4, 5), kinds, real(4, low=0.5))) for how in ("mean", "sum", "none") for ignored in (-100, 1)]
     found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
+    sparse = real(6, 8) * (whole(6, 8, low=0, high=4) == 0)
+    found += [Example(SparseDense(lhs), (real(3, 8), *packed(sparse, block))) for lhs in (False, True) for block in ((1, 1), (2, 4))]
+    values, columns, starts = packed(sparse, (1, 1))
+    found.append(Example(SparseDense(), (real(3, 8), values.reshape(-1), columns, starts)))
     row = whole(21, low=0, high=6)
     found += [Example(sorting.Unique(up, counted), (x,)) for up in (True, False) for counted in (True, False) for x in (row, row.astype("float32"))]
     s = scattering
@@ -390,6 +398,6 @@ EXAMPLES: list[Example] = [
     *_vision(), *_sampling(), *_random_numbers(), *_programs(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "scattering", "signal")
+FAMILIES = ("blocks", "broadcast", "create", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "nn_sparse", "scattering", "signal")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

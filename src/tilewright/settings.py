@@ -38,6 +38,7 @@ def _table(*settings: Setting) -> dict[str, Setting]:
 
 SETTINGS: Final = _table(
     Setting("relay.FuseOps.max_depth", int, 64, "most calls in one fused function"),
+    Setting("relay.FuseOps.link_params", bool, False, "whether FuseOps on its own puts constants inside of the functions that it makes"),
     Setting("relay.FoldConstant.max_bytes", int, 256 << 20, "largest constant that folding may make"),
     Setting("relay.FoldGate.enabled", bool, True, "scale the weights of a 1x1 convolution instead of the larger image that it reads"),
     Setting("relay.ConvertLayout.enabled", bool, True, "store images channels last throughout the graph"),

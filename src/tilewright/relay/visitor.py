@@ -13,6 +13,7 @@ from typing import Any, Final
 from tilewright.errors import InternalError
 from tilewright.relay.adt import Clause, Match, pattern_vars
 from tilewright.relay.expr import Call, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.types import bind_types
 
 Rule = Callable[[Expr], "Expr | None"]
 
@@ -136,8 +137,8 @@ def rewrite(
 ) -> Expr:
     """Rebuild bottom up: `rule` sees each node over its new operands and returns its replacement, or None to keep it.
 
-    Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces; one that has
-    not is a fault of the rule and raises `InternalError`. `origin`, when given, is filled with the old node of each new one.
+    Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces, or knows more of the
+    dimensions; one that has not is a fault of the rule and raises `InternalError`. `origin`, when given, is filled with the old node of each new one.
     """
     new = {} if memo is None else memo
     for e in post_order(root, inside=inside):
@@ -163,7 +164,7 @@ def rewrite(
 
 def _check_type(old: Expr, new: Expr, rule: Rule) -> None:
     before, after = old.known_type(), new.known_type()
-    if before is not None and after is not None and before != after:
+    if before is not None and after is not None and before != after and not bind_types(before, after, frozenset(), {}):
         name = getattr(rule, "__qualname__", repr(rule))
         raise InternalError(f"the rule {name} replaced a value of type {before!r} by one of type {after!r}, at {old.span or type(old).__name__}")
 

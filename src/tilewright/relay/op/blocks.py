@@ -1,15 +1,19 @@
-"""Operators that split dimensions into blocks, reorder the pieces, and join them: layouts and depth-to-space."""
+"""Operators that split dimensions into blocks, reorder the pieces, and join them: layouts, depth-to-space, batches."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from tilewright import te
+from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import transform as topi
 from tilewright.topi.blocks import Plan, depth_to_space_plan, plans_of_layouts, space_to_depth_plan
-from tilewright.topi.shapes import Shape
+from tilewright.topi.nn import blocks as of_batches
+from tilewright.topi.shapes import Shape, text
 from tilewright.types import TensorType, Type
 
 
@@ -73,3 +77,71 @@ class LayoutTransform(Regrouping):
 
     def simplify(self, call: Call) -> Expr | None:
         return call.args[0] if self.src_layout == self.dst_layout else None
+
+
+@op("nn.space_to_batch_nd", kind=Fusion.INJECTIVE)
+class SpaceToBatchNd(Op):
+    """Blocks of the dimensions after the first, padded with `pad_value` before, become batches, the block being the slower part.
+
+    `paddings` has a pair (before, after) for each dimension of `block_shape`.
+    """
+
+    block_shape: tuple[int, ...]
+    paddings: tuple[tuple[int, int], ...]
+    pad_value: float = 0.0
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        blocks, m = self.block_shape, len(self.block_shape)
+        if t.ndim <= m or len(self.paddings) != m:
+            raise ShapeError(f"block_shape {text(blocks)} needs a pair of paddings for each of its dimensions, and data with more dimensions than it")
+        padded = [n + sum(p) for n, p in zip(t.shape[1:], self.paddings, strict=False)]
+        if any(isinstance(n, int) and n % b for n, b in zip(padded, blocks, strict=True)):
+            raise ShapeError(f"blocks of {text(blocks)} do not divide the padded dimensions {text(padded)}")
+        return TensorType((t.shape[0] * math.prod(blocks), *(n // b for n, b in zip(padded, blocks, strict=True)), *t.shape[1 + m :]), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        m = len(self.block_shape)
+        padded = np.pad(data, [(0, 0), *self.paddings, *[(0, 0)] * (data.ndim - 1 - m)], constant_values=self.pad_value)
+        n, *sizes = padded.shape
+        split = padded.reshape(n, *(v for s, b in zip(sizes, self.block_shape, strict=False) for v in (s // b, b)), *sizes[m:])
+        moved = split.transpose(*(2 + 2 * k for k in range(m)), 0, *(1 + 2 * k for k in range(m)), *range(1 + 2 * m, split.ndim))
+        return np.ascontiguousarray(moved).reshape(-1, *(s // b for s, b in zip(sizes, self.block_shape, strict=False)), *sizes[m:])
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        before, after = zip(*self.paddings, strict=True)
+        return of_batches.space_to_batch_nd(data, self.block_shape, before, after, self.pad_value)
+
+
+@op("nn.batch_to_space_nd", kind=Fusion.INJECTIVE)
+class BatchToSpaceNd(Op):
+    """Batches become blocks of the dimensions after the first, the block being the slower part; then `crops` are cut off.
+
+    `crops` has a pair (before, after) for each dimension of `block_shape`.
+    """
+
+    block_shape: tuple[int, ...]
+    crops: tuple[tuple[int, int], ...]
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        blocks, m = self.block_shape, len(self.block_shape)
+        if t.ndim <= m or len(self.crops) != m:
+            raise ShapeError(f"block_shape {text(blocks)} needs a pair of crops for each of its dimensions, and data with more dimensions than it")
+        if isinstance(t.shape[0], int) and t.shape[0] % math.prod(blocks):
+            raise ShapeError(f"a batch of {t.shape[0]} is not made of blocks of {text(blocks)}")
+        sizes = [n * b - sum(c) for n, b, c in zip(t.shape[1:], blocks, self.crops, strict=False)]
+        return TensorType((t.shape[0] // math.prod(blocks), *sizes, *t.shape[1 + m :]), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        m, (n, *sizes) = len(self.block_shape), data.shape
+        batch = n // math.prod(self.block_shape)
+        split = data.reshape(*self.block_shape, batch, *sizes)
+        moved = split.transpose(m, *(v for k in range(m) for v in (m + 1 + k, k)), *range(2 * m + 1, split.ndim))
+        whole = np.ascontiguousarray(moved).reshape(batch, *(s * b for s, b in zip(sizes, self.block_shape, strict=False)), *sizes[m:])
+        kept = (slice(None), *(slice(a, s - b) for s, (a, b) in zip(whole.shape[1:], self.crops, strict=False)))
+        return np.ascontiguousarray(whole[kept])
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        before, after = zip(*self.crops, strict=True)
+        return of_batches.batch_to_space_nd(data, self.block_shape, before, after)

@@ -275,6 +275,10 @@ def function(cls: type[Op]) -> Callable[..., Call]:
             if n in named:
                 raise CompileError(f"{cls.name} was given '{n}' twice", span)
             named[n] = value
+        if any(isinstance(v, Expr) for v in named.values()):
+            from tilewright.relay.op.dynamic import with_tensor_attributes
+
+            return with_tensor_attributes(cls, values, named, span)
         return cls(**named)(*values, span=span)
 
     build.__name__ = cls.name.rpartition(".")[2]

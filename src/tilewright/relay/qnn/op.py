@@ -7,8 +7,11 @@ from typing import Any
 
 from tilewright.errors import Origin
 from tilewright.relay.expr import Call
+from tilewright.relay.op.hooks import register_qnn_legalize
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.qnn.scaling import Quantize
+
+__all__ = ["quantize", "register_qnn_legalize"]
 
 
 def quantize(
@@ -23,4 +26,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return operator_names("qnn.")
+    return sorted({*__all__, *operator_names("qnn.")})

@@ -13,34 +13,61 @@ from tilewright.ir.transform import (
     module_pass,
 )
 from tilewright.relay.expr import Function
+from tilewright.relay.transform.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.annotate_target import AnnotateTarget
+from tilewright.relay.transform.batching_ops import BatchingOps
+from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
+from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
+from tilewright.relay.transform.change_batch import ChangeBatch
+from tilewright.relay.transform.chosen_layouts import LayoutConfig
+from tilewright.relay.transform.combine_parallel_batch_matmul import CombineParallelBatchMatmul
+from tilewright.relay.transform.combine_parallel_conv2d import CombineParallelConv2D
+from tilewright.relay.transform.combine_parallel_dense import CombineParallelDense
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dedup import DeDup
+from tilewright.relay.transform.defuse_ops import DefuseOps
+from tilewright.relay.transform.dense_to_sparse import DenseToSparse
+from tilewright.relay.transform.div_to_mul import DivToMul
+from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.eta_expand import EtaExpand
+from tilewright.relay.transform.external_functions import (
+    InlineCompilerFunctionsBoundTo,
+    MarkCompilerFunctionsAsExtern,
+    OutlineCompilerFunctionsWithExistingGlobalSymbols,
+)
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
+from tilewright.relay.transform.fast_math import FastMath
+from tilewright.relay.transform.flatten_atrous_conv import FlattenAtrousConv
+from tilewright.relay.transform.flexible_shape import FlexibleShapeDispatch
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_gate import FoldGate
 from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
-from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
+from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, infer_types
 from tilewright.relay.transform.inline import Inline
 from tilewright.relay.transform.lambda_lift import LambdaLift
+from tilewright.relay.transform.legalize import Legalize
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
+from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
+from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
-from tilewright.relay.transform.simplify_expr import SimplifyExpr
+from tilewright.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
+from tilewright.relay.transform.simplify_fc_transpose import SimplifyFCTranspose
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.spans import AnnotateSpans, CapturePostDfsIndexInSpans, tag_span_suffixes
+from tilewright.relay.transform.split_args import SplitArgs
 from tilewright.relay.transform.split_batch import SplitBatch
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
@@ -58,41 +85,68 @@ class _RelayFunctionPass(FunctionPass):
 function_pass: Final = function_pass_of(_RelayFunctionPass)
 
 __all__ = [
+    "AlterOpLayout",
+    "AnnotateSpans",
     "AnnotateTarget",
+    "BackwardFoldScaleAxis",
+    "BatchingOps",
+    "CanonicalizeCast",
     "CanonicalizeOps",
+    "CapturePostDfsIndexInSpans",
+    "ChangeBatch",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
     "ConvertLayout",
     "DeDup",
     "DeadCodeElimination",
+    "DefuseOps",
+    "DenseToSparse",
+    "DivToMul",
+    "DynamicToStatic",
     "EliminateCommonSubexpr",
     "EtaExpand",
     "FakeQuantizationToInteger",
+    "FastMath",
+    "FlattenAtrousConv",
+    "FlexibleShapeDispatch",
     "FoldConstant",
     "FoldExplicitPadding",
     "FoldGate",
     "FoldInputTranspose",
     "FoldScaleAxis",
+    "ForwardFoldScaleAxis",
     "FuseAttention",
     "FuseOps",
     "InferType",
     "InferTypeLocal",
     "Inline",
+    "InlineCompilerFunctionsBoundTo",
     "LambdaLift",
+    "LayoutConfig",
+    "Legalize",
     "Location",
+    "MarkCompilerFunctionsAsExtern",
     "MemoryPlan",
     "MergeCompilerRegions",
     "MergeComposite",
+    "OutlineCompilerFunctionsWithExistingGlobalSymbols",
     "PartialEvaluate",
     "PartitionGraph",
     "Pass",
     "PassContext",
     "PassInfo",
     "Place",
+    "PlanDevices",
     "PrintIR",
     "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",
+    "SimplifyExprPostAlterOp",
+    "SimplifyFCTranspose",
     "SimplifyInference",
     "SinkReshape",
+    "SplitArgs",
     "SplitBatch",
     "Step",
     "ToANormalForm",
@@ -100,12 +154,15 @@ __all__ = [
     "ToCPS",
     "ToGraphNormalForm",
     "ToMixedPrecision",
+    "bind_params",
     "function_pass",
     "graph_passes",
     "infer_types",
     "module_pass",
     "optimize",
     "plan_memory",
+    "recast",
+    "tag_span_suffixes",
     "to_cps",
     "un_cps",
 ]

@@ -1,203 +1,56 @@
-"""One layout for the whole graph: images are stored channels last.
+"""One layout for the whole graph: images are stored channels last; or the layouts that somebody chose for some operators.
 
     nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
 
     nn.dense(transpose(%x, axes=[1, 0]), w) -> transpose(nn.matmul(w, %x), axes=[1, 0])
 
-A forward sweep that knows, for every value, in which order it is stored. Each operator says how it works on permuted
-arguments (`Op.relayout`); transposes appear only where one cannot, and at the results. Constants are permuted now.
 Transposes and reshapes of a permuted value cost nothing as long as no memory has to move. Where it must, and the result is an
 image, it moves as little as it can, and the image is stored channels last again: channels that are shuffled stay in their pixel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from tilewright.errors import InternalError
+from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.node import node
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from tilewright.relay.op.nn_matmul import Dense, Matmul
-from tilewright.relay.op.registry import Op
-from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
-from tilewright.relay.visitor import consumers, operands, post_order, with_operands
-from tilewright.types import TensorType, TupleType, Type
-
-CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
-"""How images and volumes are stored."""
+from tilewright.relay.expr import Function
+from tilewright.relay.op.registry import get
+from tilewright.relay.transform.chosen_layouts import desired, with_layouts
+from tilewright.relay.transform.layout_sweep import Sweep
+from tilewright.relay.visitor import consumers, post_order, with_operands
 
 
 @dataclass(frozen=True)
 class ConvertLayout(FunctionPass):
-    """Store every image channels last; needs known types. Inputs and results keep the order they had."""
+    """Store images in another order; needs known types. Inputs and results keep the order they had.
 
+    `desired_layouts` are the operators that change, each with the layout of its data and that of its kernel, or "default":
+    `{"nn.conv2d": ["NHWC", "default"]}`; what stands between follows where it can, and `LayoutConfig` says which to leave. Without
+    it every image is stored channels last. Raises `OptionError` for an operator that is unknown or has no layout.
+    """
+
+    desired_layouts: Mapping[str, Sequence[str]] | None = None
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        for name, wanted in (self.desired_layouts or {}).items():
+            get(name)
+            if isinstance(wanted, str) or not wanted:
+                raise OptionError(f"the desired layouts of {name} are a list, that of the data and that of the kernel, not {wanted!r}")
+
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if self.desired_layouts is not None:
+            return with_layouts(function, desired(self.desired_layouts))
         if "Compiler" in function.attrs or not context.get("relay.ConvertLayout.enabled"):
             return function
         order = post_order(function.body, inside=False)
-        sweep = _Sweep(consumers(order))
+        sweep = Sweep(consumers(order))
         for e in order:
             sweep.visit(e)
         body = sweep.logical(function.body)
         return function if body is function.body else with_operands(function, [body])
-
-
-@node
-class _Stored:
-    """A value as it is stored: `expr` is `transpose(value, perm)`, or the value itself without `perm`."""
-
-    expr: Expr
-    perm: Perm | None
-
-
-class _Sweep:
-    def __init__(self, users: dict[Expr, list[Expr]]) -> None:
-        self.users = users
-        self.stored: dict[Expr, _Stored] = {}
-        self.moved: dict[tuple[Expr, Perm | None], Expr] = {}
-
-    def visit(self, e: Expr) -> None:
-        """Decide how `e` is stored; its operands are decided."""
-        if isinstance(e, Call) and isinstance(e.op, Op):
-            self.stored[e] = self._call(e)
-        elif isinstance(e, TupleGetItem):
-            self.stored[e] = self._field(e)
-        else:
-            self.stored[e] = self._plain(e)
-
-    def logical(self, e: Expr) -> Expr:
-        """The value in its own order."""
-        return self.in_order(e, None)
-
-    def in_order(self, e: Expr, perm: Perm | None) -> Expr:
-        """The value stored in the order `perm`; scalars have none, and a lower rank is filled with axes of size 1 in front."""
-        s = self.stored[e]
-        if s.perm == perm:
-            return s.expr
-        known = self.moved.get((e, perm))
-        if known is None:
-            known = self.moved[e, perm] = self._move(e, s, perm)
-        return known
-
-    def _move(self, e: Expr, s: _Stored, perm: Perm | None) -> Expr:
-        kind = e.checked_type
-        if isinstance(kind, TupleType):
-            return Tuple(tuple(_turn(TupleGetItem(s.expr, k), s.perm, perm, f) for k, f in enumerate(kind.fields)))
-        if perm is not None and isinstance(kind, TensorType) and kind.ndim != len(perm):
-            if kind.ndim == 0:
-                return s.expr
-            logical = self.logical(e)
-            wide = TensorType((1,) * (len(perm) - kind.ndim) + kind.shape, kind.dtype)
-            return _turn(reshaped(logical, wide.shape), None, perm, wide)
-        return _turn(s.expr, s.perm, perm, kind)
-
-    def _plain(self, e: Expr) -> _Stored:
-        """Any node over operands in their own order."""
-        old = operands(e)
-        now = [self.logical(o) if o in self.stored else o for o in old]
-        same = all(a is b for a, b in zip(old, now, strict=True))
-        return _Stored(e if same else with_operands(e, now), None)
-
-    def _field(self, e: TupleGetItem) -> _Stored:
-        if isinstance(e.tuple_value, Tuple):
-            return self.stored[e.tuple_value.fields[e.index]]
-        whole = self.stored[e.tuple_value]
-        if whole.expr is e.tuple_value:
-            return _Stored(e, whole.perm)
-        return _Stored(TupleGetItem(whole.expr, e.index, e.span), whole.perm)
-
-    def _call(self, e: Call) -> _Stored:
-        op = e.op
-        args = e.args[0].fields if op.variadic and isinstance(e.args[0], Tuple) else e.args
-        perms = [self.stored[a].perm for a in args]
-        moved = (self._movement(e, perms[0]) or self._product(e, perms)) if perms else None
-        if moved is not None:
-            return moved
-        how = op.relayout(perms)
-        if how is None:
-            return self._plain(e)
-        new_op, wanted, result = how
-        if any(w is not None and a.tensor_type.ndim > len(w) for a, w in zip(args, wanted, strict=True)):
-            return self._plain(e)  # the order of a tensor of lower rank says nothing about this one
-        now = [self.in_order(a, w) for a, w in zip(args, wanted, strict=True)]
-        if new_op is op and all(a is b for a, b in zip(args, now, strict=True)):
-            return _Stored(e, result)
-        new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], span=e.span)
-        if not _is_permuted(e.known_type(), new.known_type(), result):
-            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as {result}")
-        return _Stored(new, result)
-
-    def _movement(self, e: Call, perm: Perm | None) -> _Stored | None:
-        """Transposes and reshapes that leave memory as it is, or an image channels last: of a permuted value, or of one into channels first."""
-        source = self.stored[e.args[0]].expr
-        if isinstance(e.op, Transpose):
-            axes = axes_of(e)
-            order = compose_inverse(axes, perm or tuple(range(len(axes))))
-            if perm is None and order not in CHANNELS_LAST and not (_swaps_a_matrix(order, e) and self._feeds_products(e)):
-                return None
-            return _Stored(source, None if is_identity(order) else order)
-        if perm is not None and e.op.view:
-            before, after = e.args[0].tensor_type.shape, e.tensor_type.shape
-            kept = carried(perm, before, after)
-            if kept is None:
-                near = gathered(perm, before, after)
-                kept = None if near is None else carried(near, before, after)
-                if near is None or kept is None or kept not in CHANNELS_LAST:
-                    return None
-                source = transposed(source, between(perm, near, len(perm)))
-            return _Stored(reshaped(source, [after[p] for p in kept]), None if is_identity(kept) else kept)
-        return None
-
-    def _feeds_products(self, e: Call) -> bool:
-        """Is `e` only the left operand of products with constants, maybe as a view?"""
-        used = [u for v in self.users[e] for u in (self.users[v] if _is_view(v) else [v])]
-        return bool(used) and all(_is_product_with_constant(u) for u in used)
-
-    def _product(self, e: Call, perms: list[Perm | None]) -> _Stored | None:
-        """A product whose left operand is stored transposed has its result stored so."""
-        if perms != [(1, 0), None] or not _is_product_with_constant(e):
-            return None
-        x, w = e.args
-        return _Stored(Call(Matmul(out_dtype=e.attrs.out_dtype), [self.stored[w].expr, self.stored[x].expr], span=e.span), (1, 0))
-
-
-def _is_view(e: Expr) -> bool:
-    return isinstance(e, Call) and isinstance(e.op, Op) and e.op.view
-
-
-def _is_product_with_constant(e: Expr) -> bool:
-    return isinstance(e, Call) and isinstance(e.op, Dense) and isinstance(e.args[1], Constant) and e.tensor_type.dtype.is_float
-
-
-def _swaps_a_matrix(order: Perm, e: Call) -> bool:
-    """Is `order` the transposition of the last two axes of `e`, the others of size 1?"""
-    rank = len(order)
-    return order == (*range(rank - 2), rank - 1, rank - 2) and all(d == 1 for d in e.tensor_type.shape[:-2])
-
-
-def compose_inverse(axes: Perm, perm: Perm) -> Perm:
-    """The order in which `transpose(x, axes)` is stored when `x` is stored in the order `perm` and nothing moves."""
-    back = inverse(axes)
-    return tuple(back[p] for p in perm)
-
-
-def _turn(x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type) -> Expr:
-    if not isinstance(kind, TensorType):
-        raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
-    return transposed(x, between(stored, wanted, kind.ndim))
-
-
-def _is_permuted(old: Type | None, new: Type | None, perm: Perm | None) -> bool:
-    """True when `new` is the type of `old` stored in the order `perm`."""
-    if isinstance(old, TupleType) and isinstance(new, TupleType):
-        return len(old.fields) == len(new.fields) and all(_is_permuted(a, b, perm) for a, b in zip(old.fields, new.fields, strict=True))
-    if perm is None or not isinstance(old, TensorType) or not isinstance(new, TensorType):
-        return old == new
-    return old.ndim == len(perm) and new == TensorType([old.shape[p] for p in perm], old.dtype)

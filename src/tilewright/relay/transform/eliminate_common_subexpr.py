@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,8 +18,12 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpr(FunctionPass):
-    """Two calls of equal operators on the same arguments become one; so do tuples, fields, and small equal constants."""
+    """Two calls of equal operators on the same arguments become one; so do tuples, fields, and small equal constants.
 
+    Nodes for which `fskip` returns True stay as they are.
+    """
+
+    fskip: Callable[[Expr], bool] | None = None
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
 
@@ -26,7 +31,7 @@ class EliminateCommonSubexpr(FunctionPass):
         known: dict[Any, Expr] = {}
 
         def merge(e: Expr) -> Expr | None:
-            key = key_of(e)
+            key = None if self.fskip is not None and self.fskip(e) else key_of(e)
             return None if key is None else known.setdefault(key, e)
 
         return rewrite(function, merge)

@@ -17,29 +17,57 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Relu
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.registry import Op, get
 from tilewright.relay.qnn.affine import PRODUCTS, RULES, Argument, Quantized, quantized_sum
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
-from tilewright.relay.visitor import rewrite
+from tilewright.relay.visitor import operands, post_order, rewrite
 
 
 @dataclass(frozen=True)
 class FakeQuantizationToInteger(FunctionPass):
     """Rewrite regions between `qnn.dequantize` and `qnn.quantize`; needs known types.
 
-    A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces.
+    A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces. With `hard_fail` an
+    operator of such a region that has no form in integers is a `CompileError`; else it stays one of real numbers, with `use_qat` too.
+    Every operator that has a form is converted; `optional_qnn_ops` names some that must have one (`OptionError`).
     """
 
+    hard_fail: bool = False
+    use_qat: bool = False
+    optional_qnn_ops: Sequence[str] | None = None
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
+    def __post_init__(self) -> None:
+        for name in self.optional_qnn_ops or ():
+            if get(name) not in RULES:
+                raise OptionError(f"{name} has no form in integers; take it out of optional_qnn_ops")
+
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if self.hard_fail:
+            _check_regions(function)
         return rewrite(function, _Sweep().visit)
+
+
+def _check_regions(function: Function) -> None:
+    """Raises `CompileError` at the first operator between dequantize and quantize that has no form in integers."""
+    order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem))]
+    ends: set[Expr] = set()
+    for e in reversed(order):
+        if e in ends or (isinstance(e, Call) and isinstance(e.op, Quantize)):
+            ends.update(o for o in operands(e) if not (isinstance(o, Call) and isinstance(o.op, (Quantize, Dequantize))))
+    begins: set[Expr] = set()
+    for e in order:
+        if (isinstance(e, Call) and isinstance(e.op, Dequantize)) or (not (isinstance(e, Call) and isinstance(e.op, Quantize)) and begins.intersection(operands(e))):
+            begins.add(e)
+        if isinstance(e, Call) and isinstance(e.op, Op) and e in ends and e in begins and type(e.op) not in RULES and not isinstance(e.op, (Dequantize, Add)):
+            raise CompileError(f"{e.op.name} has no form in integers; quantize before it, or let it stay one of real numbers with hard_fail=False", e.span)
 
 
 class _Sweep:

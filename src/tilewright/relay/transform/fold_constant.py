@@ -19,13 +19,21 @@ from tilewright.types import TensorType, TupleType, Type
 
 @dataclass(frozen=True)
 class FoldConstant(FunctionPass):
-    """Evaluate calls whose arguments are all constants, by the operator's reference; larger results stay calls."""
+    """Evaluate calls whose arguments are all constants, by the operator's reference; larger results stay calls.
 
+    What tells passes of quantization (`Op.telling`) is only computed with `fold_qnn`.
+    """
+
+    fold_qnn: bool = False
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         limit = context.get("relay.FoldConstant.max_bytes")
-        return rewrite(function, lambda e: fold(e, limit))
+        return rewrite(function, lambda e: None if _tells(e) and not self.fold_qnn else fold(e, limit))
+
+
+def _tells(e: Expr) -> bool:
+    return isinstance(e, Call) and isinstance(e.op, Op) and e.op.telling
 
 
 def fold(e: Expr, limit: int = 256 << 20) -> Expr | None:

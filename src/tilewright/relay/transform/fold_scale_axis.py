@@ -29,27 +29,45 @@ class FoldScaleAxis(FunctionPass):
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
+    forward: ClassVar[bool] = True
+    """Whether scales go into the weights behind them."""
+    backward: ClassVar[bool] = True
+    """Whether scales go into the weights before them."""
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         uses: dict[Expr, int] = {}
         for e in post_order(function):
             for o in operands(e):
                 uses[o] = uses.get(o, 0) + 1
-        rule = _Rule(uses)
+        rule = _Rule(uses, self.forward, self.backward)
         return rewrite(function, rule.apply, origin=rule.origin)
 
 
+@dataclass(frozen=True)
+class ForwardFoldScaleAxis(FoldScaleAxis):
+    """Only the scales of what a convolution or product reads."""
+
+    backward: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class BackwardFoldScaleAxis(FoldScaleAxis):
+    """Only the scales of what a convolution or product makes."""
+
+    forward: ClassVar[bool] = False
+
+
 class _Rule:
-    def __init__(self, uses: dict[Expr, int]) -> None:
-        self.uses = uses
+    def __init__(self, uses: dict[Expr, int], forward: bool, backward: bool) -> None:
+        self.uses, self.forward, self.backward = uses, forward, backward
         self.origin: dict[Expr, Expr] = {}
 
     def apply(self, e: Expr) -> Expr | None:
         if not isinstance(e, Call):
             return None
         if isinstance(e.op, Multiply) and isinstance(e.args[1], Constant) and e.tensor_type.dtype.is_float:
-            return self._backward(e.args[0], e.args[1]) if _same_shape(e.args[0], e) else None
-        return self._forward(e)
+            return self._backward(e.args[0], e.args[1]) if self.backward and _same_shape(e.args[0], e) else None
+        return self._forward(e) if self.forward else None
 
     def _once(self, e: Expr) -> bool:
         return self.uses.get(self.origin.get(e, e), 1) == 1

@@ -30,18 +30,24 @@ from tilewright.types import TensorType, TupleType
 class FuseOps(FunctionPass):
     """Make every call of an operator part of a call of a primitive function; needs and leaves known, static types.
 
-    At level 0, or where this pass is disabled, each call is a function of its own.
+    At level 0 (of the context, or `fuse_opt_level` where that is not negative), or where this pass is disabled, each call is a
+    function of its own. `relay.FuseOps.max_depth` is the most calls in one, and `link_params`, or the switch
+    `relay.FuseOps.link_params` where that is None, puts constants inside, for those who look at single functions.
     """
 
+    fuse_opt_level: int = -1
+    link_params: bool | None = None
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if function.attrs.get("Primitive") or "Compiler" in function.attrs:
             return function
-        fuses = context.opt_level >= 1 and context.pass_enabled(self.info)
+        level = context.opt_level if self.fuse_opt_level < 0 else self.fuse_opt_level
+        fuses = level >= 1 and context.pass_enabled(self.info)
         most = context.get("relay.FuseOps.max_depth") if fuses else 1
         groups = _Graph(function.body, most).groups()
-        body = _Outliner(groups).outline(function.body)
+        link = context.get("relay.FuseOps.link_params") if self.link_params is None else self.link_params
+        body = _Outliner(groups, link).outline(function.body)
         return function if body is function.body else with_operands(function, [body])
 
 
@@ -199,7 +205,8 @@ class _Graph:
 class _Outliner:
     """Rebuilds a body with every group as a call of a function."""
 
-    def __init__(self, groups: Sequence[Sequence[Call]]) -> None:
+    def __init__(self, groups: Sequence[Sequence[Call]], link_params: bool) -> None:
+        self.link_params = link_params
         self.by_last = {g[-1]: g for g in groups}
         self.inner = {c for g in groups for c in g[:-1]}
         self.new: dict[Expr, Expr] = {}
@@ -235,8 +242,8 @@ class _Outliner:
 
     def _stand_in(self, e: Expr, inside: Mapping[Expr, Expr], params: dict[Expr, Var]) -> Expr:
         """What stands for `e` in a group: a value of the group, a parameter, or a tuple of these."""
-        if e in inside:
-            return inside[e]
+        if e in inside or (self.link_params and isinstance(e, Constant)):
+            return inside.get(e, e)
         kind = e.checked_type
         if isinstance(kind, TupleType):
             fields = e.fields if isinstance(e, Tuple) else [self._item(e, k) for k in range(len(kind.fields))]

@@ -9,6 +9,7 @@ from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
@@ -30,10 +31,11 @@ def graph_passes(target: Any = None) -> Sequential:
     """The passes of `optimize`, as one."""
     return Sequential((
         ToGraphNormalForm(),
+        DynamicToStatic(),
         FakeQuantizationToInteger(),
         SimplifyInference(),
         DeadCodeElimination(),
-        FoldConstant(),
+        FoldConstant(fold_qnn=True),
         CanonicalizeOps(),
         SimplifyExpr(),
         FoldExplicitPadding(),
@@ -45,12 +47,12 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldScaleAxis(),
         SimplifyExpr(),
         FoldInputTranspose(),
-        FoldConstant(),
+        FoldConstant(fold_qnn=True),
         EliminateCommonSubexpr(),
         *_mixed_precision(),
         SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None else target.machine.l2_bytes),
         FoldGate(),
-        FuseOps(),
+        FuseOps(link_params=False),
     ), name="graph_passes")
 
 
@@ -64,7 +66,8 @@ def _mixed_precision() -> list[ToMixedPrecision]:
 def optimize(mod: IRModule, target: Any = None) -> IRModule:
     """Make every function of `mod` calls of primitive functions, under the current `PassContext`.
 
-    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments.
+    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments: a program carries
+    its constants whether they are linked or not.
     """
     done = graph_passes(target)(mod)
-    return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps()(done)
+    return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps(link_params=False)(done)

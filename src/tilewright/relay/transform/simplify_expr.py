@@ -12,13 +12,18 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from tilewright.relay.op.broadcast import Add, Divide, Multiply, Power, Subtract
-from tilewright.relay.op.elementwise import Cast, Sqrt
+from tilewright.relay.op.broadcast import Add, BroadcastToLike, Divide, Multiply, Power, Subtract
+from tilewright.relay.op.create import Filled, Full, FullLike, OnesLike, ZerosLike
+from tilewright.relay.op.elementwise import Cast, CastLike, Clip, Copy, Rsqrt, Sqrt
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import InstanceNorm
+from tilewright.relay.op.reduction import ArgMax, ArgMin
 from tilewright.relay.op.registry import Op
+from tilewright.relay.op.shaping import ReshapeLike
+from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
+from tilewright.relay.qnn.scaling import Dequantize
 from tilewright.relay.transform.movement import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
 from tilewright.types import DataType, TensorType
@@ -60,8 +65,22 @@ def _once(e: Expr) -> Expr | None:
     return None
 
 
+@dataclass(frozen=True)
+class SimplifyExprPostAlterOp(FunctionPass):
+    """Apply the rules for what a change of layouts leaves behind: movement, casts, neighbouring constants."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, lambda e: simplify(e) if isinstance(e, Call) and (type(e.op) in _MOVEMENT or (isinstance(e.op, Op) and e.op.view)) else None)
+
+
 def uniform(e: Expr) -> Any:
-    """The one value of a constant all of whose elements are equal, else None."""
+    """The one value of a constant all of whose elements are equal, or of what is filled with it, else None."""
+    if isinstance(e, Call) and isinstance(e.op, Filled):
+        return e.op.number
+    if isinstance(e, Call) and isinstance(e.op, (Full, FullLike)):
+        return uniform(e.args[-1])
     if not isinstance(e, Constant) or e.value.size == 0:
         return None
     first = e.value.reshape(-1)[0] if e.value.size == 1 else e.value[(0,) * e.value.ndim]
@@ -69,17 +88,21 @@ def uniform(e: Expr) -> Any:
 
 
 def add_zero(e: Call) -> Expr | None:
-    """add(x, 0) -> x; subtract(x, 0) -> x"""
-    x, y = e.args
-    value = uniform(y) if isinstance(y, Constant) else None
-    return x if value is not None and value == 0 and x.known_type() == e.known_type() else None
+    """add(x, 0) -> x; add(0, x) -> x; subtract(x, 0) -> x"""
+    for x, y in (e.args, e.args[::-1])[: 1 if isinstance(e.op, Subtract) else 2]:
+        value = uniform(y)
+        if value is not None and value == 0 and x.known_type() == e.known_type():
+            return x
+    return None
 
 
 def multiply_one(e: Call) -> Expr | None:
-    """multiply(x, 1) -> x; divide(x, 1) -> x; power(x, 1) -> x"""
-    x, y = e.args
-    value = uniform(y) if isinstance(y, Constant) else None
-    return x if value is not None and value == 1 and x.known_type() == e.known_type() else None
+    """multiply(x, 1) -> x; multiply(1, x) -> x; divide(x, 1) -> x; power(x, 1) -> x"""
+    for x, y in (e.args, e.args[::-1])[: 2 if isinstance(e.op, Multiply) else 1]:
+        value = uniform(y)
+        if value is not None and value == 1 and x.known_type() == e.known_type():
+            return x
+    return None
 
 
 def merge_constants(e: Call) -> Expr | None:
@@ -92,6 +115,30 @@ def merge_constants(e: Call) -> Expr | None:
         return None
     value = a.value + b.value if isinstance(e.op, Add) else a.value * b.value
     return Call(e.op, [inner.args[0], Constant(np.asarray(value, a.value.dtype), b.span)], span=e.span)
+
+
+def merge_scaled_sums(e: Call) -> Expr | None:
+    """add(multiply(add(x, a), b), c) -> add(multiply(x, b), a * b + c)"""
+    scaled, c = e.args
+    if not (isinstance(scaled, Call) and isinstance(scaled.op, Multiply) and isinstance(c, Constant) and isinstance(scaled.args[1], Constant)):
+        return None
+    inner, b = scaled.args
+    if not (isinstance(inner, Call) and isinstance(inner.op, Add) and isinstance(inner.args[1], Constant) and isinstance(b, Constant)):
+        return None
+    x, a = inner.args
+    if not e.tensor_type.dtype.is_float or not isinstance(a, Constant) or x.known_type() != e.known_type():
+        return None
+    shift = np.asarray(a.value * b.value + c.value, c.value.dtype)
+    return Call(e.op, [Call(scaled.op, [x, b], span=scaled.span), Constant(shift, c.span)], span=e.span)
+
+
+def reciprocal_root(e: Call) -> Expr | None:
+    """divide(1, sqrt(x)) -> rsqrt(x)"""
+    one, root = e.args
+    if not (isinstance(root, Call) and isinstance(root.op, Sqrt)) or root.known_type() != e.known_type():
+        return None
+    value = uniform(one)
+    return Call(Rsqrt(), root.args, span=e.span) if value is not None and value == 1 else None
 
 
 def divide_by_constant(e: Call) -> Expr | None:
@@ -131,6 +178,68 @@ def cast_twice(e: Call) -> Expr | None:
     return Call(e.op, [inner.args[0]], span=e.span) if loses_nothing(source, middle) else None
 
 
+def cast_of_clip(e: Call) -> Expr | None:
+    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255): what is clipped to a type has a value there"""
+    inner = e.args[0]
+    if not (isinstance(inner, Call) and isinstance(inner.op, Cast) and isinstance(inner.args[0], Call) and isinstance(inner.args[0].op, Clip)):
+        return None
+    x, middle = inner.args[0], inner.tensor_type.dtype
+    if x.known_type() != e.known_type() or not middle.is_integer or not x.tensor_type.dtype.is_integer:
+        return None
+    limits = np.iinfo(middle.numpy()) if middle.bits >= 8 else None
+    return x if limits is not None and limits.min <= x.attrs.a_min and x.attrs.a_max <= limits.max else None
+
+
+def clip_nothing(e: Call) -> Expr | None:
+    """clip(x of int8, -128, 127) -> x: all that the type can hold"""
+    dtype = e.tensor_type.dtype
+    if not dtype.is_integer or dtype.bits < 8:
+        return None
+    limits = np.iinfo(dtype.numpy())
+    return e.args[0] if e.attrs.a_min <= limits.min and e.attrs.a_max >= limits.max else None
+
+
+def copy_of(e: Call) -> Expr | None:
+    """copy(x) -> x"""
+    return e.args[0]
+
+
+def like_another(e: Call) -> Expr | None:
+    """full_like(x, v) -> full(v, …); zeros_like, ones_like, cast_like, broadcast_to_like: the same without the second tensor"""
+    kind = e.known_type()
+    if isinstance(e.op, FullLike) and isinstance(kind, TensorType) and kind.is_static:
+        return Call(Full(kind.shape, str(kind.dtype)), [e.args[1]], span=e.span)
+    found: Expr | None = e.op.simplify(e)
+    return found
+
+
+def concatenate_quantized(e: Call) -> Expr | None:
+    """concatenate((qnn.dequantize(a, s, z), qnn.dequantize(b, s, z))) -> qnn.dequantize(concatenate((a, b)), s, z)"""
+    parts = e.args[0].fields if isinstance(e.args[0], Tuple) else ()
+    calls = [p for p in parts if isinstance(p, Call) and isinstance(p.op, Dequantize)]
+    if len(calls) < 2 or len(calls) < len(parts):
+        return None
+    first = calls[0]
+    if any(c.op != first.op or not _same_parameters(c, first) or c.args[0].tensor_type.dtype is not first.args[0].tensor_type.dtype for c in calls):
+        return None
+    whole = Call(e.op, [Tuple(tuple(c.args[0] for c in calls))], span=e.span)
+    return Call(first.op, [whole, *first.args[1:]], span=first.span)
+
+
+def _same_parameters(a: Call, b: Call) -> bool:
+    """Whether two quantizations have one scale and one zero point, the same numbers."""
+    pairs = list(zip(a.args[1:], b.args[1:], strict=True))
+    return all(isinstance(x, Constant) and isinstance(y, Constant) and x.value.size == 1 == y.value.size and x.value.item() == y.value.item() for x, y in pairs)
+
+
+def extreme_of_quantized(e: Call) -> Expr | None:
+    """argmax(qnn.dequantize(x, s, z)) -> argmax(x), and argmin, argsort: one positive scale keeps the order"""
+    x = e.args[0]
+    if not (isinstance(x, Call) and isinstance(x.op, Dequantize) and isinstance(x.args[1], Constant)) or x.args[1].value.size != 1:
+        return None
+    return Call(e.op, [x.args[0], *e.args[1:]], span=e.span) if x.args[1].value.item() > 0 else None
+
+
 def loses_nothing(source: DataType, to: DataType) -> bool:
     """True when every value of `source` is one of `to`."""
     return source.code == "bool" or bool(np.can_cast(source.numpy(), to.numpy(), "safe"))
@@ -164,12 +273,12 @@ def transpose_of_reshape(e: Call) -> Expr | None:
 
 
 def view_of(e: Call) -> Expr | None:
-    """reshape(x, its own shape) -> x; reshape(reshape(x)) -> reshape(x); reshape(const) -> const"""
+    """reshape(x, its own shape) -> x; reshape(reshape(x)) -> reshape(x); reshape(const) -> const; reshape_like(x, y) -> reshape(x)"""
     kind = e.known_type()
     if not isinstance(kind, TensorType) or not kind.is_static:
         return None
     x = e.args[0]
-    if x.known_type() == kind or isinstance(x, Constant) or (isinstance(x, Call) and isinstance(x.op, Op) and x.op.view):
+    if x.known_type() == kind or isinstance(x, Constant) or isinstance(e.op, ReshapeLike) or (isinstance(x, Call) and isinstance(x.op, Op) and x.op.view):
         return reshaped(x, kind.shape)
     return None
 
@@ -199,6 +308,23 @@ def take_one(e: Call) -> Expr | None:
         return None
     part = Call(StridedSlice(begin=(at,), end=(at + 1,), strides=(1,), axes=(axis % x.tensor_type.ndim,)), [x], span=e.span)
     return reshaped(part, e.tensor_type.shape)
+
+
+def slice_of_slice(e: Call) -> Expr | None:
+    """strided_slice(strided_slice(x, 2, 10), 1, 4) -> strided_slice(x, 3, 6), for steps of one"""
+    inner = e.args[0]
+    if not (isinstance(inner, Call) and isinstance(inner.op, StridedSlice) and isinstance(e.op, StridedSlice)):
+        return None
+    shape = inner.args[0].tensor_type.shape
+    if not all(isinstance(n, int) for n in shape):
+        return None
+    first, second = inner.op.slices(shape), e.op.slices(inner.tensor_type.shape)
+    if any(step != 1 for _, _, step in (*first, *second)):
+        return None
+    begin = [a + b for (a, _, _), (b, _, _) in zip(first, second, strict=True)]
+    cut = [d for d, (_, n, _) in enumerate(second) if n != shape[d]]
+    how = StridedSlice(tuple(begin[d] for d in cut), tuple(begin[d] + second[d][1] for d in cut), (1,) * len(cut), tuple(cut))
+    return Call(how, [inner.args[0]], span=e.span)
 
 
 def slice_of_transpose(e: Call) -> Expr | None:
@@ -261,18 +387,24 @@ def norm_of_groups(e: Call) -> Expr | None:
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
 _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
-    Add: (add_zero, merge_constants),
+    Add: (add_zero, merge_constants, merge_scaled_sums),
     Subtract: (add_zero,),
     Multiply: (multiply_one, merge_constants),
-    Divide: (multiply_one, divide_by_constant),
+    Divide: (multiply_one, divide_by_constant, reciprocal_root),
     Power: (multiply_one, plain_power),
-    Cast: (cast_nothing, cast_twice),
+    Cast: (cast_nothing, cast_of_clip, cast_twice),
+    Clip: (clip_nothing,),
+    Copy: (copy_of,),
     Transpose: (transpose_of,),
-    Concatenate: (concatenate_one,),
-    StridedSlice: (slice_everything, slice_of_transpose, slice_of_shuffle),
+    Concatenate: (concatenate_one, concatenate_quantized),
+    StridedSlice: (slice_everything, slice_of_slice, slice_of_transpose, slice_of_shuffle),
     Take: (take_one,),
     BatchMatmul: (product_of_transpose,),
     InstanceNorm: (norm_of_groups,),
+    **dict.fromkeys((FullLike, ZerosLike, OnesLike, CastLike, BroadcastToLike), (like_another,)),
+    **dict.fromkeys((ArgMax, ArgMin, ArgSort), (extreme_of_quantized,)),
 }
+_MOVEMENT: Final = frozenset({Add, Multiply, Cast, Transpose, StridedSlice})
+"""The operators that `SimplifyExprPostAlterOp` looks at, besides views."""
 
-__all__ = ["SimplifyExpr", "is_identity", "simplify"]
+__all__ = ["SimplifyExpr", "SimplifyExprPostAlterOp", "is_identity", "simplify"]

@@ -132,7 +132,7 @@ def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
             return None
         new[e] = rebuilt
     attrs = {**function.attrs, PARTS: batch.images // images}
-    return Function(tuple(params.values()), new[function.body], attrs=attrs, span=function.span)
+    return Function(tuple(params.values()), new[function.body], None, function.type_params, attrs, function.span)
 
 
 def _scaled(kind: Type, apart: tuple[bool, ...], images: int, fewer: int) -> Type:

@@ -11,6 +11,8 @@ Every operator class declares its category, `Op.precision`; `Op.mixed_precision`
   with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
 
+A program may choose another category for an operator: `relay.op.register_mixed_precision_conversion`.
+
 Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once and
 round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of its own.
 Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do so may take subnormal numbers as zero.
@@ -24,8 +26,10 @@ from typing import Any, ClassVar, Final
 
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op import hooks
 from tilewright.relay.op.elementwise import Cast, converted
 from tilewright.relay.op.registry import Fusion, Op, Precision
 from tilewright.relay.visitor import consumers, operands, post_order, rewrite, with_operands
@@ -98,7 +102,7 @@ class _Conversion:
         biased = category is Precision.FOLLOW and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
         if category is Precision.NEVER or biased:
             made = self.rebuilt(e, [self.restored(a) for a in e.args])
-            rounds = biased or op.precision is Precision.ALWAYS
+            rounds = biased or (op.precision is Precision.ALWAYS and self.registered(e, op) is None)
         else:
             args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half) for k, a in enumerate(e.args)]
             chosen = self.accumulating(op)
@@ -107,12 +111,23 @@ class _Conversion:
         return self.of_type(made, self.half) if rounds else made
 
     def category(self, e: Call, op: Op) -> Precision:
-        found = op.mixed_precision([a.checked_type for a in e.args])
+        found = self.registered(e, op) or op.mixed_precision([a.checked_type for a in e.args])
         if found is Precision.FOLLOW:
             values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,)) if not isinstance(f, (Constant, Var))]
             floats = [t for v in values for t in _tensors(self.new[v].checked_type) if t.dtype.is_float]
             return found if floats and all(t.dtype == self.half for t in floats) else Precision.NEVER
         return found
+
+    def registered(self, e: Call, op: Op) -> Precision | None:
+        """The category that a program registered for the operator, if any."""
+        hook = op_attr(op.name, hooks.MIXED_PRECISION)
+        if hook is None:
+            return None
+        said = hook(e, str(self.half))
+        category = said[0] if isinstance(said, (list, tuple)) and said else said
+        if category not in (0, 1, 2):
+            raise OptionError(f"the hook of {op.name} for ToMixedPrecision returned {said!r}; its first element is 0 (always), 1 (follow) or 2 (never)")
+        return (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)[category]
 
     def accumulating(self, op: Op) -> Op:
         """`op` with the type that it sums in, when it is one that says so."""

@@ -1,0 +1,307 @@
+"""Operators some of whose attributes are tensors, computed while the program runs: `dyn.reshape(data, newshape)`.
+
+Each is an operator of the static kind whose last arguments say what its attributes are. Its type has unknown dimensions, its
+meaning is that of the static operator; on constants it is that operator (`Op.simplify`, `DynamicToStatic`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.expr import UnknownDim
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
+from tilewright.relay.op.registry import OPS, Array, Fusion, Op, op, tensors
+from tilewright.topi.shapes import axis_of, text
+from tilewright.types import TensorType, Type
+
+
+class Dynamic(Op):
+    """Base: the arguments at `places` are the attributes of the static operator."""
+
+    places: ClassVar[tuple[int, ...]] = (1,)
+
+    def static(self, *values: Array) -> Op:
+        """The operator for these values of the arguments at `places`."""
+        raise NotImplementedError
+
+    def reference(self, *args: Any) -> Any:
+        how = self.static(*(np.asarray(args[k]) for k in self.places))
+        return how.reference(*(a for k, a in enumerate(args) if k not in self.places))
+
+    def simplify(self, call: Call) -> Expr | None:
+        """The static operator, where all that it depends on is constant."""
+        values = [call.args[k] for k in self.places]
+        known = [v.value for v in values if isinstance(v, Constant)]
+        if len(known) < len(values):
+            return None
+        return Call(self.static(*known), [a for k, a in enumerate(call.args) if k not in self.places], span=call.span)
+
+
+def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:
+    """A call of a static operator some of whose attributes were given as tensors: constants are taken for their numbers, else of `dyn.…`.
+
+    Raises `CompileError` when the operator has no dynamic form with these arguments.
+    """
+    plain = {n: v.value.tolist() if isinstance(v, Constant) else v for n, v in named.items()}
+    if not any(isinstance(v, Expr) for v in plain.values()):
+        return cls(**plain)(*args, span=span)
+    dynamic = OPS.get(f"dyn.{cls.name}")
+    inputs = list(inspect.signature(dynamic.infer).parameters)[1:] if dynamic is not None else []
+    computed = [n for n, v in plain.items() if isinstance(v, Expr) and n not in inputs]
+    left = inputs[len(args) :]
+    if dynamic is None or computed or any(n not in named for n in left):
+        need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
+        raise CompileError(f"{cls.name} cannot take {', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a tensor{need}", span)
+    return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(*args, *(named[n] for n in left), span=span)
+
+
+def _unknown(ndim: int) -> tuple[UnknownDim, ...]:
+    return tuple(UnknownDim() for _ in range(ndim))
+
+
+def _whole(value: Array) -> tuple[int, ...]:
+    return tuple(int(n) for n in value.reshape(-1))
+
+
+def _count(t: Type, what: str) -> int:
+    """How many numbers a vector of sizes has; that number is the rank of the result, so it must be known."""
+    (v,) = tensors(t)
+    if v.ndim != 1 or not isinstance(v.shape[0], int) or v.dtype.is_float:
+        raise ShapeError(f"{what} must be a vector of integers of known length, and it is {v!r}")
+    return int(v.shape[0])
+
+
+@op("dyn.reshape", kind=Fusion.OPAQUE)
+class DynReshape(Dynamic):
+    """`reshape` to the numbers of the second tensor."""
+
+    allowzero: bool = False
+
+    def infer(self, data: Type, newshape: Type) -> TensorType:
+        return TensorType(_unknown(_count(newshape, "newshape")), tensors(data)[0].dtype)
+
+    def static(self, *values: Array) -> Op:
+        return shaping.Reshape(_whole(values[0]), self.allowzero)
+
+
+@op("dyn.broadcast_to", kind=Fusion.OPAQUE)
+class DynBroadcastTo(Dynamic):
+    """`broadcast_to` the shape in the second tensor."""
+
+    def infer(self, data: Type, shape: Type) -> TensorType:
+        return TensorType(_unknown(_count(shape, "shape")), tensors(data)[0].dtype)
+
+    def static(self, *values: Array) -> Op:
+        return broadcast.BroadcastTo(_whole(values[0]))
+
+
+@op("dyn.full", kind=Fusion.OPAQUE)
+class DynFull(Dynamic):
+    """`full` of the shape in the second tensor."""
+
+    dtype: str = ""
+
+    def infer(self, fill_value: Type, shape: Type) -> TensorType:
+        return TensorType(_unknown(_count(shape, "shape")), self.dtype or tensors(fill_value)[0].dtype)
+
+    def static(self, *values: Array) -> Op:
+        return create.Full(_whole(values[0]), self.dtype)
+
+
+class _Filled(Dynamic):
+    places = (0,)
+    dtype: str
+    filled: ClassVar[type[Op]]
+
+    def infer(self, shape: Type) -> TensorType:
+        return TensorType(_unknown(_count(shape, "shape")), self.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return self.filled(shape=_whole(values[0]), dtype=self.dtype)  # type: ignore[call-arg]
+
+
+@op("dyn.zeros", kind=Fusion.OPAQUE)
+class DynZeros(_Filled):
+    """`zeros` of the shape in the tensor."""
+
+    dtype: str
+    filled = create.Zeros
+
+
+@op("dyn.ones", kind=Fusion.OPAQUE)
+class DynOnes(_Filled):
+    """`ones` of the shape in the tensor."""
+
+    dtype: str
+    filled = create.Ones
+
+
+@op("dyn.one_hot", kind=Fusion.OPAQUE)
+class DynOneHot(Dynamic):
+    """`one_hot` of the depth in the fourth tensor."""
+
+    places = (3,)
+    axis: int = -1
+    dtype: str = "float32"
+
+    def infer(self, indices: Type, on_value: Type, off_value: Type, depth: Type) -> TensorType:
+        t, _ = tensors(indices, depth)
+        at = axis_of(self.axis, t.ndim + 1)
+        return TensorType((*t.shape[:at], UnknownDim(), *t.shape[at:]), self.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return create.OneHot(int(values[0].reshape(())), self.axis, self.dtype)
+
+
+@op("dyn.tile", kind=Fusion.OPAQUE)
+class DynTile(Dynamic):
+    """`tile` with the repetitions in the second tensor."""
+
+    def infer(self, data: Type, reps: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(_unknown(max(t.ndim, _count(reps, "reps"))), t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return transform.Tile(_whole(values[0]))
+
+
+@op("dyn.topk", kind=Fusion.OPAQUE)
+class DynTopK(Dynamic):
+    """`topk` with the number k in the second tensor."""
+
+    axis: int = -1
+    ret_type: str = "both"
+    is_ascend: bool = False
+    dtype: str = "int32"
+
+    def infer(self, data: Type, k: Type) -> Type:
+        t, _ = tensors(data, k)
+        at = axis_of(self.axis, t.ndim)
+        return self._fixed(0).infer(TensorType((*t.shape[:at], UnknownDim(), *t.shape[at + 1 :]), t.dtype))
+
+    def _fixed(self, k: int) -> sorting.TopK:
+        return sorting.TopK(k, self.axis, self.ret_type, self.is_ascend, self.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return self._fixed(int(values[0].reshape(())))
+
+
+@op("dyn.strided_slice", kind=Fusion.OPAQUE)
+class DynStridedSlice(Dynamic):
+    """`strided_slice` with begin, end and strides in tensors, for the leading dimensions."""
+
+    places = (1, 2, 3)
+    slice_mode: str = "end"
+
+    def infer(self, data: Type, begin: Type, end: Type, strides: Type) -> TensorType:
+        (t,) = tensors(data)
+        n = _count(begin, "begin")
+        if n > t.ndim:
+            raise ShapeError(f"begin has {n} numbers, and the data {text(t.shape)} has {t.ndim} dimensions")
+        return TensorType((*_unknown(n), *t.shape[n:]), t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        begin, end, strides = map(_whole, values)
+        return transform.StridedSlice(begin, end, None if self.slice_mode == "size" else strides, tuple(range(len(begin))), self.slice_mode)
+
+
+@op("dyn.squeeze", kind=Fusion.OPAQUE)
+class DynSqueeze(Dynamic):
+    """`squeeze` of the axes in the second tensor."""
+
+    def infer(self, data: Type, axis: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(_unknown(t.ndim - _count(axis, "axis")), t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return shaping.Squeeze(_whole(values[0]))
+
+
+@op("dyn.expand_dims", kind=Fusion.OPAQUE)
+class DynExpandDims(Dynamic):
+    """`expand_dims` at the axis in the second tensor."""
+
+    num_newaxis: int = 1
+
+    def infer(self, data: Type, axis: Type) -> TensorType:
+        t, _ = tensors(data, axis)
+        return TensorType(_unknown(t.ndim + self.num_newaxis), t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return shaping.ExpandDims(int(values[0].reshape(())), self.num_newaxis)
+
+
+@op("dyn.nn.pad", kind=Fusion.OPAQUE)
+class DynPad(Dynamic):
+    """`nn.pad` with the widths (dimensions, 2) in the second tensor."""
+
+    pad_mode: str = "constant"
+
+    def infer(self, data: Type, pad_width: Type, pad_value: Type) -> TensorType:
+        t, widths, _ = tensors(data, pad_width, pad_value)
+        if widths.ndim != 2 or widths.shape != (t.ndim, 2):
+            raise ShapeError(f"pad_width must have the shape ({t.ndim}, 2), a pair for each dimension, and it has {text(widths.shape)}")
+        return TensorType(_unknown(t.ndim), t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        return transform.Pad(tuple((int(a), int(b)) for a, b in values[0]), self.pad_mode)
+
+
+@op("dyn.nn.upsampling", kind=Fusion.OPAQUE)
+class DynUpsampling(Dynamic):
+    """`nn.upsampling` by the factors in the second and third tensors."""
+
+    places = (1, 2)
+    layout: str = "NCHW"
+    method: str = "nearest_neighbor"
+    align_corners: bool = False
+
+    def infer(self, data: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        t, _, _ = tensors(data, scale_h, scale_w)
+        return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        height, width = (float(v.reshape(())) for v in values)
+        return image.Upsampling(height, width, self.layout, self.method, self.align_corners)
+
+
+@op("dyn.image.resize2d", kind=Fusion.OPAQUE)
+class DynResize2d(Dynamic):
+    """`image.resize2d` to the size in the second tensor, of the region in the third."""
+
+    places = (1, 2)
+    layout: str = "NCHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = ""
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    extrapolation_value: float = 0.0
+    out_dtype: str | None = None
+
+    def infer(self, data: Type, size: Type, roi: Type) -> TensorType:
+        t, _, _ = tensors(data, size, roi)
+        return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], self.out_dtype or t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        roi = tuple(float(v) for v in values[1].reshape(-1))
+        return image.Resize2d(size=_whole(values[0]), roi=roi or None, **self.attributes())
+
+
+@op("dyn.sparse_to_dense", kind=Fusion.OPAQUE)
+class DynSparseToDense(Dynamic):
+    """`sparse_to_dense` of the shape in the fourth tensor."""
+
+    places = (3,)
+
+    def infer(self, sparse_indices: Type, sparse_values: Type, default_value: Type, output_shape: Type) -> TensorType:
+        return TensorType(_unknown(_count(output_shape, "output_shape")), tensors(sparse_values)[0].dtype)
+
+    def static(self, *values: Array) -> Op:
+        return scattering.SparseToDense(_whole(values[0]))

@@ -1,0 +1,49 @@
+"""What programs may say about an operator by its name: how passes shall treat its calls.
+
+Each function registers a hook, or, without one, is a decorator of it; a hook of a higher level replaces one of a lower. The keys
+are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tilewright.ir.op_attributes import register_op_attr
+
+LEGALIZE: Final = "FTVMLegalize"
+QNN_LEGALIZE: Final = "FTVMQnnLegalize"
+QNN_CANONICALIZE: Final = "FTVMQnnCanonicalize"
+ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
+CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
+MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
+
+Registered = Callable[[Any], Any] | Any
+
+
+def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Registered:
+    """The hook of `Legalize`: `f(attrs, inputs, types)` -> an expression of the same type, or None."""
+    return register_op_attr(op_name, LEGALIZE, legal_op, level)
+
+
+def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> Registered:
+    """The hook of `qnn.transform.Legalize`, like that of `register_legalize`."""
+    return register_op_attr(op_name, QNN_LEGALIZE, legal_op, level)
+
+
+def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Registered:
+    """The hook of `AlterOpLayout`: `f(attrs, inputs, types)` -> the operator in other layouts over `inputs`, or None."""
+    return register_op_attr(op_name, ALTER_OP_LAYOUT, alter_layout, level)
+
+
+def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: int = 10) -> Registered:
+    """The hook of `ConvertLayout`: `f(attrs, inputs, types, desired_layouts)` -> the operator in those layouts over `inputs`, or None."""
+    return register_op_attr(op_name, CONVERT_OP_LAYOUT, convert_layout, level)
+
+
+def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> Registered:
+    """The hook of `ToMixedPrecision`: `f(call, mixed_precision_type)` -> `[category, accumulation dtype, output dtype]`.
+
+    The category is 0 (always in 16 bits), 1 (where its arguments are) or 2 (never).
+    """
+    return register_op_attr(op_name, MIXED_PRECISION, func, level)

@@ -1,0 +1,67 @@
+"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values of three dimensions)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.nn_matmul import product_of
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.topi.nn import sparse as topi
+from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
+from tilewright.types import TensorType, Type
+
+
+@op("nn.sparse_dense", kind=Fusion.OPAQUE)
+class SparseDense(Op):
+    """dense_data (m, k) times the transpose of a sparse matrix (n, k): (m, n); with `sparse_lhs` sparse times the transpose of dense: (n, m).
+
+    The sparse matrix is `sparse_data` (count,) or (count, rows, columns) of blocks, the columns (of blocks) `sparse_indices`, and where
+    each row (of blocks) begins, `sparse_indptr`.
+    """
+
+    sparse_lhs: bool = False
+
+    def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
+        require_rank(dense, 2, "dense_data")
+        require_same_dtype((dense, values))
+        if values.ndim not in (1, 3) or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]):
+            raise ShapeError(
+                f"values {text(values.shape)}, columns {text(indices.shape)} and row starts {text(starts.shape)} are no sparse matrix: "
+                "values are (count,) or (count, rows, columns) of a block, with one column each"
+            )
+        rows = (starts.shape[0] - 1) * (values.shape[1] if values.ndim == 3 else 1)
+        return TensorType((rows, dense.shape[0]) if self.sparse_lhs else (dense.shape[0], rows), dense.dtype)
+
+    def reference(self, dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> Array:
+        weight = unpacked(sparse_data, sparse_indices, sparse_indptr, dense_data.shape[1])
+        return product_of(weight, dense_data.T, "") if self.sparse_lhs else product_of(dense_data, weight.T, "")
+
+    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
+        return topi.sparse_dense(dense_data, sparse_data, sparse_indices, sparse_indptr, self.sparse_lhs)
+
+
+def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Array:
+    """A sparse matrix as a dense one of so many columns."""
+    blocks = values.reshape(-1, *(values.shape[1:] or (1, 1)))
+    height, width = blocks.shape[1:]
+    dense = np.zeros((len(starts) - 1, height, columns // width, width), values.dtype)
+    row = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    np.add.at(dense.transpose(0, 2, 1, 3), (row, indices), blocks)
+    return dense.reshape(-1, columns)
+
+
+def packed(dense: Array, block: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """The blocks of a matrix that hold anything but zeros, their columns and where each row of blocks begins (int32).
+
+    Raises `ShapeError` when blocks do not divide the matrix.
+    """
+    height, width = block
+    if dense.shape[0] % height or dense.shape[1] % width:
+        raise ShapeError(f"blocks of {text(block)} do not divide a matrix of {text(dense.shape)}")
+    tiles = dense.reshape(dense.shape[0] // height, height, dense.shape[1] // width, width).transpose(0, 2, 1, 3)
+    kept = tiles.any(axis=(2, 3))
+    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+    return np.ascontiguousarray(tiles[kept]), np.nonzero(kept)[1].astype("int32"), starts.astype("int32")

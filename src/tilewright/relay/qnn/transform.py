@@ -1,0 +1,50 @@
+"""Passes over operators of quantized tensors: what a target wants of them, and what they mean in plain operators.
+
+    qnn.transform.Legalize()            what the hooks of `relay.qnn.op.register_qnn_legalize` return
+    qnn.transform.CanonicalizeOps()     qnn.add(…) -> cast, subtract, fixed_point_multiply, add, clip
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import op_attr
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op import hooks
+from tilewright.relay.op.registry import Op
+from tilewright.relay.transform.legalize import Legalize as AnyLegalize
+from tilewright.relay.transform.legalize import asked
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class QnnLegalize(AnyLegalize):
+    """Replace calls by what the hooks of `register_qnn_legalize` return; each call is asked once."""
+
+    legalize_map_attr_name: str = hooks.QNN_LEGALIZE
+
+
+@dataclass(frozen=True)
+class QnnCanonicalizeOps(FunctionPass):
+    """Replace operators of quantized tensors by the plain operators that they are computed with."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, plain_form)
+
+
+def plain_form(e: Expr) -> Expr | None:
+    """A call of an operator of the QNN dialect -> what its hook or its class says that it is computed with."""
+    if not (isinstance(e, Call) and isinstance(e.op, Op) and e.op.name.startswith("qnn.")):
+        return None
+    hook = op_attr(e.op.name, hooks.QNN_CANONICALIZE)
+    return e.op.simplify(e) if hook is None else asked("qnn.CanonicalizeOps", hook, e)
+
+
+Legalize = QnnLegalize
+CanonicalizeOps = QnnCanonicalizeOps
+__all__ = ["CanonicalizeOps", "Legalize", "QnnCanonicalizeOps", "QnnLegalize"]

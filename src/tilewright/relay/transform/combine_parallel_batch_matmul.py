@@ -1,0 +1,38 @@
+"""Batched products of one tensor with several become one.
+
+    (nn.batch_matmul(%x, %a), nn.batch_matmul(%x, %b), nn.batch_matmul(%x, %c))
+    -> %0 = nn.batch_matmul(%x, concatenate((%a, %b, %c), axis=1)); columns of it for each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.nn_matmul import BatchMatmul
+from tilewright.relay.transform.parallel_branches import _CombineParallel, joined, same_but
+
+
+@dataclass(frozen=True)
+class CombineParallelBatchMatmul(_CombineParallel):
+    """Combine `min_num_branches` or more batched products whose left operand is the same."""
+
+    def key(self, call: Call) -> Any:
+        if type(call.op) is not BatchMatmul:
+            return None
+        right = call.args[1].tensor_type
+        columns = _columns(call)
+        return (same_but(call.op), right.dtype, tuple(n for d, n in enumerate(right.shape) if d != columns))
+
+    def axis(self, call: Call) -> int | None:
+        return 2
+
+    def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:
+        return Call(calls[0].op, [x, joined([o[0] for o in others], _columns(calls[0]))], span=calls[0].span)
+
+
+def _columns(call: Call) -> int:
+    """The axis of the right operand that becomes the columns of the result."""
+    return 1 if call.attrs.transpose_b else 2

@@ -1,0 +1,31 @@
+"""Divisions by constants become multiplications.
+
+    divide(%x, 4f) -> multiply(%x, 0.25f)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op.broadcast import Divide
+from tilewright.relay.transform.simplify_expr import divide_by_constant
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class DivToMul(FunctionPass):
+    """Multiply by the reciprocal of a float constant: exact for powers of two, else with one rounding more; not for zeros."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, by_reciprocal)
+
+
+def by_reciprocal(e: Expr) -> Expr | None:
+    """A division by a constant -> a multiplication."""
+    return divide_by_constant(e) if isinstance(e, Call) and isinstance(e.op, Divide) else None

@@ -1,0 +1,89 @@
+"""The plumbing of functions that other compilers take: out of calls into the module, marked as extern, and back in place.
+
+    fn (%p, Compiler="npu", global_symbol="npu_0") { … }(%x) -> @npu_0(%x)                 OutlineCompilerFunctionsWithExistingGlobalSymbols
+    def @npu_0(…, Compiler="npu") { … }                      -> with the attribute Extern   MarkCompilerFunctionsAsExtern
+    @npu_0(%x)                                               -> its body over %x            InlineCompilerFunctionsBoundTo
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar
+from tilewright.relay.visitor import rewrite, substitute
+
+
+def _is_of(function: Any, compiler: str) -> bool:
+    """Whether another compiler takes the function, and that is `compiler` where one is named."""
+    return isinstance(function, Function) and "Compiler" in function.attrs and compiler in ("", function.attrs["Compiler"])
+
+
+@dataclass(frozen=True)
+class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
+    """Functions of `compiler_filter` (all without) that are called in place become functions of the module, called `global_symbol`."""
+
+    compiler_filter: str = ""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        made: dict[str, Function] = {}
+
+        def outline(e: Expr) -> Expr | None:
+            if not (isinstance(e, Call) and _is_of(e.op, self.compiler_filter)) or "global_symbol" not in e.op.attrs:
+                return None
+            name = str(e.op.attrs["global_symbol"])
+            if made.setdefault(name, e.op) is not e.op or name in mod:
+                raise CompileError(f"two functions have the global symbol '{name}'; give each its own", e.op.span)
+            return Call(GlobalVar(name, e.op.known_type()), e.args, span=e.span)  # type: ignore[arg-type]
+
+        new = mod.map_functions(lambda f: rewrite(f, outline), Function)
+        if not made:
+            return mod
+        new.update(made)
+        return new
+
+
+@dataclass(frozen=True)
+class MarkCompilerFunctionsAsExtern(Pass):
+    """Functions of `compiler_filter` (all without) get `Extern`: their code comes from elsewhere, and what is theirs alone is dropped."""
+
+    compiler_filter: str = ""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        def mark(f: Any) -> Any:
+            if not _is_of(f, self.compiler_filter):
+                return f
+            kept = f
+            for key in ("Compiler", "global_symbol", "Inline", "Primitive"):
+                kept = kept.without_attr(key) if key in kept.attrs else kept
+            return kept.with_attr("Extern", 1)
+
+        return mod.map_functions(mark, Function)
+
+
+@dataclass(frozen=True)
+class InlineCompilerFunctionsBoundTo(Pass):
+    """Calls of these functions of other compilers become their bodies again; the functions leave the module."""
+
+    global_vars: Sequence[Any]
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        names = [g if isinstance(g, str) else g.name_hint for g in self.global_vars]
+        bodies = {n: mod[n] for n in names if n in mod and _is_of(mod[n], "")}
+        if not bodies:
+            return mod
+
+        def inline(e: Expr) -> Expr | None:
+            found = bodies.get(e.op.name_hint) if isinstance(e, Call) and isinstance(e.op, GlobalVar) else None
+            if found is None or not isinstance(e, Call):
+                return None
+            return substitute(found.body, dict(zip(found.params, e.args, strict=True)))
+
+        new = mod.map_functions(lambda f: rewrite(f, inline), Function).copy()
+        for name in bodies:
+            new.remove(name)
+        return new

@@ -1,0 +1,33 @@
+"""Functions of real numbers become their approximations.
+
+    exp(%x) -> fast_exp(%x);   tanh, erf -> fast_tanh, fast_erf;   nn.softmax -> nn.fast_softmax
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op.fast_math import APPROXIMATIONS
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class FastMath(FunctionPass):
+    """Replace every operator that declares an approximation (`relay/op/fast_math.py`) by it."""
+
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 4
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, approximate)
+
+
+def approximate(e: Expr) -> Expr | None:
+    """A call of an operator -> the call of its approximation."""
+    other = APPROXIMATIONS.get(type(e.op)) if isinstance(e, Call) and isinstance(e.op, Op) else None
+    return Call(other(**e.op.attributes()), e.args, span=e.span) if isinstance(e, Call) and other is not None else None

@@ -1,0 +1,250 @@
+"""Branches that do the same to one value, computed as one: what the passes `CombineParallel…` share.
+
+    %0 = nn.dense(%x, w1); %1 = nn.relu(%0); %2 = nn.dense(%x, w2); %3 = nn.relu(%2)
+    -> %0 = nn.relu(nn.dense(%x, concatenate((w1, w2)))); strided_slice(%0, …), strided_slice(%0, …)
+
+A branch is a product and the elementwise calls after it, each the only user of the one before. Products that share what `key`
+says are a group; their elementwise calls are combined as long as they are the same operator in every branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.node import node
+from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
+from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.op.transform import Concatenate, Stack, StridedSlice
+from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.visitor import consumers, operands, post_order, with_operands
+from tilewright.types import TensorType
+
+
+@dataclass(frozen=True)
+class _CombineParallel(FunctionPass):
+    """Base: derived passes say which products can be one, how, and along which axis their results then stand."""
+
+    min_num_branches: int = 3
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 4
+
+    def key(self, call: Call) -> Any:
+        """What calls that can be combined share besides their first argument; None for a call that cannot be."""
+        raise NotImplementedError
+
+    def merged(self, calls: Sequence[Call], x: Expr, others: Sequence[Sequence[Expr]]) -> Call:
+        """One call for all; `x` and `others` are their first and second arguments in the new graph."""
+        raise NotImplementedError
+
+    def axis(self, call: Call) -> int | None:
+        """The axis of the result along which the branches stand one after another; None for a new axis in front."""
+        raise NotImplementedError
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if "Compiler" in function.attrs or function.attrs.get("Primitive"):
+            return function
+        groups = _groups(self, function)
+        if not groups:
+            return function
+        body = _Rebuild(groups).of(function.body)
+        return with_operands(function, [body])
+
+
+@node
+class _Group:
+    """`branches[k]` are the calls of a branch from the product on, all of one length; `axis` as `_CombineParallel.axis` says."""
+
+    how: Any
+    branches: list[list[Call]]
+    axis: int | None
+
+    def needed(self) -> list[Expr]:
+        """What the combined calls read."""
+        found = [self.branches[0][0].args[0]]
+        for branch in self.branches:
+            found += branch[0].args[1:]
+            for before, call in pairwise(branch):
+                found += [a for a in call.args if a is not before]
+        return found
+
+
+def _groups(how: _CombineParallel, function: Function) -> list[_Group]:
+    order = post_order(function.body, inside=False)
+    found: dict[Any, list[Call]] = {}
+    for e in order:
+        if isinstance(e, Call) and isinstance(e.op, Op) and isinstance(t := e.known_type(), TensorType) and t.is_static:
+            key = how.key(e)
+            if key is not None:
+                found.setdefault((e.args[0], *key), []).append(e)
+    wanted = [calls for calls in found.values() if len(calls) >= how.min_num_branches]
+    if not wanted:
+        return []
+    users, place = consumers(order), {e: k for k, e in enumerate(order)}
+    scoped = any(isinstance(e, (Let, If, Match, Function)) for e in order)
+    params = frozenset(function.params)
+    groups = []
+    for calls in wanted:
+        first = place[calls[0]]
+        heads = frozenset(calls)
+
+        def free(e: Expr, first: int = first, heads: frozenset[Call] = heads) -> bool:
+            return isinstance(e, Constant) or e in params or (not scoped and not _reads(e, heads, place, first))
+
+        kept = [c for c in calls if all(free(a) for a in c.args[1:])]
+        if len(kept) >= how.min_num_branches:
+            axis = how.axis(kept[0])
+            groups.append(_Group(how, _same_length([_branch(c, users, free) for c in kept], axis), axis))
+    return groups
+
+
+def _reads(e: Expr, heads: frozenset[Call], place: dict[Expr, int], first: int) -> bool:
+    """Whether `e` depends on one of `heads`, the first of which is at `first` in the order."""
+    stack, seen = [e], set()
+    while stack:
+        o = stack.pop()
+        if o in heads:
+            return True
+        if place.get(o, -1) > first and o not in seen:
+            seen.add(o)
+            stack.extend(operands(o))
+    return False
+
+
+def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
+    """The product and the elementwise calls after it."""
+    branch = [head]
+    while len(users[branch[-1]]) == 1:
+        (user,) = users[branch[-1]]
+        if not (isinstance(user, Call) and isinstance(user.op, Op) and user.op.kind <= Fusion.BROADCAST and not user.op.variadic):
+            break
+        others = [a for a in user.args if a is not branch[-1]]
+        kind, before = user.known_type(), branch[-1].tensor_type
+        if not (isinstance(kind, TensorType) and kind.shape == before.shape and len(others) == len(user.args) - 1 and all(map(free, others))):
+            break
+        branch.append(user)
+    return branch
+
+
+def _same_length(branches: list[list[Call]], axis: int | None) -> list[list[Call]]:
+    """The branches cut where they are no longer alike."""
+    length = 1
+    while all(len(b) > length for b in branches) and _alike([b[length] for b in branches], [b[length - 1] for b in branches], axis):
+        length += 1
+    return [b[:length] for b in branches]
+
+
+def _alike(calls: Sequence[Call], before: Sequence[Call], axis: int | None) -> bool:
+    first = calls[0]
+    if any(c.op != first.op or type(c.op) is not type(first.op) or _positions(c, b) != _positions(first, before[0]) for c, b in zip(calls, before, strict=True)):
+        return False
+    if isinstance(first.op, BiasAdd):
+        return axis is not None and first.op.axis % first.tensor_type.ndim == axis
+    if any(c.tensor_type.dtype is not first.tensor_type.dtype for c in calls):
+        return False
+    return all(_joined_kind([c.args[k] for c in calls], calls, axis) for k, a in enumerate(first.args) if a is not before[0])
+
+
+def _positions(call: Call, before: Call) -> list[bool]:
+    return [a is before for a in call.args]
+
+
+def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None) -> str:
+    """How these arguments become one: the "same" for all, "joined", or "" when they cannot."""
+    types = [a.known_type() for a in args]
+    if any(not isinstance(t, TensorType) or not t.is_static for t in types):
+        return ""
+    if all(a is args[0] or _equal(a, args[0]) for a in args) and (types[0].size == 1 or axis is None):  # type: ignore[union-attr]
+        return "same"
+    if axis is None:
+        return "joined" if all(t == types[0] for t in types) else ""
+    for t, c in zip(types, calls, strict=True):
+        at = axis - (c.tensor_type.ndim - t.ndim)  # type: ignore[union-attr]
+        if at < 0 or t.shape[at] != c.tensor_type.shape[axis] or t.ndim != types[0].ndim:  # type: ignore[union-attr]
+            return ""
+        if any(a != b for d, (a, b) in enumerate(zip(t.shape, types[0].shape, strict=True)) if d != at):  # type: ignore[union-attr]
+            return ""
+    return "joined"
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    return isinstance(a, Constant) and isinstance(b, Constant) and a.value.size == 1 == b.value.size and a.tensor_type == b.tensor_type and a.value.item() == b.value.item()
+
+
+class _Rebuild:
+    """The graph anew: where a branch ends stands its part of what its group computes."""
+
+    def __init__(self, groups: Sequence[_Group]) -> None:
+        self.ends: dict[Expr, tuple[_Group, int]] = {b[-1]: (g, k) for g in groups for k, b in enumerate(g.branches)}
+        self.new: dict[Expr, Expr] = {}
+        self.values: dict[_Group, Expr] = {}
+
+    def of(self, root: Expr) -> Expr:
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if e in self.new:
+                stack.pop()
+                continue
+            end = self.ends.get(e)
+            below: Sequence[Expr] = operands(e) if end is None else end[0].needed()
+            missing = [o for o in below if o not in self.new]
+            if missing:
+                stack.extend(reversed(missing))
+                continue
+            self.new[e] = self._part(*end) if end is not None else self._kept(e, below)
+            stack.pop()
+        return self.new[root]
+
+    def _kept(self, e: Expr, old: Sequence[Expr]) -> Expr:
+        now = [self.new[o] for o in old]
+        return e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
+
+    def _part(self, group: _Group, k: int) -> Expr:
+        """What branch `k` is of the value of its group."""
+        whole = self.values.get(group)
+        if whole is None:
+            whole = self.values[group] = self._combined(group)
+        last = group.branches[k][-1]
+        axis = group.axis or 0
+        sizes = [1 if group.axis is None else b[-1].tensor_type.shape[axis] for b in group.branches]
+        begin = sum(sizes[:k])
+        how = StridedSlice(begin=(begin,), end=(begin + sizes[k],), strides=(1,), axes=(axis,))
+        part = Call(how, [whole], span=last.span)
+        return part if group.axis is not None else reshaped(part, last.tensor_type.shape)
+
+    def _combined(self, group: _Group) -> Expr:
+        heads = [b[0] for b in group.branches]
+        value: Expr = group.how.merged(heads, self.new[heads[0].args[0]], [[self.new[a] for a in c.args[1:]] for c in heads])
+        for level in range(1, len(group.branches[0])):
+            calls, before = [b[level] for b in group.branches], group.branches[0][level - 1]
+            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group.axis) for k, a in enumerate(calls[0].args)]
+            value = Call(calls[0].op, args, span=calls[0].span)
+        return value
+
+    def _argument(self, args: Sequence[Expr], calls: Sequence[Call], axis: int | None) -> Expr:
+        now = [self.new[a] for a in args]
+        if isinstance(calls[0].op, BiasAdd):
+            return joined(now, 0)
+        if _joined_kind(args, calls, axis) == "same":
+            return now[0]
+        rank = calls[0].tensor_type.ndim
+        if axis is None:
+            return joined([reshaped(a, (1,) * (rank - a.tensor_type.ndim) + a.tensor_type.shape) for a in now], None)
+        return joined(now, axis - (rank - now[0].tensor_type.ndim))
+
+
+def joined(parts: Sequence[Expr], axis: int | None) -> Expr:
+    """The tensors one after another along `axis`, or along a new axis in front."""
+    return Call(Stack(axis=0) if axis is None else Concatenate(axis=axis), [Tuple(tuple(parts))])
+
+
+def same_but(op: Op, *names: str) -> tuple[Any, ...]:
+    """The attributes of an operator without some."""
+    return tuple((k, v) for k, v in op.attributes().items() if k not in names)

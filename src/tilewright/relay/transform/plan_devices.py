@@ -1,0 +1,38 @@
+"""Where values are computed: what `on_device` and `device_copy` say is checked, and taken out on the one device there is.
+
+    add(on_device(%x, virtual_device="cpu:0"), device_copy(%y, …)) -> add(%x, %y)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.errors import TargetError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op.annotation import DeviceCopy, OnDevice, device_name
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class PlanDevices(FunctionPass):
+    """Programs run on one device, `config` (`tvm.cpu()`, or its name); raises `TargetError` where a value is said to be on another."""
+
+    config: Any = "cpu:0"
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        here = device_name(self.config)
+
+        def planned(e: Expr) -> Expr | None:
+            if not (isinstance(e, Call) and isinstance(e.op, (OnDevice, DeviceCopy))):
+                return None
+            named = [e.op.virtual_device] if isinstance(e.op, OnDevice) else [e.op.src_virtual_device, e.op.dst_virtual_device]
+            for other in named:
+                if device_name(other) != here:
+                    raise TargetError(f"a value is to be on the device {other}, and the program runs on {here}; compile for one device", e.span)
+            return e.args[0]
+
+        return rewrite(function, planned)

@@ -1,0 +1,48 @@
+"""The inputs of some operators in another type, and their results back in the one they had.
+
+    nn.conv2d(%x, w) -> cast(nn.conv2d(cast(%x, "int8"), cast(w, "int8"), out_dtype="int32"), "float32")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.errors import OptionError
+from tilewright.relay.expr import Call, Expr, Tuple
+from tilewright.relay.op.elementwise import Cast
+from tilewright.relay.op.registry import Op, get
+from tilewright.relay.visitor import post_order, rewrite
+from tilewright.types import DataType
+
+
+def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int] | None = None) -> Expr:
+    """`expr` with every call of `ops` (`["nn.conv2d"]` without) on arguments cast to `dtype`, summing in `out_dtype`.
+
+    Calls are counted in the order of the program, and those in `skip_layers` stay; -1 is the last. Raises `OptionError` for an
+    operator that is unknown or has no `out_dtype`.
+    """
+    kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
+    for kind in kinds:
+        if "out_dtype" not in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+            raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot be in another type; take it out of ops")
+    chosen = [e for e in post_order(expr) if isinstance(e, Call) and type(e.op) in kinds]
+    left = {k % len(chosen) for k in skip_layers or ()} if chosen else set()
+    seen = 0
+
+    def rule(e: Expr) -> Expr | None:
+        nonlocal seen
+        if not (isinstance(e, Call) and isinstance(e.op, Op) and type(e.op) in kinds):
+            return None
+        seen += 1
+        if seen - 1 in left:
+            return None
+        made = Call(type(e.op)(**{**e.op.attributes(), "out_dtype": out_dtype}), [_cast(a, dtype) for a in e.args], span=e.span)
+        return _cast(made, e.tensor_type.dtype)
+
+    return rewrite(expr, rule, inside=True)
+
+
+def _cast(e: Expr, dtype: str | DataType) -> Expr:
+    if isinstance(e, Tuple):
+        return Tuple(tuple(_cast(f, dtype) for f in e.fields), e.span)
+    return e if e.tensor_type.dtype == dtype else Call(Cast(str(dtype)), [e], span=e.span)

@@ -1,0 +1,44 @@
+"""Concatenations of very many tensors become several: kernels take so many arguments and no more.
+
+    concatenate((%a, %b, %c, %d)) -> concatenate((concatenate((%a, %b)), concatenate((%c, %d))))         at most 2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.expr import Call, Expr, Function, Tuple
+from tilewright.relay.op.transform import Concatenate
+from tilewright.relay.visitor import rewrite
+
+
+@dataclass(frozen=True)
+class SplitArgs(FunctionPass):
+    """Let no concatenation have more than `max_function_args` tensors; 0 is no limit."""
+
+    max_function_args: int
+    kind: ClassVar[type] = Function
+    opt_level: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.max_function_args < 0 or self.max_function_args == 1:
+            raise OptionError(f"max_function_args is 0 (no limit), or 2 or more, and was given {self.max_function_args}")
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        return rewrite(function, self._split) if self.max_function_args else function
+
+    def _split(self, e: Expr) -> Expr | None:
+        if not (isinstance(e, Call) and isinstance(e.op, Concatenate) and isinstance(e.args[0], Tuple)):
+            return None
+        parts: list[Expr] = list(e.args[0].fields)
+        most = self.max_function_args
+        if len(parts) <= most:
+            return None
+        while len(parts) > most:
+            groups = [parts[k : k + most] for k in range(0, len(parts), most)]
+            parts = [g[0] if len(g) == 1 else Call(e.op, [Tuple(tuple(g))], span=e.span) for g in groups]
+        return Call(e.op, [Tuple(tuple(parts))], span=e.span)
