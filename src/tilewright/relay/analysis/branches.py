@@ -1,0 +1,112 @@
+"""In which branch of a function each value is computed: in the innermost one that all its users stand in.
+
+The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of its node. A
+function inside the body is a value like others, whose operands are the variables that it sees; what is in it is placed
+when its own body is. Linear in the graph, but for the depth of branches within each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.relay.adt import Constructor, Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Var
+from tilewright.relay.visitor import free_vars, operands
+
+ATOMS = (Var, GlobalVar, Constant, Constructor)
+"""What is at hand in every branch."""
+KERNELS = ("Primitive", "Compiler", "Composite")
+"""Attributes of functions that are computed as one, as operators are."""
+
+
+def is_kernel(e: Expr) -> bool:
+    """Whether `e` is a call of an operator, or of a function that counts as one."""
+    if not isinstance(e, Call):
+        return False
+    return not isinstance(e.op, Expr) or (isinstance(e.op, Function) and any(k in e.op.attrs for k in KERNELS))
+
+
+def values_of(e: Expr) -> tuple[Expr, ...]:
+    """The operands of `e` as a value of its function."""
+    if isinstance(e, Function):
+        return tuple(free_vars(e))
+    return e.args if is_kernel(e) else operands(e)  # type: ignore[attr-defined]
+
+
+class Branches:
+    """The branches of a function with this body.
+
+    `users[e]` are the nodes that `e` is an operand of, `hoisted[e]` are the values that must be known before the `if` or `match`
+    `e`, since something outside of its branch needs them as well.
+    """
+
+    def __init__(self, body: Expr) -> None:
+        self.users: dict[Expr, list[Expr]] = {body: []}
+        self._operands: dict[Expr, tuple[Expr, ...]] = {}
+        self._parent, self._depth, self._owner = [-1], [0], [body]
+        self._opened: dict[tuple[Expr, int], int] = {}
+        order = self._walk(body)
+        self.home = self._homes(order, body)
+        self.hoisted = self._hoists(order)
+
+    def operands(self, e: Expr) -> tuple[Expr, ...]:
+        """The operands of `e` as a value of this function."""
+        return self._operands[e]
+
+    def _walk(self, body: Expr) -> list[Expr]:
+        """Every value, operands before users."""
+        order: list[Expr] = []
+        stack: list[tuple[Expr, bool]] = [(body, False)]
+        while stack:
+            e, done = stack.pop()
+            if done:
+                order.append(e)
+            elif e not in self._operands:
+                below = self._operands[e] = values_of(e)
+                for o in below:
+                    self.users.setdefault(o, []).append(e)
+                stack.append((e, True))
+                stack.extend((o, False) for o in reversed(below))
+        return order
+
+    def _used(self, e: Expr, home: int) -> Sequence[tuple[Expr, int]]:
+        """The operands of `e`, which stands in the branch `home`, each with the branch that it is used in."""
+        below = self._operands[e]
+        if not isinstance(e, (If, Match)):
+            return [(o, home) for o in below]
+        return [(below[0], home), *((o, self._open(e, k, home)) for k, o in enumerate(below[1:]))]
+
+    def _open(self, e: Expr, number: int, parent: int) -> int:
+        known = self._opened.get((e, number))
+        if known is None:
+            known = self._opened[e, number] = len(self._parent)
+            self._parent.append(parent)
+            self._depth.append(self._depth[parent] + 1)
+            self._owner.append(e)
+        return known
+
+    def _homes(self, order: Sequence[Expr], body: Expr) -> dict[Expr, int]:
+        home = {body: 0}
+        for e in reversed(order):
+            for o, branch in self._used(e, home[e]):
+                home[o] = self._around(home[o], branch) if o in home else branch
+        return home
+
+    def _around(self, a: int, b: int) -> int:
+        while a != b:
+            if self._depth[a] >= self._depth[b]:
+                a = self._parent[a]
+            else:
+                b = self._parent[b]
+        return a
+
+    def _hoists(self, order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
+        found: dict[Expr, dict[Expr, None]] = {}
+        for e in order:
+            for o, branch in self._used(e, self.home[e]):
+                if branch == self.home[o] or isinstance(o, ATOMS):
+                    continue
+                while self._parent[branch] != self.home[o]:
+                    branch = self._parent[branch]
+                found.setdefault(self._owner[branch], {})[o] = None
+        return {e: list(values) for e, values in found.items()}
