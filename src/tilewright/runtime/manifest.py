@@ -113,7 +113,7 @@ class Manifest:
 
     def _statuses(self) -> list[str]:
         """What the entry function returns, as comments."""
-        if not self.failures:
+        if self.steps:
             return [f"/* 0: done; {NO_MEMORY}: out of memory. May be called from several threads at once. */"]
         return [
             f"/* 0: done; {NO_MEMORY}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
