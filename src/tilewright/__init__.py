@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 _MODULES: Final = frozenset({
-    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "nd", "relay", "runtime", "script", "settings", "target", "te", "tir", "topi", "transform",
+    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "nd", "parser", "relay", "runtime", "script", "settings", "target", "te", "tir", "topi", "transform",
 })
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         instrument,
         ir,
         nd,
+        parser,
         relay,
         runtime,
         script,
@@ -71,5 +72,5 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "build", "compile", "contrib", "cpu", "device", "driver", "error", "errors",
-    "instrument", "ir", "load", "lower", "nd", "relay", "runtime", "script", "settings", "target", "te", "tir", "topi", "transform",
+    "instrument", "ir", "load", "lower", "nd", "parser", "relay", "runtime", "script", "settings", "target", "te", "tir", "topi", "transform",
 ]

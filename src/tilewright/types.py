@@ -348,7 +348,7 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
     if pattern in variables:
         return bound.setdefault(pattern, given) == given
     if isinstance(pattern, TensorType) and isinstance(given, TensorType):
-        return pattern.dtype is given.dtype and _fits(pattern.shape, given.shape)
+        return pattern.dtype is given.dtype and sizes_fit(pattern.shape, given.shape)
     ours, theirs = type_children(pattern), type_children(given)
     if type(pattern) is not type(given) or len(ours) != len(theirs):
         return False
@@ -357,7 +357,26 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
     return (bool(ours) or pattern == given) and all(bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
 
 
-def _fits(wanted: Sequence[Any], given: Sequence[Any]) -> bool:
+def join_types(a: Type, b: Type) -> Type | None:
+    """The type of a value that is of one type or the other: sizes that differ because one is not known are not known.
+
+    None where the types differ in more than that.
+    """
+    if a == b:
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        if a.dtype is not b.dtype or not sizes_fit(a.shape, b.shape):
+            return None
+        return TensorType([x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x, y in zip(a.shape, b.shape, strict=True)], a.dtype)
+    ours, theirs = type_children(a), type_children(b)
+    if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(a, "func", None) != getattr(b, "func", None):
+        return None
+    joined = [join_types(x, y) for x, y in zip(ours, theirs, strict=True)]
+    return None if any(j is None for j in joined) else with_type_children(a, [j for j in joined if j is not None])
+
+
+def sizes_fit(wanted: Sequence[Any], given: Sequence[Any]) -> bool:
+    """Whether two shapes may be the same: a size that is not a number goes with any."""
     return len(wanted) == len(given) and all(
         not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from tilewright.errors import CompileError
@@ -118,7 +119,7 @@ class IRModule:
 
     def update(self, other: IRModule | Mapping[Any, Any]) -> None:
         """Add the functions of `other`, in place of those of the same name."""
-        for name, function in other.items():
+        for name, function in getattr(other, "functions", other).items():
             self[name] = function
         self.type_definitions.update(getattr(other, "type_definitions", {}))
 
@@ -158,11 +159,21 @@ class IRModule:
         """An attribute, or None."""
         return self.attrs.get(key)
 
-    def astext(self, show_meta_data: bool = True) -> str:
-        """The module as text."""
+    def import_from_std(self, name: str) -> None:
+        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` when there is none of that name."""
+        from tilewright.relay.parser import parse
+
+        folder = Path(__file__).parent.parent / "relay" / "std"
+        names = sorted(path.name for path in folder.glob("*.rly"))
+        if name not in names:
+            raise CompileError(f"the standard library has no '{name}'; it has {', '.join(names)}")
+        self.update(parse((folder / name).read_text(encoding="utf-8"), name, init_module=self))
+
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None, show_spans: bool = False) -> str:
+        """The module as text, which `parse` reads. `annotate` and `show_spans` are those of `relay.astext`."""
         from tilewright.relay.printer import astext
 
-        return astext(self) if show_meta_data else astext(self, show_meta_data=False)
+        return astext(self, show_meta_data, annotate, show_spans)
 
     def __repr__(self) -> str:
         return self.astext(show_meta_data=False)

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright import expr as scalar
 from tilewright.errors import CompileError
 from tilewright.expr_walk import walk
-from tilewright.types import TypeVar
+from tilewright.types import TensorType, Type, TypeVar, type_children
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
@@ -74,7 +74,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 def _bound_names(x: Any) -> Iterator[Any]:
     """The names that the node `x` itself binds."""
     names = fields_of(type(x)) if not isinstance(x, (tuple, list, dict)) else ()
-    if "body" in names or {"var", "extent"} <= set(names):
+    if "body" in names or {"var", "extent"} <= set(names) or "type_params" in names or "type_vars" in names or names == ("var",):
         for n in _BINDERS:
             if n in names:
                 value = getattr(x, n)
@@ -86,11 +86,20 @@ def _bound_names(x: Any) -> Iterator[Any]:
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
     """What a function binds besides its parameters: the sizes of those, and the memory that its attributes list."""
     for p in func.params:
-        for d in getattr(p, "shape", ()):
+        for d in getattr(p, "shape", None) or _sizes_of(getattr(p, "type_annotation", None)):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
     for listed in (getattr(func, "attrs", None) or {}).values():
         if isinstance(listed, tuple):
             yield from (v for v in listed if isinstance(v, scalar.Buffer))
+
+
+def _sizes_of(t: Any) -> Iterator[Any]:
+    """The dimensions of the tensors in a type."""
+    if isinstance(t, TensorType):
+        yield from t.shape
+    elif t is not None:
+        for inner in type_children(t):
+            yield from _sizes_of(inner)
 
 
 def _is_leaf(x: Any) -> bool:
@@ -100,8 +109,8 @@ def _is_leaf(x: Any) -> bool:
 
 
 def _is_shared(x: Any) -> bool:
-    """True for nodes whose sharing is part of the program: graph calls, not constants, containers or scalars."""
-    return hasattr(x, "args") and not isinstance(x, scalar.PrimExpr)
+    """True for nodes whose sharing is part of the program: graph calls, not constants, containers, types or scalars."""
+    return hasattr(x, "args") and not isinstance(x, (scalar.PrimExpr, Type))
 
 
 class _Comparison:
@@ -150,7 +159,16 @@ class _Comparison:
                 return False
             return self._pair(a, b)
         self.bound.update(id(v) for v in _bound_names(a))
+        if hasattr(a, "type_params"):
+            self._forget(a.type_params, self.there, self.back)
+            self._forget(b.type_params, self.back, self.there)
         return not _is_shared(a) or self._pair(a, b)
+
+    def _forget(self, names: Any, there: dict[Any, Any], back: dict[Any, Any]) -> None:
+        """Type variables are bound again: a function and the type that is written for it may have the same ones."""
+        for v in names:
+            if v in there:
+                _ = back.pop(there.pop(v), None)
 
     def _pair(self, a: Any, b: Any) -> bool:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a

@@ -41,20 +41,79 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op.registry import operator_names, public_function
+from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
 from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 
 if TYPE_CHECKING:
     from tilewright.compiler.build import build
-    from tilewright.relay import analysis, frontend, transform
+    from tilewright.relay import analysis, frontend, prelude, transform
+    from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "frontend", "transform"})
+_MODULES: Final = frozenset({"analysis", "frontend", "parser", "prelude", "transform"})
 
 __all__ = [
-    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor", "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let",
-    "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RefCreate", "RefRead", "RefType", "RefWrite", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "Var", "analysis", "arange", "astext", "build", "const", "frontend", "gather", "image", "logsumexp", "nn",
-    "op", "qnn", "random", "scalar_type", "segment_sum", "sparse_to_dense", "std", "stft", "transform", "var", "variance", "vision",
+    "Any",
+    "Call",
+    "Clause",
+    "Constant",
+    "Constructor",
+    "Expr",
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
+    "FuncType",
+    "Function",
+    "GlobalTypeVar",
+    "GlobalVar",
+    "If",
+    "Let",
+    "Match",
+    "Pattern",
+    "PatternConstructor",
+    "PatternTuple",
+    "PatternVar",
+    "PatternWildcard",
+    "Prelude",
+    "RefCreate",
+    "RefRead",
+    "RefType",
+    "RefWrite",
+    "TensorType",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "Type",
+    "TypeCall",
+    "TypeData",
+    "TypeVar",
+    "Var",
+    "analysis",
+    "arange",
+    "astext",
+    "build",
+    "const",
+    "fromtext",
+    "frontend",
+    "gather",
+    "image",
+    "logsumexp",
+    "nn",
+    "op",
+    "parse",
+    "parse_expr",
+    "prelude",
+    "qnn",
+    "random",
+    "scalar_type",
+    "segment_sum",
+    "sparse_to_dense",
+    "std",
+    "stft",
+    "transform",
+    "var",
+    "variance",
+    "vision",
 ]
 
 
@@ -65,6 +124,10 @@ def __getattr__(name: str) -> object:
         from tilewright.compiler.build import build
 
         return build
+    if name == "Prelude":
+        from tilewright.relay.prelude import Prelude
+
+        return Prelude
     return public_function(name, __name__)
 
 

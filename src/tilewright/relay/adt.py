@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.node import node
 from tilewright.relay.expr import Call, Expr, Var
-from tilewright.types import FuncType, GlobalTypeVar, TupleType, Type, TypeCall, TypeVar, bind_types, substitute_type
+from tilewright.types import FuncType, GlobalTypeVar, TupleType, Type, TypeCall, TypeVar, bind_types, join_types, substitute_type
 
 
 @node
@@ -146,9 +146,10 @@ class Match(Expr):
         found: Type | None = None
         for c in self.clauses:
             t = c.rhs.known_type()
-            if t is not None and found is not None and t != found:
+            joined = t if found is None or t is None else join_types(found, t)
+            if joined is None and t is not None:
                 raise ShapeError(f"the clauses of a match have the types {found!r} and {t!r}, which differ", self.span)
-            found = found if t is None else t
+            found = joined if joined is not None else found
         return found
 
 

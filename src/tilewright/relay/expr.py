@@ -11,14 +11,14 @@ two equal calls are two calls until common subexpressions are merged. Data types
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.node import node
-from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, substitute_type
+from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
 
 if TYPE_CHECKING:
     from tilewright.nd import NDArray
@@ -71,6 +71,12 @@ class Expr:
         from tilewright.relay.printer import text_of
 
         return text_of(self)
+
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None, show_spans: bool = False) -> str:
+        """The expression as text, which `relay.parse_expr` reads. `annotate` and `show_spans` are those of `relay.astext`."""
+        from tilewright.relay.printer import astext
+
+        return astext(self, show_meta_data, annotate, show_spans)
 
     def __getitem__(self, index: int) -> Expr:
         """A field of a tuple; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks."""
@@ -266,9 +272,12 @@ class If(Expr):
         cond, then, other = self.cond.known_type(), self.true_branch.known_type(), self.false_branch.known_type()
         if cond is not None and cond != TensorType((), "bool"):
             raise ShapeError(f"the condition of an if is a bool scalar, and this is {cond!r}", self.span)
-        if then is not None and other is not None and then != other:
+        if then is None or other is None:
+            return then if then is not None else other
+        found = join_types(then, other)
+        if found is None:
             raise ShapeError(f"the branches of an if have the types {then!r} and {other!r}, which differ", self.span)
-        return then if then is not None else other
+        return found
 
 
 @node
@@ -317,7 +326,7 @@ class RefWrite(Expr):
 
     def infer_type(self) -> Type | None:
         held, given = _held(self.ref, self.span), self.value.known_type()
-        if held is not None and given is not None and held != given:
+        if held is not None and given is not None and not bind_types(held, given, frozenset(), {}):
             raise ShapeError(f"the reference holds {held!r}, and {given!r} is written to it", self.span)
         return TupleType(())
 

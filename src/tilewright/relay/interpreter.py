@@ -1,7 +1,10 @@
-"""The meaning of a graph: evaluation by the numpy reference of every operator.
+"""The meaning of a program: evaluation by the numpy reference of every operator.
 
-Slow and obvious; every back end is compared with it. Iterative over the graph (a function that calls another recurses),
-runs only the branch that is taken, and drops every value after its last use.
+Slow and obvious; every back end is compared with it. Activations are on a stack of their own, so neither the depth of a graph nor that
+of a recursion meets a limit, and a call in tail position takes the place of its caller. Only the branch that is taken runs, and every
+value is dropped after its last use. A value that several scopes use is computed once, in the innermost scope around all its uses.
+
+    tensor -> numpy array   tuple -> tuple   data type -> ConstructorValue   reference -> RefValue   function -> Closure
 """
 
 from __future__ import annotations
@@ -12,18 +15,52 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import CompileError, InputError, InternalError
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
 
 Functions = Mapping[str, Any]
+Values = dict[Expr, Any]
+
+
+class ConstructorValue:
+    """A value of a data type: the number of its constructor, and the values of its fields."""
+
+    __slots__ = ("constructor", "fields", "tag")
+
+    def __init__(self, tag: int, fields: Sequence[Any], constructor: Constructor) -> None:
+        self.tag, self.fields, self.constructor = tag, tuple(fields), constructor
+
+    def __repr__(self) -> str:
+        fields = ("…" if isinstance(f, ConstructorValue) and f.fields else repr(f) for f in self.fields)
+        return f"{self.constructor.name_hint}({', '.join(fields)})"
+
+
+class RefValue:
+    """A reference: `value` is what it holds now."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Closure:
+    """A function value and what it sees of the scope around it; `root` is the outermost function that it stands in."""
+
+    __slots__ = ("function", "root", "scope")
+
+    def __init__(self, function: Function, scope: Values, root: Function) -> None:
+        self.function, self.scope, self.root = function, scope, root
 
 
 def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     """The value of an expression, a function, or a module's `main`; `args` are its parameters, or its free variables in order.
 
-    Returns a numpy array, or a tuple for a tuple. Raises `InputError` when the number, shape or dtype of the inputs does
-    not fit. `functions` are those that a `GlobalVar` may call, by name; a module brings its own.
+    Raises `InputError` when the number, shape or dtype of the inputs does not fit. `functions` are those that a `GlobalVar` may call,
+    by name; a module brings its own.
     """
     if not isinstance(what, Expr):
         functions = {v.name_hint: what[v] for v in what.get_global_vars()}
@@ -33,14 +70,18 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
         names = ", ".join(p.name_hint for p in function.params)
         raise InputError(f"{len(args)} inputs were given, and there are {len(function.params)}: {names}")
     values = [_checked(p, a) for p, a in zip(function.params, args, strict=True)]
-    return _apply(function, values, functions or {}, {})
+    return Interpreter(functions or {}).run(function, values)
 
 
 def _checked(param: Var, value: Any) -> Any:
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, ConstructorValue, RefValue, Closure, Constructor)):
         return value
+    if isinstance(value, list) and not isinstance(param.known_type(), TensorType):
+        return tuple(value)
+    if isinstance(value, Function):
+        return Closure(value, {}, value)
     array = np.asarray(getattr(value, "numpy", lambda: value)())
-    wanted = param.type_annotation
+    wanted = param.known_type()
     if isinstance(wanted, TensorType):
         fits = len(wanted.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(wanted.shape, array.shape, strict=True))
         if not fits or wanted.dtype.numpy() != array.dtype:
@@ -48,115 +89,240 @@ def _checked(param: Var, value: Any) -> Any:
     return array
 
 
-class _Closure:
-    """A function value and what it sees of the scope around it."""
+class Interpreter:
+    """Runs functions; what it works out about each is kept for the next call of it."""
 
-    __slots__ = ("function", "scope")
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self._plans: dict[Function, _Plan] = {}
+        self._hoisted: dict[Function, dict[Expr, tuple[Expr, ...]]] = {}
 
-    def __init__(self, function: Function, scope: dict[Expr, Any]) -> None:
-        self.function, self.scope = function, scope
+    def run(self, function: Function, args: Sequence[Any]) -> Any:
+        """The value of `function` for these arguments."""
+        frames = [self.frame(function, args, {}, function)]
+        while True:
+            frame = frames[-1]
+            callee = frame.advance()
+            if callee is None:
+                frames.pop()
+                if not frames:
+                    return frame.values[frame.body]
+                frames[-1].supply(frame.values[frame.body])
+                continue
+            if frame.in_tail_position():
+                frames.pop()
+            frames.append(callee)
+
+    def frame(self, function: Function, args: Sequence[Any], scope: Values, root: Function) -> _Frame:
+        """An activation of `function`, which stands inside the function `root` of the module or of the call from outside."""
+        if len(args) != len(function.params):
+            raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span)
+        plan = self._plans.get(function)
+        if plan is None:
+            plan = self._plans[function] = _Plan(function, root, self.hoisted(root))
+        values = dict(scope)
+        values.update(zip(function.params, args, strict=True))
+        return _Frame(self, plan, values)
+
+    def hoisted(self, root: Function) -> dict[Expr, tuple[Expr, ...]]:
+        """What each node that opens scopes needs before it, since something outside uses it as well."""
+        found = self._hoisted.get(root)
+        if found is None:
+            nested = any(isinstance(e, (Function, If, Match, Let)) for e in post_order(root.body))
+            found = self._hoisted[root] = Scopes(root).hoisted if nested else {}
+        return found
+
+    def global_function(self, name: GlobalVar) -> Function:
+        found = self.functions.get(name.name_hint)
+        if not isinstance(found, Function):
+            raise CompileError(f"the function @{name.name_hint} is not in the module", name.span)
+        return found
 
 
-def _apply(function: Function, args: Sequence[Any], functions: Functions, scope: dict[Expr, Any]) -> Any:
-    values = dict(scope)
-    values.update(zip(function.params, args, strict=True))
-    return _Frame(function.body, values, functions).run()
+class _Plan:
+    """What is known about a function before it runs: the uses of every value, and what each closure inside it sees."""
+
+    def __init__(self, function: Function, root: Function, hoisted: dict[Expr, tuple[Expr, ...]]) -> None:
+        self.body, self.root, self.hoisted = function.body, root, hoisted
+        self.shared = {e for values in hoisted.values() for e in values}
+        self.seen: dict[Function, tuple[Expr, ...]] = {}
+        self.uses: dict[Expr, int] = {self.body: 1}
+        stack, done = [self.body], {self.body}
+        while stack:
+            for o in self.needs(stack.pop()):
+                self.uses[o] = self.uses.get(o, 0) + 1
+                if o not in done:
+                    done.add(o)
+                    stack.append(o)
+
+    def needs(self, e: Expr) -> tuple[Expr, ...]:
+        """What `e` takes from the activation that it is computed in."""
+        if isinstance(e, Function):
+            return self.captured(e)
+        if isinstance(e, Call) and isinstance(e.op, Function):
+            return (*self.captured(e.op), *e.args)
+        if isinstance(e, Call) and isinstance(e.op, (GlobalVar, Constructor)):
+            return e.args
+        return operands(e)
+
+    def captured(self, f: Function) -> tuple[Expr, ...]:
+        """What a function sees of the scope around it: variables, and values that are shared with that scope."""
+        found = self.seen.get(f)
+        if found is None:
+            inside = [e for e in post_order(f) if e in self.shared] if self.shared else []
+            found = self.seen[f] = (*free_vars(f), *inside)
+        return found
+
+
+_PASSED_ON = (If, Let, Match)
+"""Nodes whose value is that of one of their operands, once that is known."""
 
 
 class _Frame:
-    """One activation: the values known so far, and how many uses each has left."""
+    """One activation: the values known so far, how many uses each has left, and the nodes that are being computed."""
 
-    def __init__(self, body: Expr, values: dict[Expr, Any], functions: Functions) -> None:
-        self.body, self.values, self.functions = body, values, functions
-        self.left: dict[Expr, int] = {body: 1}
-        for e in post_order(body, inside=False):
-            for o in operands(e):
-                self.left[o] = self.left.get(o, 0) + 1
-        for e in free_vars(body):  # a closure may read these later
-            self.left[e] = self.left.get(e, 0) + 1
+    __slots__ = ("body", "chosen", "interpreter", "left", "plan", "stack", "values")
 
-    def run(self) -> Any:
-        stack = [self.body]
-        while stack:
-            e = stack[-1]
+    def __init__(self, interpreter: Interpreter, plan: _Plan, values: Values) -> None:
+        self.interpreter, self.plan, self.body, self.values = interpreter, plan, plan.body, values
+        self.left = dict(plan.uses)
+        self.stack = [plan.body]
+        self.chosen: dict[Expr, Expr] = {}
+
+    def advance(self) -> _Frame | None:
+        """Go on to the end, None, or to the next call of a function: its activation."""
+        while self.stack:
+            e = self.stack[-1]
             if e in self.values:
-                stack.pop()
+                self.stack.pop()
                 continue
             missing = self._missing(e)
             if missing:
-                stack.extend(reversed(missing))
+                self.stack.extend(reversed(missing))
                 continue
-            self.values[e] = self._value(e)
-            self._drop(e)
-            stack.pop()
-        return self.values[self.body]
+            if isinstance(e, Call) and isinstance(e.op, Expr):
+                callee = self._enter(e)
+                if isinstance(callee, _Frame):
+                    return callee
+                self.supply(callee)
+            else:
+                self.supply(self._value(e))
+        return None
+
+    def supply(self, value: Any) -> None:
+        """`value` is that of the node on top of the stack."""
+        e = self.stack.pop()
+        self.values[e] = value
+        for o in self.plan.needs(e):
+            self.left[o] = left = self.left.get(o, 0) - 1
+            if left == 0:
+                self.values.pop(o, None)
+
+    def in_tail_position(self) -> bool:
+        """Whether the value of the node on top of the stack is that of the whole activation."""
+        child = self.stack[-1]
+        for i in range(len(self.stack) - 2, -1, -1):
+            e = self.stack[i]
+            if not isinstance(e, _PASSED_ON) or self.chosen.get(e) is not child:
+                return False
+            child = e
+        return child is self.body
 
     def _missing(self, e: Expr) -> list[Expr]:
         """What must be computed before `e`."""
-        match e:
-            case If():
-                if e.cond not in self.values:
-                    return [e.cond]
-                needed: tuple[Expr, ...] = (self._branch(e),)
-            case Let():
-                if e.var not in self.values:
-                    if e.value not in self.values:
-                        return [e.value]
-                    self.values[e.var] = self.values[e.value]
-                needed = (e.body,)
-            case Call() if isinstance(e.op, Expr) and not isinstance(e.op, (Function, GlobalVar)):
-                needed = (e.op, *e.args)
-            case Call():
-                needed = e.args
-            case Function() | GlobalVar():
-                needed = ()
-            case _:
-                needed = operands(e)
-        return [o for o in needed if o not in self.values]
+        first = [o for o in self.plan.hoisted.get(e, ()) if o not in self.values]
+        if first:
+            return first
+        if isinstance(e, _PASSED_ON):
+            return self._missing_choice(e)
+        return [o for o in self.plan.needs(e) if o not in self.values and not (isinstance(e, Function) and isinstance(o, Var))]
 
-    def _branch(self, e: If) -> Expr:
-        return e.true_branch if bool(self.values[e.cond]) else e.false_branch
+    def _missing_choice(self, e: If | Let | Match) -> list[Expr]:
+        """The operand that decides, then the one whose value it is."""
+        decides = e.cond if isinstance(e, If) else e.value if isinstance(e, Let) else e.data
+        if e not in self.chosen:
+            if decides not in self.values:
+                return [decides]
+            self.chosen[e] = self._choose(e, self.values[decides])
+        chosen = self.chosen[e]
+        return [] if chosen in self.values else [chosen]
+
+    def _choose(self, e: If | Let | Match, value: Any) -> Expr:
+        if isinstance(e, If):
+            return e.true_branch if bool(value) else e.false_branch
+        if isinstance(e, Let):
+            self.values[e.var] = value
+            if isinstance(e.value, Function):
+                value.scope[e.var] = value  # a function that calls itself
+            return e.body
+        for c in e.clauses:
+            found: Values = {}
+            if _fits(c.lhs, value, found):
+                self.values.update(found)
+                return c.rhs
+        raise CompileError(f"no clause of the match fits the value {value!r}", e.span)
 
     def _value(self, e: Expr) -> Any:
         match e:
             case Call():
-                return self._call(e)
+                return apply_op(e, [self.values[a] for a in e.args])
             case Constant():
                 return e.value
             case Tuple():
                 return tuple(self.values[f] for f in e.fields)
             case TupleGetItem():
                 return self.values[e.tuple_value][e.index]
-            case If():
-                return self.values[self._branch(e)]
-            case Let():
-                return self.values[e.body]
-            case Function():
-                return _Closure(e, {v: self.values[v] for v in free_vars(e) if v in self.values})
             case Var():
                 raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
+            case Function():
+                return Closure(e, self._scope(e), self.plan.root)
+            case GlobalVar():
+                function = self.interpreter.global_function(e)
+                return Closure(function, {}, function)
+            case Constructor():
+                return e
+            case RefCreate():
+                return RefValue(self.values[e.value])
+            case RefRead():
+                return self.values[e.ref].value
+            case RefWrite():
+                self.values[e.ref].value = self.values[e.value]
+                return ()
+            case _ if e in self.chosen:
+                return self.values[self.chosen[e]]
             case _:
                 raise InternalError(f"a {type(e).__name__} has no value")
 
-    def _call(self, e: Call) -> Any:
+    def _scope(self, f: Function) -> Values:
+        return {v: self.values[v] for v in self.plan.captured(f) if v in self.values}
+
+    def _enter(self, e: Call) -> Any:
+        """The activation of the function that is called; for a constructor, the value."""
         args = [self.values[a] for a in e.args]
         target: Any = e.op
         if isinstance(target, GlobalVar):
-            if target.name_hint not in self.functions:
-                raise CompileError(f"the function @{target.name_hint} is not in the module", e.span)
-            return _apply(self.functions[target.name_hint], args, self.functions, {})
+            function = self.interpreter.global_function(target)
+            return self.interpreter.frame(function, args, {}, function)
         if isinstance(target, Function):
-            return _apply(target, args, self.functions, {v: self.values[v] for v in free_vars(target) if v in self.values})
-        if isinstance(target, Expr):
-            closure: _Closure = self.values[target]
-            return _apply(closure.function, args, self.functions, closure.scope)
-        return apply_op(e, args)
+            return self.interpreter.frame(target, args, self._scope(target), self.plan.root)
+        callee = target if isinstance(target, Constructor) else self.values[target]
+        if isinstance(callee, Constructor):
+            return ConstructorValue(callee.tag, args, callee)
+        return self.interpreter.frame(callee.function, args, callee.scope, callee.root)
 
-    def _drop(self, e: Expr) -> None:
-        for o in operands(e):
-            self.left[o] -= 1
-            if self.left[o] == 0:
-                self.values.pop(o, None)
+
+def _fits(p: Pattern, value: Any, found: Values) -> bool:
+    """Whether a value looks like a pattern; `found` gets the values of the pattern's variables."""
+    match p:
+        case PatternVar():
+            found[p.var] = value
+            return True
+        case PatternTuple():
+            return all(_fits(q, v, found) for q, v in zip(p.patterns, value, strict=True))
+        case PatternConstructor():
+            return p.constructor.tag == value.tag and all(_fits(q, v, found) for q, v in zip(p.patterns, value.fields, strict=True))
+        case _:
+            return True
 
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:

@@ -1,10 +1,10 @@
-"""Relay as text, in the field's form, version 0.0.5.
+"""Relay as text, in the field's form, version 0.0.5; `relay/parser` reads it back.
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1]) /* ty=Tensor[(1, 8, 32, 32), float32] */;
 
-One call per line in the order of evaluation, the last one unnamed. An attribute is printed when it differs from its
-default. Tensors are `meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked for. The body of a
-function and each branch of an `if` is a scope: what is first used inside is named inside. Graphs may be arbitrarily deep;
+One call per line in the order of evaluation, the last one unnamed; a value that is used twice is named once, where all its
+users see it (`relay/scopes.py`). An attribute is printed when it differs from its default. Tensors are
+`meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked for. Graphs may be arbitrarily deep;
 functions and branches within each other nest the printer.
 """
 
@@ -16,17 +16,48 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.errors import InternalError
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.adt import (
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    TypeData,
+)
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.relay.op.registry import OPS
+from tilewright.relay.scopes import Scopes
+from tilewright.relay.type_text import KEYWORDS, TypeNames, word
+from tilewright.relay.visitor import free_vars
 from tilewright.types import DataType, Type
 
 VERSION: Final = '#[version = "0.0.5"]'
-_SUFFIX: Final = {"float32": "f", "float64": "f64", "int32": "", "int64": "i64"}
+SUFFIXES: Final = {"float16": "f16", "float32": "f", "float64": "f64", "int32": "", "int64": "i64"}
+"""What stands behind the number of a scalar constant, by dtype; scalars of other dtypes are in the meta data."""
+
+Annotate = Callable[[Expr], str]
 
 
 def text_of(expr: Expr) -> str:
@@ -36,27 +67,38 @@ def text_of(expr: Expr) -> str:
     return _Printer().whole(expr)
 
 
-def astext(what: Any, show_meta_data: bool = False) -> str:
-    """A module, function or expression as text with the version line; `show_meta_data` adds the constants' values."""
-    printer = _Printer()
-    functions = getattr(what, "items", None)
-    parts = [printer.definition(name, f) for name, f in functions()] if functions is not None else [printer.whole(what)]
-    if show_meta_data and printer.constants:
+def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = None, show_spans: bool = False) -> str:
+    """A module, function, expression or data type as text with the version line, which the parser reads.
+
+    `show_meta_data` adds the values of the constants, without which the parser must be given them. `annotate(expr)` is written behind
+    each value in place of the comment with its type; `show_spans` adds where in the model a value comes from.
+    """
+    printer = _Printer(annotate, show_spans)
+    if hasattr(what, "type_definitions"):
+        parts = printer.module(what)
+    else:
+        parts = [printer.data_type(what) if isinstance(what, TypeData) else printer.whole(what)]
+    if show_meta_data and (printer.constants or printer.others):
         parts.append(printer.metadata())
     return VERSION + "\n" + "\n\n".join(parts) + "\n"
 
 
-def attribute_text(value: Any, declared: str = "") -> str:
-    """The value of an attribute; whole numbers of an attribute declared `float` are floats."""
+def attribute_text(value: Any, declared: str = "", other: Callable[[Any], str] = str) -> str:
+    """The value of an attribute; whole numbers of an attribute declared `float` are floats, and `other` writes what has no literal."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, str):
         return json.dumps(str(value))
     if isinstance(value, (tuple, list)):
-        return f"[{', '.join(attribute_text(v) for v in value)}]"
+        return f"[{', '.join(attribute_text(v, '', other) for v in value)}]"
+    if isinstance(value, Mapping) and all(isinstance(k, str) for k in value):
+        entries = [f"{json.dumps(k)}: {attribute_text(v, '', other)}" for k, v in value.items()]
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, float) or (declared == "float" and isinstance(value, int)):
         return _float_text(float(value)) + "f"
-    return str(value)
+    return str(int(value)) if isinstance(value, int) else other(value)
 
 
 def _float_text(value: float) -> str:
@@ -70,7 +112,7 @@ def _scalar_text(value: np.ndarray[Any, Any]) -> str | None:
     dtype = str(DataType(value.dtype))
     if dtype == "bool":
         return str(bool(value))
-    suffix = _SUFFIX.get(dtype)
+    suffix = SUFFIXES.get(dtype)
     if suffix is None or not math.isfinite(value):
         return None
     return (_float_text(float(str(value))) if suffix.startswith("f") else str(int(value))) + suffix
@@ -85,61 +127,98 @@ def _described(constant: Constant) -> str:
 
 
 class _Printer:
-    """The names given so far: of variables, of the values of the scopes that are open, and of constants."""
+    """The names given so far: of variables and of values in one definition, of constants and data types in the whole text."""
 
-    def __init__(self) -> None:
+    def __init__(self, annotate: Annotate | None = None, show_spans: bool = False) -> None:
         self.constants: list[Constant] = []
+        self.others: dict[str, list[Any]] = {}
+        self._annotate, self._show_spans = annotate, show_spans
         self._constant_index: dict[Constant, int] = {}
+        self._qualified: set[str] = set()
+        self._type_names: tuple[str, ...] = ()
+        self._begin(None)
+
+    def _begin(self, root: Expr | None) -> None:
+        """Start a definition: the names of values, variables and sizes start anew."""
         self._variables: dict[Var, str] = {}
         self._taken: dict[str, int] = {}
-        self._values: list[dict[Expr, str]] = [{}]
+        self._values: dict[Expr, str] = {}
         self._count = 0
+        self._types = TypeNames(self._type_names)
+        self._scopes = None if root is None else Scopes(root)
 
     # Whole texts.
     def whole(self, expr: Expr) -> str:
-        free = _free_variables(expr)
-        lines = [f"free_var {self._parameter(v)};" for v in free]
+        self._begin(expr)
+        lines = [f"free_var {self._parameter(v)};" for v in free_vars(expr)]
         if isinstance(expr, Function):
-            return "\n".join([*lines, self._function(expr, "fn ", "")])
+            return "\n".join([*lines, self._function(expr, "fn ")])
         return "\n".join([*lines, *self._scope(expr)])
 
+    def module(self, mod: Any) -> list[str]:
+        """The attributes, data types and functions of a module."""
+        parts = []
+        self._type_names = tuple(word(t.name_hint) for t in mod.type_definitions)
+        named = Counter(c.name_hint for d in mod.type_definitions.values() for c in d.constructors)
+        self._qualified = {n for n, count in named.items() if count > 1 or n in OPS or n in KEYWORDS or "." in n}
+        if mod.attrs:
+            lines = [f"  {json.dumps(k)} = {self._attribute(v)}" for k, v in mod.attrs.items()]
+            parts.append("\n".join(["attributes {", *lines, "}"]))
+        parts += [self.data_type(d) for d in mod.type_definitions.values()]
+        return parts + [self.definition(name, f) for name, f in mod.items()]
+
+    def data_type(self, data: TypeData) -> str:
+        """`type List[A] { Cons(A, List[A]), Nil, }`; one without constructors is `extern`."""
+        self._begin(None)
+        names = f"[{', '.join(self._types.name(v) for v in data.type_vars)}]" if data.type_vars else ""
+        head = f"type {word(data.header.name_hint)}{names}"
+        if not data.constructors:
+            return f"extern {head}"
+        lines = []
+        for c in data.constructors:
+            fields = f"({', '.join(map(self._types.text, c.inputs))})" if c.inputs else ""
+            lines.append(f"  {word(c.name_hint)}{fields},")
+        return "\n".join([f"{head} {{", *lines, "}"])
+
     def definition(self, name: str, function: Any) -> str:
-        """`def @name(…) -> … { … }`; the names of values start anew."""
+        """`def @name(…) -> … { … }`, or a function of loops in its own language."""
         if not isinstance(function, Function):
-            return repr(function)
-        self._variables, self._taken, self._count = {}, {}, 0
-        return self._function(function, f"def @{name}", "")
+            return repr(function) if getattr(function, "name", name) == name else f"def {_global(name)} =\n{function!r}"
+        self._begin(function)
+        return self._function(function, f"def {_global(name)}")
 
     def metadata(self) -> str:
-        """The constants as JSON: dtype, shape and base64 of the little-endian contents, in the order of their numbers."""
-        entries = [
+        """The constants as JSON: dtype, shape and base64 of the little-endian contents, in the order of their numbers.
+
+        What has no text at all, such as an object in an attribute, is described, and must be given to the parser.
+        """
+        entries: dict[str, list[Any]] = {"relay.Constant": [
             {"dtype": str(DataType(c.value.dtype)), "shape": list(c.value.shape), "data": base64.b64encode(c.value.tobytes()).decode()}
             for c in self.constants
-        ]
-        return "#[metadata]\n" + json.dumps({"relay.Constant": entries}, indent=1)
+        ]}
+        entries |= {kind: [repr(v) for v in values] for kind, values in self.others.items()}
+        return "#[metadata]\n" + json.dumps(entries, indent=1)
 
     # Scopes.
     def _scope(self, body: Expr) -> list[str]:
-        """The lines that evaluate `body`; what they name is forgotten at the end."""
-        self._values.append({})
+        """The lines that evaluate `body`."""
         lines: list[str] = []
-        while True:
-            last = self._evaluate(body, lines)
-            if not isinstance(body, Let):
-                break
-            body = body.body
-        self._values.pop()
-        lines.append(last)
+        while self._continues(body):
+            let: Let = body  # type: ignore[assignment]
+            value = self._evaluate(let.value, lines)
+            lines.append(f"let {self._bound(let.var)} = {value};")
+            body = let.body
+        lines.append(self._evaluate(body, lines))
         return lines
+
+    def _continues(self, e: Expr) -> bool:
+        return self._scopes is not None and self._scopes.continues(e)
 
     def _evaluate(self, root: Expr, lines: list[str]) -> str:
         """Append a line for every value that `root` needs and that has no name yet; returns the text of `root`."""
-        if isinstance(root, Let):
-            value = self._evaluate(root.value, lines)
-            annotation = root.var.known_type()
-            typed = "" if annotation is None else f": {annotation!r}"
-            lines.append(f"let {self._variable(root.var)}{typed} = {value};")
-            return ""
+        scopes = self._scopes
+        if scopes is None:
+            raise InternalError("a value is printed outside of a definition")
         stack: list[tuple[Expr, bool]] = [(root, False)]
         while stack:
             e, ready = stack.pop()
@@ -147,15 +226,15 @@ class _Printer:
                 continue
             if not ready:
                 stack.append((e, True))
-                stack.extend((o, False) for o in reversed(_inputs(e)))
+                stack.extend((o, False) for o in reversed((*_inputs(e), *scopes.hoisted.get(e, ()))))
                 continue
-            text = self._line(e)
-            if e is root:
+            text = self._commented(e, _TEXTS[type(e)](self, e))
+            if e is root and scopes.uses[e] == 1:
                 return text
             lines.append(f"%{self._count} = {text};")
-            self._values[-1][e] = f"%{self._count}"
+            self._values[e] = f"%{self._count}"
             self._count += 1
-        return self._typed(root, self._name(root) or "")
+        return self._commented(root, self._name(root) or "")
 
     def _name(self, e: Expr) -> str | None:
         """How a value is referred to, if it has a name or is one."""
@@ -163,20 +242,29 @@ class _Printer:
             case Var():
                 return self._variable(e)
             case GlobalVar():
-                return f"@{e.name_hint}"
+                return _global(e.name_hint)
             case Constant():
                 return self._constant(e)
-        return next((found for scope in reversed(self._values) if (found := scope.get(e)) is not None), None)
+            case Constructor():
+                return self._constructor(e) if e.inputs else f"constructor({self._constructor(e)})"
+        return self._values.get(e)
 
     def _argument(self, e: Expr) -> str:
         name = self._name(e)
         if name is None:
             raise InternalError(f"a {type(e).__name__} is used before it has a name")
-        return self._typed(e, name) if isinstance(e, Constant) else name
+        return self._commented(e, name) if isinstance(e, Constant) else name
 
-    def _typed(self, e: Expr, text: str) -> str:
-        known = None if isinstance(e, (Var, GlobalVar)) else e.known_type()
-        return text if known is None else f"{text} /* ty={known!r} */"
+    def _commented(self, e: Expr, text: str) -> str:
+        """The text of a value, and what is known of it as a comment."""
+        if isinstance(e, (Var, GlobalVar, Constructor)):
+            return text
+        if self._annotate is not None:
+            return text + self._annotate(e)
+        known = e.known_type()
+        span = f" span={str(e.span).replace('*/', '* /')}" if self._show_spans and e.span is not None else ""
+        typed = "" if known is None else f" ty={self._types.text(known)}"
+        return f"{text} /*{typed}{span} */" if typed or span else text
 
     def _constant(self, e: Constant) -> str:
         scalar = _scalar_text(e.value)
@@ -186,6 +274,23 @@ class _Printer:
         if index == len(self.constants):
             self.constants.append(e)
         return f"meta[relay.Constant][{index}]"
+
+    def _attribute(self, value: Any, declared: str = "") -> str:
+        return attribute_text(value, declared, self._object)
+
+    def _object(self, value: Any) -> str:
+        """A value that has no literal: an entry of the meta data, under the name of its class."""
+        if isinstance(value, Constant):
+            return self._constant(value)
+        kind = getattr(value, "type_key", None) or type(value).__name__
+        listed = self.others.setdefault(kind, [])
+        if not any(v is value for v in listed):
+            listed.append(value)
+        return f"meta[{kind}][{next(i for i, v in enumerate(listed) if v is value)}]"
+
+    def _constructor(self, c: Constructor) -> str:
+        name = word(c.name_hint)
+        return f"{word(c.belong_to.name_hint)}.{name}" if c.name_hint in self._qualified else name
 
     def _variable(self, v: Var) -> str:
         name = self._variables.get(v)
@@ -200,19 +305,25 @@ class _Printer:
             self._variables[v] = name = f"%{name}"
         return name
 
-    # One value.
-    def _line(self, e: Expr) -> str:
-        text = _TEXTS[type(e)](self, e)
-        return self._typed(e, text)
+    def _bound(self, v: Var) -> str:
+        """A variable where it is bound: with its type, if that was written."""
+        return self._variable(v) if v.type_annotation is None else f"{self._variable(v)}: {self._types.text(v.type_annotation)}"
 
+    def _parameter(self, v: Var) -> str:
+        known = v.known_type()
+        return self._bound(v) if known is None or self._annotate is not None else f"{self._bound(v)} /* ty={self._types.text(known)} */"
+
+    # One value.
     def _call(self, e: Call) -> str:
         arguments = [self._argument(a) for a in e.args]
+        if isinstance(e.op, Constructor):
+            return f"{self._constructor(e.op)}({', '.join(arguments)})" if e.op.inputs or arguments else self._constructor(e.op)
         if isinstance(e.op, Expr):
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
-            if field.default is dataclasses.MISSING or value != field.default or type(value) is not type(field.default):
-                arguments.append(f"{field.name}={attribute_text(value, str(field.type))}")
+            if field.default is dataclasses.MISSING or repr(value) != repr(field.default) or type(value) is not type(field.default):
+                arguments.append(f"{field.name}={self._attribute(value, str(field.type))}")
         return f"{e.op.name}({', '.join(arguments)})"
 
     def _tuple(self, e: Tuple) -> str:
@@ -227,20 +338,47 @@ class _Printer:
         return f"if ({self._argument(e.cond)}) {{\n{then}\n}} else {{\n{other}\n}}"
 
     def _let(self, e: Let) -> str:
-        return f"(\n{_indented(self._scope(e))}\n)"
+        """A let that is an operand, in parentheses."""
+        lines: list[str] = []
+        value = self._evaluate(e.value, lines)
+        lines.append(f"let {self._bound(e.var)} = {value};")
+        return f"(\n{_indented([*lines, *self._scope(e.body)])}\n)"
+
+    def _ref_create(self, e: RefCreate) -> str:
+        return f"ref({self._argument(e.value)})"
+
+    def _ref_read(self, e: RefRead) -> str:
+        return f"ref_read({self._argument(e.ref)})"
+
+    def _ref_write(self, e: RefWrite) -> str:
+        return f"ref_write({self._argument(e.ref)}, {self._argument(e.value)})"
+
+    def _match(self, e: Match) -> str:
+        clauses = [f"{self._pattern(c.lhs)} => {{\n{_indented(self._scope(c.rhs))}\n}}," for c in e.clauses]
+        return f"match{'' if e.complete else '?'} ({self._argument(e.data)}) {{\n{_indented(clauses)}\n}}"
+
+    def _pattern(self, p: Pattern) -> str:
+        match p:
+            case PatternVar():
+                return self._bound(p.var)
+            case PatternTuple():
+                inner = [self._pattern(q) for q in p.patterns]
+                return f"({inner[0]},)" if len(inner) == 1 else f"({', '.join(inner)})"
+            case PatternConstructor():
+                inner = [self._pattern(q) for q in p.patterns]
+                return self._constructor(p.constructor) + (f"({', '.join(inner)})" if inner else "")
+            case _:
+                return "_"
 
     def _nested(self, e: Function) -> str:
-        return self._function(e, "fn ", "")
+        return self._function(e, "fn ")
 
-    def _parameter(self, v: Var) -> str:
-        known = v.known_type()
-        return self._variable(v) if known is None else f"{self._variable(v)}: {known!r} /* ty={known!r} */"
-
-    def _function(self, e: Function, head: str, tail: str) -> str:
-        signature = [self._parameter(p) for p in e.params] + [f"{k}={attribute_text(v)}" for k, v in e.attrs.items()]
-        ret: Type | None = e.body.known_type()
-        arrow = "" if ret is None else f" -> {ret!r}"
-        return f"{head}({', '.join(signature)}){arrow} {{\n{_indented(self._scope(e.body))}\n}}{tail}"
+    def _function(self, e: Function, head: str) -> str:
+        variables = self._types.params(e.type_params)
+        signature = [self._parameter(p) for p in e.params] + [f"{word(k)}={self._attribute(v)}" for k, v in e.attrs.items()]
+        ret: Type | None = e.ret_type
+        arrow = "" if ret is None else f" -> {self._types.text(ret)}"
+        return f"{head}{variables}({', '.join(signature)}){arrow} {{\n{_indented(self._scope(e.body))}\n}}"
 
 
 _TEXTS: Final[dict[type, Callable[[_Printer, Any], str]]] = {
@@ -249,8 +387,17 @@ _TEXTS: Final[dict[type, Callable[[_Printer, Any], str]]] = {
     TupleGetItem: _Printer._item,
     If: _Printer._if,
     Let: _Printer._let,
+    Match: _Printer._match,
+    RefCreate: _Printer._ref_create,
+    RefRead: _Printer._ref_read,
+    RefWrite: _Printer._ref_write,
     Function: _Printer._nested,
 }
+
+
+def _global(name: str) -> str:
+    """The name of a function of the module, in quotes when it is no word."""
+    return f"@{name}" if re.fullmatch(r"[^\W\d]\w*", name) else f"@{json.dumps(name)}"
 
 
 def _indented(lines: Iterable[str]) -> str:
@@ -268,11 +415,13 @@ def _inputs(e: Expr) -> tuple[Expr, ...]:
             return (e.tuple_value,)
         case If():
             return (e.cond,)
+        case Match():
+            return (e.data,)
+        case RefCreate():
+            return (e.value,)
+        case RefRead():
+            return (e.ref,)
+        case RefWrite():
+            return (e.ref, e.value)
         case _:
             return ()
-
-
-def _free_variables(expr: Expr) -> list[Var]:
-    from tilewright.relay.visitor import free_vars
-
-    return list(free_vars(expr))

@@ -68,6 +68,8 @@ def _meet(a: Any, b: Any, shapes: Sequence[Shape], axis: int) -> Any:
         return b
     if isinstance(a, int) and isinstance(b, PrimExpr):
         return a
+    if getattr(a, "unknown", False) or getattr(b, "unknown", False):
+        return a if getattr(a, "unknown", False) else b
     shown = " and ".join(map(text, shapes))
     hint = "make them equal, or one of them 1" if isinstance(a, int) else "give both the same symbol"
     raise ShapeError(f"shapes {shown} do not broadcast: dimension {axis} is {a} in one and {b} in another; {hint}")

@@ -1,28 +1,354 @@
-"""Know every type, or say which call's is not known.
+"""Find the type of every value, or say which one is not known, and which variable to annotate.
 
-Calls infer their types when they are built; this pass is for graphs made of variables that were annotated later.
+Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables without
+annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other: these get types with
+holes, which are made one where the language says so (unification); an operator waits until it knows all its arguments.
+Types are derived facts: they are recorded in the nodes, and no node is made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from tilewright.errors import CompileError, ShapeError
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Function, GlobalVar
-from tilewright.relay.visitor import post_order
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.transform.type_solver import Hole, Solver
+from tilewright.relay.visitor import binders, operands, post_order
+from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types, sizes_fit
 
 
 @dataclass(frozen=True)
-class InferType(FunctionPass):
-    """Raises `CompileError` at the first value whose type is not known; changes nothing."""
+class InferType(Pass):
+    """Needs nothing, leaves every type known; raises `ShapeError` where types contradict each other, `CompileError` where one is not known."""
 
-    kind: ClassVar[type] = Function
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        infer_types(dict(mod.items()))
+        for name, f in mod.items():
+            if isinstance(f, Function):
+                mod.get_global_var(name).set_type(f.known_type())
+        return mod
 
-    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        for e in post_order(function):
-            if isinstance(e, GlobalVar) and e in mod:
+
+def InferTypeLocal(expr: Expr) -> Type:
+    """The type of one expression, whose free variables are annotated. Raises as `InferType` does."""
+    infer_types({"": expr})
+    return expr.checked_type
+
+
+def infer_types(functions: Mapping[str, Any]) -> None:
+    """Record the types of all values of these functions (or expressions), which may call each other by name."""
+    orders = {name: post_order(f) for name, f in functions.items() if isinstance(f, Expr)}
+    again = any(_outdated(e, functions) for order in orders.values() for e in order)
+    open_ones = {name: order for name, order in orders.items() if again or not all(map(_settled, order))}
+    if open_ones:
+        _Inference(functions, open_ones, again).run()
+
+
+def _outdated(e: Expr, functions: Mapping[str, Any]) -> bool:
+    """Whether the recorded type of a function's name is no longer that of the function."""
+    if type(e) is not GlobalVar:
+        return False
+    f, known = functions.get(e.name_hint), e.known_type()
+    now = f.known_type() if isinstance(f, Function) else None
+    return known is not None and now is not None and known != now
+
+
+def _settled(e: Expr) -> bool:
+    """Whether the type of `e` and of the names that it binds is known and goes with those of its parts."""
+    known = e.known_type()
+    if known is None:
+        return False
+    match e:
+        case Call():
+            return True
+        case Function():
+            body = e.body.known_type()
+            return body is not None and (e.declared_ret_type is None or body == e.declared_ret_type)
+        case Let():
+            return e.var.known_type() is not None and e.var.known_type() == e.value.known_type()
+        case Match():
+            return all(v.known_type() is not None for v in binders(e))
+        case _:
+            return True
+
+
+class _Inference:
+    """One run over the functions whose types are not all known; `again` says to trust no recorded type."""
+
+    def __init__(self, functions: Mapping[str, Any], orders: Mapping[str, list[Expr]], again: bool) -> None:
+        self.functions, self.orders, self.again = functions, orders, again
+        self.solver = Solver()
+        self.types: dict[Expr, Type] = {}
+        self.stuck: dict[Expr, tuple[str, Hole]] = {}
+
+    def run(self) -> None:
+        for name, order in self.orders.items():
+            for e in order:
+                self.declare(name, e)
+        for name, order in self.orders.items():
+            for e in order:
+                if self.again or not _settled(e) or any(o.known_type() is None for o in operands(e)):
+                    self.visit(name, e)
+                while self.solver.queue:
+                    self.visit(*self.solver.queue.popleft())
+        for name, order in self.orders.items():
+            self.require_all(name, order)
+        for order in self.orders.values():
+            for e in order:
+                self.record(e)
+
+    # What is known before anything is inferred.
+    def known(self, e: Expr) -> Type | None:
+        """The type of `e` as far as it is trusted."""
+        if isinstance(e, Var):
+            return e.type_annotation if self.again else e.known_type()
+        if isinstance(e, (Constant, Constructor)) or not self.again:
+            return e.known_type()
+        return None
+
+    def type_of(self, e: Expr) -> Type:
+        found = self.types.get(e)
+        if found is None:
+            if isinstance(e, GlobalVar):
+                function = self.functions.get(e.name_hint)
+                if isinstance(function, Function):
+                    return self.type_of(function)
+                found = e.known_type()
+            else:
+                found = self.known(e)
+            if found is None:
+                found = self.types[e] = Hole()
+        return found
+
+    def declare(self, name: str, e: Expr) -> None:
+        """Types that names have before their uses are looked at: of functions, of variables that are bound to values."""
+        match e:
+            case Function():
+                declared = e.declared_ret_type
+                result = self.type_of(e.body) if declared is None else declared
+                self.types[e] = FuncType([self.type_of(p) for p in e.params], result, e.type_params)
+            case Let():
+                var, value = self.type_of(e.var), self.type_of(e.value)
+                if not self.solver.unify(var, value):
+                    self.fail(name, e, f"the variable is {self.shown(var)}, and its value {self.shown(value)}")
+            case _:
+                pass
+
+    # Rules. Each returns the hole that it waits on, or None when it is done.
+    def visit(self, name: str, e: Expr) -> None:
+        rule = _RULES.get(type(e))
+        blocked = rule(self, name, e) if rule is not None else None
+        if blocked is None:
+            self.stuck.pop(e, None)
+        else:
+            self.stuck[e] = (name, blocked)
+            blocked.waiting.append((name, e))
+
+    def call(self, name: str, e: Call) -> Hole | None:
+        if isinstance(e.op, Expr):
+            return self.call_function(name, e)
+        types = [self.solver.expand(self.type_of(a)) for a in e.args]
+        for t in types:
+            hole = self.solver.hole_in(t)
+            if hole is not None:
+                return hole
+        try:
+            found = e.op.infer_call(types, None)
+        except ShapeError as error:
+            self.fail(name, e, error.message)
+        return self.same(name, e, found, "the result is {1}, and {0} is wanted")
+
+    def call_function(self, name: str, e: Call) -> None:
+        args, function = [self.type_of(a) for a in e.args], self.solver.resolve(self.type_of(e.op))
+        if isinstance(function, Hole):
+            _ = self.solver.unify(function, FuncType(args, self.type_of(e)))
+            return
+        if not isinstance(function, FuncType):
+            self.fail(name, e, f"a function was expected, and {short(e.op)} is {self.shown(function)}")
+        if len(args) != len(function.arg_types):
+            self.fail(name, e, f"{short(e.op)} takes {len(function.arg_types)} arguments and was given {len(args)}")
+        function = self.solver.instantiate(function)
+        for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
+            if not self.solver.unify(wanted, given):
+                self.fail(name, e, f"argument {i}, {short(e.args[i])}, is {self.shown(given)}, and {self.shown(wanted)} is wanted")
+        self.same(name, e, function.ret_type, "the result is {1}, and {0} is wanted")
+
+    def tuple(self, name: str, e: Tuple) -> None:
+        self.same(name, e, TupleType([self.type_of(f) for f in e.fields]), "the tuple is {1}, and {0} is wanted")
+
+    def item(self, name: str, e: TupleGetItem) -> Hole | None:
+        whole = self.solver.resolve(self.type_of(e.tuple_value))
+        if isinstance(whole, Hole):
+            return whole
+        if not isinstance(whole, TupleType):
+            self.fail(name, e, f"a tuple was expected, and {short(e.tuple_value)} is {self.shown(whole)}")
+        if not 0 <= e.index < len(whole.fields):
+            self.fail(name, e, f"there is no field {e.index} in a tuple of {len(whole.fields)}, {self.shown(whole)}")
+        return self.same(name, e, whole.fields[e.index], "the field is {1}, and {0} is wanted")
+
+    def function(self, name: str, e: Function) -> None:
+        ret = self.type_of(e)
+        assert isinstance(ret, FuncType)
+        if not self.solver.unify(ret.ret_type, self.type_of(e.body)):
+            self.fail(name, e, f"the function is declared to return {self.shown(ret.ret_type)}, and its body is {self.shown(self.type_of(e.body))}")
+
+    def let(self, name: str, e: Let) -> None:
+        self.same(name, e, self.type_of(e.body), "the value is {1}, and {0} is wanted")
+
+    def branch(self, name: str, e: If) -> None:
+        cond = self.type_of(e.cond)
+        if not self.solver.unify(cond, TensorType((), BOOL)):
+            self.fail(name, e, f"the condition of an if is a bool scalar, and {short(e.cond)} is {self.shown(cond)}")
+        self.join(name, e, [e.true_branch, e.false_branch], "the branches of an if")
+
+    def join(self, name: str, e: Expr, cases: list[Expr], what: str) -> None:
+        """One of several values: their types are one, but for sizes that only some of them tell."""
+        found = self.type_of(cases[0])
+        for c in cases[1:]:
+            other = self.type_of(c)
+            if not self.solver.unify(found, other):
+                self.fail(name, e, f"{what} have the types {self.shown(found)} and {self.shown(other)}, which differ")
+            if self.solver.hole_in(found) is None and self.solver.hole_in(other) is None:
+                found = join_types(self.solver.expand(found), self.solver.expand(other)) or found
+        self.same(name, e, found, "the value is {1}, and {0} is wanted")
+
+    def reference(self, name: str, e: RefCreate) -> None:
+        self.same(name, e, RefType(self.type_of(e.value)), "the reference is {1}, and {0} is wanted")
+
+    def held(self, name: str, e: RefRead | RefWrite) -> Type:
+        """The type of what the reference of `e` holds."""
+        place = self.solver.resolve(self.type_of(e.ref))
+        held: Type = place.value if isinstance(place, RefType) else Hole()
+        if not isinstance(place, RefType) and not self.solver.unify(place, RefType(held)):
+            self.fail(name, e, f"a reference was expected, and {short(e.ref)} is {self.shown(place)}")
+        return held
+
+    def read(self, name: str, e: RefRead) -> None:
+        self.same(name, e, self.held(name, e), "the reference holds {1}, and {0} is wanted")
+
+    def write(self, name: str, e: RefWrite) -> None:
+        held, value = self.held(name, e), self.type_of(e.value)
+        if not self.solver.unify(held, value):
+            self.fail(name, e, f"the reference holds {self.shown(held)}, and {self.shown(value)} is written to it")
+        self.same(name, e, TupleType(()), "a write gives {1}, and {0} is wanted")
+
+    def match(self, name: str, e: Match) -> None:
+        for c in e.clauses:
+            self.pattern(name, e, c.lhs, self.type_of(e.data))
+        if e.clauses:
+            self.join(name, e, [c.rhs for c in e.clauses], "the clauses of a match")
+
+    def pattern(self, name: str, e: Match, p: Pattern, given: Type) -> None:
+        match p:
+            case PatternVar():
+                if not self.solver.unify(self.type_of(p.var), given):
+                    self.fail(name, e, f"%{p.var.name_hint} is {self.shown(self.type_of(p.var))}, and stands for a value of {self.shown(given)}")
+            case PatternTuple():
+                fields = [Hole() for _ in p.patterns]
+                if not self.solver.unify(TupleType(fields), given):
+                    self.fail(name, e, f"a tuple of {len(fields)} is matched with a value of type {self.shown(given)}")
+                for q, t in zip(p.patterns, fields, strict=True):
+                    self.pattern(name, e, q, t)
+            case PatternConstructor():
+                made = p.constructor.known_type()
+                if not isinstance(made, FuncType):
+                    self.fail(name, e, f"the constructor {p.constructor.name_hint} belongs to no definition")
+                made = self.solver.instantiate(made)
+                if not self.solver.unify(made.ret_type, given):
+                    self.fail(name, e, f"{p.constructor.name_hint} makes values of {self.shown(made.ret_type)}, and is matched with one of {self.shown(given)}")
+                for q, t in zip(p.patterns, made.arg_types, strict=True):
+                    self.pattern(name, e, q, t)
+            case _:
+                pass
+
+    def same(self, name: str, e: Expr, found: Type, message: str) -> None:
+        """`e` is of type `found`; `message` says so where something else, {0}, is wanted of it."""
+        wanted = self.type_of(e)
+        if not self.solver.unify(wanted, found):
+            self.fail(name, e, message.format(self.shown(wanted), self.shown(found)))
+
+    # The end.
+    def require_all(self, name: str, order: Iterable[Expr]) -> None:
+        """Raises `CompileError` for the first value of a function of which nothing says the type."""
+        for e in order:
+            if isinstance(e, GlobalVar) and e.name_hint in self.functions:
                 continue
-            _ = e.checked_type
-        return function
+            for v in (*binders(e), e):
+                hole = self.solver.hole_in(self.type_of(v))
+                if hole is not None:
+                    self.fail_unknown(name, v)
+
+    def fail_unknown(self, name: str, e: Expr) -> None:
+        if isinstance(e, Var):
+            user = next((s for s, (where, hole) in self.stuck.items() if where == name and self.solver.hole_in(self.type_of(e)) is hole), None)
+            needed = f" where {short(user)} needs it" if user is not None else ""
+            hint = f'write relay.var("{e.name_hint}", shape=…, dtype=…), or in the text %{e.name_hint}: Tensor[(…), …]'
+            raise CompileError(f"{_in(name)}the type of %{e.name_hint} is not known{needed}; {hint}", e.span)
+        if isinstance(e, GlobalVar):
+            raise CompileError(f"{_in(name)}the function @{e.name_hint} is not in the module, so its type is not known", e.span)
+        found = self.shown(self.type_of(e))
+        partly = "" if found == "_" else f", only that it is {found}"
+        hint = "bind it to a variable of a written type, or declare the type of the function's result"
+        raise CompileError(f"{_in(name)}the type of {short(e)} is not known{partly}; {hint}", e.span)
+
+    def record(self, e: Expr) -> None:
+        for v in (*binders(e), e):
+            if isinstance(v, GlobalVar) and v.name_hint in self.functions and not isinstance(self.functions[v.name_hint], Function):
+                continue
+            now = self.solver.expand(self.type_of(v))
+            if v.known_type() is not now:
+                v.set_type(now)
+
+    def shown(self, t: Type) -> str:
+        return repr(self.solver.expand(t))
+
+    def fail(self, name: str, e: Expr, why: str) -> Any:
+        raise ShapeError(f"{_in(name)}at {short(e)}: {why}", e.span)
+
+
+_RULES: Final[dict[type, Callable[[_Inference, str, Any], Hole | None]]] = {
+    Call: _Inference.call, Tuple: _Inference.tuple, TupleGetItem: _Inference.item, Function: _Inference.function, Let: _Inference.let,
+    If: _Inference.branch, RefCreate: _Inference.reference, RefRead: _Inference.read, RefWrite: _Inference.write, Match: _Inference.match,
+}
+
+
+def _in(name: str) -> str:
+    return f"in @{name}, " if name else ""
+
+
+def short(e: Any, depth: int = 1) -> str:
+    """An expression in a few words, for messages: `add(%x, …)`."""
+    match e:
+        case Var():
+            return f"%{e.name_hint}"
+        case GlobalVar():
+            return f"@{e.name_hint}"
+        case Constructor():
+            return str(e.name_hint)
+        case Constant():
+            return str(e.value.item()) if not e.value.shape else "a constant"
+        case Call() if depth:
+            name = short(e.op, 0) if isinstance(e.op, Expr) else e.op.name
+            return f"{name}({', '.join(short(a, 0) for a in e.args)})"
+        case Function():
+            return f"fn ({', '.join(f'%{p.name_hint}' for p in e.params)}) {{…}}"
+        case Let():
+            return f"let %{e.var.name_hint}"
+        case Tuple() if depth:
+            return f"({', '.join(short(f, 0) for f in e.fields)})"
+        case TupleGetItem():
+            return f"{short(e.tuple_value, 0)}.{e.index}"
+        case If() if depth:
+            return f"if ({short(e.cond, 0)})"
+        case Match() if depth:
+            return f"match ({short(e.data, 0)})"
+        case RefCreate() | RefRead() | RefWrite() if depth:
+            kind = {RefCreate: "ref", RefRead: "ref_read", RefWrite: "ref_write"}[type(e)]
+            return f"{kind}({', '.join(short(o, 0) for o in operands(e))})"
+        case _:
+            return "…"

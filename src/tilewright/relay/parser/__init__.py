@@ -1,0 +1,47 @@
+"""Relay from its text: `parse` for modules, `parse_expr` for expressions and functions. The grammar is in `docs/relay_text.md`.
+
+What the printer writes is read back to an equal program; a text may also be written by hand. What is wrong is a `ParseError`, which shows
+the line with a caret and names the nearest word there is; errors that do not depend on each other are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Expr
+from tilewright.relay.parser.module import ModuleReader
+
+MetaTable = Mapping[str, Sequence[Any]]
+
+
+def parse(source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable | None = None) -> IRModule:
+    """The module that `source` spells; an expression becomes its `main`.
+
+    `source_name` is for messages. The functions and data types of `init_module` can be used, and are in the result.
+    `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`. Raises `ParseError`.
+    """
+    module, expr = ModuleReader(source, source_name, init_module, init_meta_table).read()
+    if expr is not None:
+        module.update(IRModule.from_expr(expr))
+    return module
+
+
+def parse_expr(
+    source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable | None = None
+) -> Expr:
+    """The expression or function that `source` spells. Raises `ParseError`."""
+    reader = ModuleReader(source, source_name, init_module, init_meta_table)
+    _, expr = reader.read()
+    if expr is None:
+        raise reader.source.error(0, 1, "an expression is expected, and the text has none; read definitions with parse")
+    return expr
+
+
+def fromtext(source: str, source_name: str = "from_string") -> IRModule:
+    """`parse`, under the name of its first years."""
+    return parse(source, source_name)
+
+
+__all__ = ["fromtext", "parse", "parse_expr"]

@@ -1,0 +1,48 @@
+"""Where in a text something is wrong: the file, the line and the column, the line itself, and a caret under it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.errors import Origin, ParseError
+
+MOST_ERRORS: Final = 10
+"""Errors that are reported together; what comes after is mostly their consequence."""
+
+
+class Source:
+    """A text and its name in messages."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.text, self.name = text, name
+        self._starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Line and column of a position, from 1."""
+        line = bisect_right(self._starts, position)
+        return line, position - self._starts[line - 1] + 1
+
+    def origin(self, position: int, kind: str) -> Origin:
+        """What a node that stands there says of where it comes from."""
+        line, column = self.place(position)
+        return Origin(f"{line}:{column}", kind, self.name, line)
+
+    def error(self, position: int, length: int, message: str) -> ParseError:
+        """An error there: `net.relay:3:8: …`, the line, and a caret."""
+        line, column = self.place(position)
+        end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
+        shown = self.text[self._starts[line - 1] : end].rstrip()
+        length = max(1, min(length, len(shown) - column + 1))
+        return ParseError(f"{self.name}:{line}:{column}: {message}\n  {shown}\n  {' ' * (column - 1)}{'^' * length}")
+
+
+def together(errors: Sequence[ParseError]) -> ParseError:
+    """Several errors as one."""
+    if len(errors) == 1:
+        return errors[0]
+    shown = [e.message for e in errors[:MOST_ERRORS]]
+    if len(errors) > MOST_ERRORS:
+        shown.append(f"and {len(errors) - MOST_ERRORS} more")
+    return ParseError("\n".join(shown))

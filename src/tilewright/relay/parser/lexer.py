@@ -1,0 +1,81 @@
+"""Relay's text as tokens: `(kind, text, position)`.
+
+The kind of a mark (`(`, `=>`, …) is the mark itself; the others are `local` (`%x`), `global` (`@main`), `field` (`.0`, of a
+tuple), `number`, `word` (names of operators, types and attributes, with dots), `string`, and `end`. Comments are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, NamedTuple
+
+from tilewright.errors import ParseError
+from tilewright.relay.parser.errors import Source
+
+_SKIPPED: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
+_TOKEN: Final = re.compile(
+    r"""(?P<local>%\w+)
+    |(?P<global>@(?:[^\W\d]\w*|"(?:[^"\\\n]|\\.)*"))
+    |(?P<field>\.\d+)
+    |(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?:bf16|f(?:16|32|64)?|[iu](?:1|4|8|16|32|64)|h)?(?!\w))
+    |(?P<word>[^\W\d]\w*(?:\.[^\W\d]\w*)*|`(?:[^`\\\n]|\\.)*`)
+    |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?P<mark>->|=>|==|!=|<=|>=|\#loops|\#\[|[()\[\]{}<>=,;:?+\-*/])""",
+    re.X,
+)
+
+
+class Token(NamedTuple):
+    """A word or mark of the text."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def tokens_of(source: Source) -> list[Token]:
+    """The tokens of a text, `end` last. Raises `ParseError` at what is none."""
+    text, found, at = source.text, [], 0
+    skip, match = _SKIPPED.match, _TOKEN.match
+    while True:
+        at = skip(text, at).end()  # type: ignore[union-attr]
+        if at == len(text):
+            break
+        m = match(text, at)
+        if m is None:
+            raise _no_token(source, at)
+        word = m[0]
+        kind = m.lastgroup or ""
+        found.append(Token(word if kind == "mark" else kind, word, at))
+        at = m.end()
+    found.append(Token("end", "", len(text)))
+    return found
+
+
+def _no_token(source: Source, at: int) -> ParseError:
+    text = source.text
+    if text.startswith("/*", at):
+        return source.error(at, 2, "this comment is not closed; write */ at its end")
+    if text[at] in "\"'":
+        return source.error(at, 1, "this string is not closed on its line")
+    number = re.compile(r"\d[\w.]*").match(text, at)
+    if number:
+        return source.error(at, len(number[0]), f"'{number[0]}' is not a number; write for example 1, 1i64, 0.5f, 1e-3f64 or 2f16")
+    if text[at] in "%@":
+        return source.error(at, 1, f"a name is expected after '{text[at]}'")
+    return source.error(at, 1, f"'{text[at]}' stands for nothing in Relay")
+
+
+def string_value(token: Token) -> str:
+    """The value of a `string`, or of the quoted part of a name."""
+    text = token.text.lstrip("@")
+    if text.startswith("'"):
+        text = '"' + text[1:-1].replace('\\\'', "'").replace('"', '\\"') + '"'
+    value: str = json.loads(text)
+    return value
+
+
+def plain_word(text: str) -> str:
+    """A word without its back quotes."""
+    return str(json.loads(f'"{text[1:-1]}"')) if text.startswith("`") else text

@@ -1,0 +1,39 @@
+"""`Prelude`: lists, options, trees and the functions over them, for a module. They are written in Relay: `relay/std/prelude.rly`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.module import IRModule
+
+
+class Prelude:
+    """Adds the standard definitions to a module; each function is an attribute.
+
+        p = Prelude(mod)
+        list_type, cons, nil = p.mod.get_type("List")
+        call = p.map(f, cons(x, nil()))
+
+    A module that has them already keeps its own.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        if "List" not in {header.name_hint for header in self.mod.type_definitions}:
+            self.mod.import_from_std("prelude.rly")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "mod" or name not in self.mod:
+            raise AttributeError(f"the prelude has no function '{name}'")
+        return self.mod.get_global_var(name)
+
+    def __dir__(self) -> list[str]:
+        return ["mod", *self.mod]
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """A data type's name followed by its constructors."""
+        return self.mod.get_type(name)
+
+    def get_ctor(self, type_name: str, constructor: str) -> Any:
+        """A constructor by the name of its data type and its own."""
+        return self.mod.get_constructor(type_name, constructor)
