@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tilewright.expr import Buffer, Load, PrimExpr, Var, all_of, as_expr, const, fma, if_then_else, maximum
+from tilewright.expr import Buffer, Load, PrimExpr, Var, all_of, as_expr, const, if_then_else, maximum
+from tilewright.intrinsics import fma
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import Allocate, For, IfThenElse, PrimFunc, Stmt, Store, seq
 

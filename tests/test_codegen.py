@@ -11,6 +11,7 @@ import pytest
 
 from codegen_native import NATIVE, Native, on_every_target, run
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import InternalError
 from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
 from tilewright.target import Target
@@ -57,7 +58,7 @@ def matmul(m: int, n: int, k: int, lanes: int, rows: int, columns: int) -> PrimF
     tile = [(r, v, lanes_at((r * columns + v) * lanes, lanes)) for r in range(rows) for v in range(columns)]
     width = columns * lanes
     zero = [Store(acc, const(0.0, f"float32x{lanes}"), (at,)) for _, _, at in tile]
-    step = [Store(acc, E.fma(Broadcast(a[(mo * rows + r) * k + kk], lanes), b[lanes_at(kk * n + no * width + v * lanes, lanes)], acc[at]), (at,))
+    step = [Store(acc, I.fma(Broadcast(a[(mo * rows + r) * k + kk], lanes), b[lanes_at(kk * n + no * width + v * lanes, lanes)], acc[at]), (at,))
             for r, v, at in tile]
     write = [Store(c, acc[at], (lanes_at((mo * rows + r) * n + no * width + v * lanes, lanes),)) for r, v, at in tile]
     body = Allocate(acc, Seq((*zero, loop(kk, k, Seq(tuple(step))), *write)))
@@ -273,7 +274,7 @@ def test_invariants_leave_the_loops() -> None:
 
 def test_prefetch_takes_an_address() -> None:
     x, out, i = Buffer("x", (64,)), Buffer("out", (4,)), Var("i")
-    body = Seq((Evaluate(E.prefetch(x[i * 16 + 1000])), Store(out, x[i], (i,))))
+    body = Seq((Evaluate(I.prefetch(x[i * 16 + 1000])), Store(out, x[i], (i,))))
     data, result = floats(64), np.empty(4, "float32")
     text = run(PrimFunc("f", (x, out), loop(i, 4, body)), data, result)
     np.testing.assert_array_equal(result, data[:4])
@@ -358,7 +359,7 @@ def test_tiles_do_not_cross_parallel_loops() -> None:
 # Text, targets and faults.
 def test_module_of_several_functions_and_odd_names() -> None:
     x, out = Buffer("1 x/y", (2,)), Buffer("π", (2,))
-    funcs = [PrimFunc(name, (x, out), Store(out, E.sqrt(x[0]), (as_expr(k),))) for k, name in enumerate(("conv 1/\"a\"", "relu"))]
+    funcs = [PrimFunc(name, (x, out), Store(out, I.sqrt(x[0]), (as_expr(k),))) for k, name in enumerate(("conv 1/\"a\"", "relu"))]
     text = emit_module(funcs, NATIVE)
     assert text.count("declare float @llvm.sqrt.f32") == 1
     LoadedCode([compile_text(text, NATIVE)], [f.name for f in funcs])

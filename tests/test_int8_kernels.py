@@ -10,7 +10,7 @@ import pytest
 from codegen_native import Native
 from tilewright import te
 from tilewright.compiler.kernel import lower
-from tilewright.expr import dot4
+from tilewright.intrinsics import dot4
 from tilewright.ir.structural import structural_equal
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, var

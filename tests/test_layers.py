@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "tilewright"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error"),
     ("settings", "types"),
-    ("expr", "expr_walk", "nd"),
+    ("expr", "expr_walk", "intrinsics", "nd"),
     ("arith",),
     ("ir", "transform", "instrument"),
     ("te", "tir", "script"),
@@ -159,7 +159,7 @@ def test_files_are_short(folder: str) -> None:
 
 
 # Tables of rules and the expression grammar may be longer.
-LONGEST = {"expr.py": 850}
+LONGEST = {"expr.py": 780}
 
 
 def test_every_module_says_what_it_is_for() -> None:

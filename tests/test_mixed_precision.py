@@ -259,8 +259,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_an_intrinsic_of_pairs_in_a_loop_program() -> None:
-    from tilewright.expr import Buffer, Var, dot2, pair
+    from tilewright.expr import Buffer, Var
     from tilewright.expr import const as number
+    from tilewright.intrinsics import dot2, pair
     from tilewright.tir.interpreter import run
     from tilewright.tir.stmt import For, Store
 

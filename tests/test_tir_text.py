@@ -18,6 +18,7 @@ from loop_programs import PROGRAMS, S, loops, variables
 from models import cnn, mlp
 from random_kernels import KINDS, Maker
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import relay, te, tir
 from tilewright.compiler.kernel import lower
 from tilewright.driver.main import main
@@ -149,7 +150,7 @@ class Expressions:
             return self.truth(depth - 1)
         a, b = self.make(dtype, depth - 1), self.make(dtype, depth - 1)
         if kind == 2:
-            return E.Call(dtype, pick([E.exp, E.pow, E.fma, E.bitwise_xor]), [a, b])
+            return E.Call(dtype, pick([I.exp, I.pow, I.fma, I.bitwise_xor]), [a, b])
         if dtype.startswith("float"):
             return pick([E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max])(a, b)
         return pick([E.Add, E.Sub, E.Mul, E.FloorDiv, E.FloorMod, E.TruncDiv, E.TruncMod, E.Min, E.Max])(a, b)
@@ -160,7 +161,7 @@ class Expressions:
             dtype = pick(["int64", "float32", "uint8", "bool"])
             return pick([E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE])(self.make(dtype, depth), self.make(dtype, depth))
         a, b = self.make("bool", depth), self.make("bool", depth)
-        return pick([E.And(a, b), E.Or(a, b), E.Not(a), E.Call("bool", E.isnan, [self.make("float32", depth)])])
+        return pick([E.And(a, b), E.Or(a, b), E.Not(a), E.Call("bool", I.isnan, [self.make("float32", depth)])])
 
 
 @settings(max_examples=300, deadline=None)
@@ -191,7 +192,7 @@ CASES: dict[str, PrimFunc] = {
     "a loop of another type": PrimFunc("f", (C,), For(Var("i", "int32"), ZERO, as_expr(5), S, For(Var("j", "int32"), const(1, "int32"), const(4, "int32"), S, Seq(())))),
     "attributes": PrimFunc("f", (), Seq(()), {"a": None, "b": [True, {"c": float("inf")}], "d": "é\u2028\\", "intermediates": ()}),
     "a masked store": PrimFunc("f", (C,), Store(C, E.Broadcast(as_expr(1.0), 8), (LANES,), E.LT(LANES, E.Broadcast(as_expr(6), 8)))),
-    "calls for their effect": PrimFunc("f", (A,), Seq((Evaluate(E.prefetch(A[0])), Evaluate(as_expr(0)), Evaluate(E.Call("int32", E.exp, ()))))),
+    "calls for their effect": PrimFunc("f", (A,), Seq((Evaluate(I.prefetch(A[0])), Evaluate(as_expr(0)), Evaluate(E.Call("int32", I.exp, ()))))),
     "a block without memory": PrimFunc("f", (C,), loops((X, 8, S), body=Block("b", (IterVar(K, as_expr(8)),), (X,), IntImm("bool", 0), STORE, STORE, {"p": 1}))),
     "an axis of another type": PrimFunc("f", (C,), Block("", (IterVar(Var("v", "int32"), as_expr(8)),), (ZERO,), X < 3, None, Seq(())), {"intermediates": ()}),
     "local parameters and inner memory": PrimFunc("f", (Buffer("L", (2,), "int8", "local"),), Block("b", (), (), IntImm("bool", 1), None, Seq(())), {"intermediates": (A, C)}),

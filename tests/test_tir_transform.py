@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import InternalError, Origin, ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const, prefetch
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const
 from tilewright.expr_walk import walk
+from tilewright.intrinsics import prefetch
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.target import Target
 from tilewright.tir.interpreter import run
@@ -228,9 +230,9 @@ WRONG: list[tuple[Stmt, str]] = [
     (put(E.Cast("float32", E.Ramp(zero, 1, 4))), "makes float32 of int64x4"),
     (put(E.FloorDiv(one, one)), "divides float32 as integers"),
     (put(Load(flat, (one,))), "has an index of float32"),
-    (put(E.Call("float32", E.fma, (one, one, as_expr(1)))), "mixes float32, int64"),
-    (put(E.Call("float32", E.exp, (E.Broadcast(one, 4),))), "is float32, of 4 lanes"),
-    (put(E.Call("float32", E.reinterpret, (as_expr(1),))), "makes float32 of the bits of int64"),
+    (put(E.Call("float32", I.fma, (one, one, as_expr(1)))), "mixes float32, int64"),
+    (put(E.Call("float32", I.exp, (E.Broadcast(one, 4),))), "is float32, of 4 lanes"),
+    (put(E.Call("float32", I.reinterpret, (as_expr(1),))), "makes float32 of the bits of int64"),
     (Store(flat, E.Broadcast(E.Broadcast(one, 2), 4), (E.Ramp(zero, 1, 4),)), "repeats a vector, float32x2"),
     (Store(flat, E.Broadcast(one, 4), (E.Ramp(const(0, "float32"), 1, 4),)), "goes from float32 in steps of float32"),
     (Store(flat, E.Broadcast(one, 4), (E.Ramp(E.Ramp(zero, 1, 2), E.Ramp(zero, 1, 2), 4),)), "goes from int64x2 in steps of int64x2"),

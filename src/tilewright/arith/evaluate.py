@@ -42,8 +42,8 @@ from tilewright.expr import (
     TruncDiv,
     TruncMod,
     Var,
-    reinterpret,
 )
+from tilewright.intrinsics import reinterpret
 from tilewright.types import DataType
 
 _FUNCTIONS: dict[type, Callable[[Any, Any], Any]] = {

@@ -1,6 +1,12 @@
 """Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules, `create_schedule`."""
 
-from tilewright.expr import (
+from tilewright.expr import all_of as all
+from tilewright.expr import any_of as any
+from tilewright.expr import const, floordiv, floormod, truncdiv, truncmod
+from tilewright.expr import div as div
+from tilewright.expr import floordiv as indexdiv
+from tilewright.expr import floormod as indexmod
+from tilewright.intrinsics import (
     acos,
     acosh,
     asin,
@@ -10,14 +16,11 @@ from tilewright.expr import (
     call_extern,
     call_pure_extern,
     ceil,
-    const,
     cos,
     cosh,
     erf,
     exp,
     floor,
-    floordiv,
-    floormod,
     fma,
     isinf,
     isnan,
@@ -32,17 +35,10 @@ from tilewright.expr import (
     tan,
     tanh,
     trunc,
-    truncdiv,
-    truncmod,
 )
-from tilewright.expr import all_of as all
-from tilewright.expr import any_of as any
-from tilewright.expr import div as div
-from tilewright.expr import fabs as abs
-from tilewright.expr import floordiv as indexdiv
-from tilewright.expr import floormod as indexmod
-from tilewright.expr import nearbyint as round
-from tilewright.expr import pow as power
+from tilewright.intrinsics import fabs as abs
+from tilewright.intrinsics import nearbyint as round
+from tilewright.intrinsics import pow as power
 from tilewright.te import hybrid
 from tilewright.te.create import tensors_as_prim_func as create_prim_func
 from tilewright.te.extern import ExternOp, extern, extern_primfunc

@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.errors import CompileError, Origin
-from tilewright.expr import ACCUMULATING, Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, fma, number_of
+from tilewright.expr import Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, number_of
 from tilewright.expr_walk import rewrite
+from tilewright.intrinsics import ACCUMULATING, fma
 from tilewright.te.extern import ExternOp
 from tilewright.te.scan import ScanOp
 from tilewright.te.scan_loops import compute_in_steps, join_steps

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import CompileError
 from tilewright.expr import Call, Intrinsic, PrimExpr
 
@@ -109,13 +110,13 @@ def _call(e: PrimExpr, d: Inner) -> PrimExpr | None:
     parts = [d(a) for a in e.args]
     if all(p is None for p in parts):
         return None
-    if e.op is E.fma:
+    if e.op is I.fma:
         a, b, _ = e.args
         return _plus(_plus(_times(parts[0], b), _times(parts[1], a)), parts[2])
-    if e.op is E.pow:
+    if e.op is I.pow:
         x, y = e.args
-        by_base = _times(parts[0], y * E.pow(x, y - 1))
-        return _plus(by_base, _times(parts[1], E.mul(e, E.log(x))))
+        by_base = _times(parts[0], y * I.pow(x, y - 1))
+        return _plus(by_base, _times(parts[1], E.mul(e, I.log(x))))
     rule = _FUNCTIONS.get(e.op)
     if rule is None:
         raise CompileError(f"te.gradient: there is no derivative of '{e.op.name}'; write what it computes with functions that have one: {', '.join(f.name for f in _FUNCTIONS)}")
@@ -126,31 +127,31 @@ def _call(e: PrimExpr, d: Inner) -> PrimExpr | None:
 _TWO_OVER_ROOT_PI: Final = 2 / math.sqrt(math.pi)
 
 _FUNCTIONS: Final[dict[Intrinsic, Callable[[PrimExpr, PrimExpr], PrimExpr | None]]] = {
-    E.exp: lambda x, y: y,
-    E.exp2: lambda x, y: y * math.log(2),
-    E.log: lambda x, y: E.div(1.0, x),
-    E.log2: lambda x, y: E.div(1 / math.log(2), x),
-    E.sqrt: lambda x, y: E.div(0.5, y),
-    E.rsqrt: lambda x, y: E.div(y * -0.5, x),
-    E.tanh: lambda x, y: 1.0 - y * y,
-    E.sigmoid: lambda x, y: y * (1.0 - y),
-    E.erf: lambda x, y: E.exp(-(x * x)) * _TWO_OVER_ROOT_PI,
-    E.sin: lambda x, y: E.cos(x),
-    E.cos: lambda x, y: -E.sin(x),
-    E.tan: lambda x, y: 1.0 + y * y,
-    E.asin: lambda x, y: E.rsqrt(1.0 - x * x),
-    E.acos: lambda x, y: -E.rsqrt(1.0 - x * x),
-    E.atan: lambda x, y: E.div(1.0, 1.0 + x * x),
-    E.sinh: lambda x, y: E.cosh(x),
-    E.cosh: lambda x, y: E.sinh(x),
-    E.asinh: lambda x, y: E.rsqrt(x * x + 1.0),
-    E.acosh: lambda x, y: E.rsqrt(x * x - 1.0),
-    E.atanh: lambda x, y: E.div(1.0, 1.0 - x * x),
-    E.fabs: lambda x, y: E.if_then_else(x >= 0.0, E.const(1, x.dtype), E.const(-1, x.dtype)),
-    E.floor: lambda x, y: None,
-    E.ceil: lambda x, y: None,
-    E.trunc: lambda x, y: None,
-    E.nearbyint: lambda x, y: None,
+    I.exp: lambda x, y: y,
+    I.exp2: lambda x, y: y * math.log(2),
+    I.log: lambda x, y: E.div(1.0, x),
+    I.log2: lambda x, y: E.div(1 / math.log(2), x),
+    I.sqrt: lambda x, y: E.div(0.5, y),
+    I.rsqrt: lambda x, y: E.div(y * -0.5, x),
+    I.tanh: lambda x, y: 1.0 - y * y,
+    I.sigmoid: lambda x, y: y * (1.0 - y),
+    I.erf: lambda x, y: I.exp(-(x * x)) * _TWO_OVER_ROOT_PI,
+    I.sin: lambda x, y: I.cos(x),
+    I.cos: lambda x, y: -I.sin(x),
+    I.tan: lambda x, y: 1.0 + y * y,
+    I.asin: lambda x, y: I.rsqrt(1.0 - x * x),
+    I.acos: lambda x, y: -I.rsqrt(1.0 - x * x),
+    I.atan: lambda x, y: E.div(1.0, 1.0 + x * x),
+    I.sinh: lambda x, y: I.cosh(x),
+    I.cosh: lambda x, y: I.sinh(x),
+    I.asinh: lambda x, y: I.rsqrt(x * x + 1.0),
+    I.acosh: lambda x, y: I.rsqrt(x * x - 1.0),
+    I.atanh: lambda x, y: E.div(1.0, 1.0 - x * x),
+    I.fabs: lambda x, y: E.if_then_else(x >= 0.0, E.const(1, x.dtype), E.const(-1, x.dtype)),
+    I.floor: lambda x, y: None,
+    I.ceil: lambda x, y: None,
+    I.trunc: lambda x, y: None,
+    I.nearbyint: lambda x, y: None,
 }
 """From the argument and the value to the slope; None for steps, which are flat between them."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import CompileError, ParseError
 from tilewright.expr import Buffer, PrimExpr
 from tilewright.te.tensor import Tensor
@@ -27,20 +28,20 @@ def _in_float(f: E.Intrinsic) -> Callable[..., PrimExpr]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    return E.pow(*E.match(x, y)) if isinstance(x, PrimExpr) or isinstance(y, PrimExpr) else x**y
+    return I.pow(*E.match(x, y)) if isinstance(x, PrimExpr) or isinstance(y, PrimExpr) else x**y
 
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "min": lambda *xs: _folded(E.minimum, min, xs), "max": lambda *xs: _folded(E.maximum, max, xs), "likely": lambda x: x, "power": _power,
-    "ceil_div": lambda a, b: -(-a // b), "len": len, "abs": lambda x: E.maximum(x, 0 - x) if isinstance(x, PrimExpr) else abs(x), "fabs": _in_float(E.fabs), "round": _in_float(E.nearbyint),
-    **{n: _in_float(getattr(E, n)) for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")},
+    "ceil_div": lambda a, b: -(-a // b), "len": len, "abs": lambda x: E.maximum(x, 0 - x) if isinstance(x, PrimExpr) else abs(x), "fabs": _in_float(I.fabs), "round": _in_float(I.nearbyint),
+    **{n: _in_float(getattr(I, n)) for n in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "floor", "ceil", "erf", "sin", "cos")},
     **{t: (lambda x, t=t: E.cast(t, E.as_expr(x))) for t in _TYPES},
 }
 """What can be called."""
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: _power, ast.BitAnd: E.bitwise_and, ast.BitOr: E.bitwise_or, ast.BitXor: E.bitwise_xor,
-    ast.LShift: E.shift_left, ast.RShift: E.shift_right,
+    ast.Mod: operator.mod, ast.Pow: _power, ast.BitAnd: I.bitwise_and, ast.BitOr: I.bitwise_or, ast.BitXor: I.bitwise_xor,
+    ast.LShift: I.shift_left, ast.RShift: I.shift_right,
 }
 _COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,

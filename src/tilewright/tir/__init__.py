@@ -9,9 +9,10 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, Var, call_extern, call_pure_extern, const, if_then_else
+    from tilewright.expr import Buffer, Var, const, if_then_else
     from tilewright.expr import all_of as all
     from tilewright.expr import any_of as any
+    from tilewright.intrinsics import call_extern, call_pure_extern
     from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.index_map import IndexMap

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.errors import CompileError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, address_of, as_expr, cast, const
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, as_expr, cast, const
+from tilewright.intrinsics import address_of
 from tilewright.tir.stmt import Store
 from tilewright.types import INT64, DataType
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from tilewright.arith.evaluate import Evaluator, typed
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, Load, Var, prefetch
+from tilewright.expr import Buffer, Call, Load, Var
+from tilewright.intrinsics import prefetch
 from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 

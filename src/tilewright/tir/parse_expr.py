@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import CompileError, ParseError
 from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var, max_value, min_value
 from tilewright.settings import nearest
@@ -25,7 +26,7 @@ _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
 }
 _BITS: Final[dict[type[ast.operator], Intrinsic]] = {
-    ast.BitAnd: E.bitwise_and, ast.BitOr: E.bitwise_or, ast.BitXor: E.bitwise_xor, ast.LShift: E.shift_left, ast.RShift: E.shift_right,
+    ast.BitAnd: I.bitwise_and, ast.BitOr: I.bitwise_or, ast.BitXor: I.bitwise_xor, ast.LShift: I.shift_left, ast.RShift: I.shift_right,
 }
 _COMPARE: Final[dict[type[ast.cmpop], type[Binary]]] = {
     ast.Eq: E.EQ, ast.NotEq: E.NE, ast.Lt: E.LT, ast.LtE: E.LE, ast.Gt: E.GT, ast.GtE: E.GE,
@@ -155,7 +156,7 @@ class ExprReader:
         if isinstance(node.op, ast.UAdd):
             return value
         if isinstance(node.op, ast.Invert):
-            return E.bitwise_not(value)
+            return I.bitwise_not(value)
         return E.Sub(self.typed(node, 0, value.dtype), value) if isinstance(value, PrimExpr) else -value
 
     def operator(self, node: ast.BinOp) -> Any:
@@ -355,7 +356,7 @@ class ExprReader:
         if len(node.args) < 2:
             raise self.error(node, f'{ast.unparse(node.func)} takes the type of its result and a symbol: ("int32", "f", argument, …)')
         dtype, name = (str(self.literal(a)) for a in node.args[:2])
-        function = E.extern(name, pure=module_name(node.func) == "call_pure_extern")
+        function = I.extern(name, pure=module_name(node.func) == "call_pure_extern")
         return E.Call(dtype, function, [self.expr(a) for a in node.args[2:]])
 
     def literal(self, node: ast.expr) -> Any:

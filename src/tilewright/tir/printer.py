@@ -26,7 +26,6 @@ from tilewright.expr import (
     Buffer,
     Call,
     Cast,
-    Extern,
     FloatImm,
     IntImm,
     Load,
@@ -42,6 +41,7 @@ from tilewright.expr import (
     sub,
 )
 from tilewright.expr_walk import text_of, walk
+from tilewright.intrinsics import Extern
 from tilewright.ir.structural import structural_equal
 from tilewright.tir.stmt import (
     NUMBERS,

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, address_of, const, sub
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, const, sub
 from tilewright.expr_walk import substitute, walk
+from tilewright.intrinsics import address_of
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
 from tilewright.types import INT64
 

@@ -23,8 +23,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.expr import Buffer, Call, Load, Operand, PrimExpr, Var, address_of, number_of
+from tilewright.expr import Buffer, Call, Load, Operand, PrimExpr, Var, number_of
 from tilewright.expr_walk import rewrite, substitute, walk
+from tilewright.intrinsics import address_of
 from tilewright.node import node
 from tilewright.types import DataType
 

@@ -33,17 +33,14 @@ from tilewright.expr import (
     PrimExpr,
     Var,
     add,
-    address_of,
     all_of,
     as_expr,
     const,
-    expect,
-    fma,
     mul,
-    stride_of,
     sub,
 )
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.intrinsics import address_of, expect, fma, stride_of
 from tilewright.node import node
 from tilewright.settings import nearest
 from tilewright.tir.block_rewrites import redirect

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var, add, cast, const, dot2, exp, floordiv, floormod, if_then_else, mul
+from tilewright.expr import PrimExpr, Var, add, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.intrinsics import dot2, exp
 from tilewright.topi import machine
 from tilewright.topi.dots import Along, dot_of
 from tilewright.topi.products import unroll

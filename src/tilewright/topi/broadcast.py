@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.topi import elementwise as of
@@ -49,8 +50,8 @@ floor_mod = _function("floor_mod", E.floormod, "The remainder with the sign of y
 power = _function("power", of.power, "x to the y.")
 maximum = _function("maximum", of.greater_of, "The greater one; not a number when either is not.")
 minimum = _function("minimum", of.lesser_of, "The lesser one; not a number when either is not.")
-left_shift = _function("left_shift", E.shift_left, "x moved up by y bits.")
-right_shift = _function("right_shift", E.shift_right, "x moved down by y bits; the sign is kept.")
+left_shift = _function("left_shift", I.shift_left, "x moved up by y bits.")
+right_shift = _function("right_shift", I.shift_right, "x moved down by y bits; the sign is kept.")
 greater = _compare("greater", E.GT, ">")
 less = _compare("less", E.LT, "<")
 equal = _compare("equal", E.EQ, "==")

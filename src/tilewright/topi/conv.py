@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, dot4, floordiv, floormod, if_then_else, reinterpret
+from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
+from tilewright.intrinsics import dot4, reinterpret
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, planes, winograd
 from tilewright.topi.dots import FOURS, Dot, dot_of

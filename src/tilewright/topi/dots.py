@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import PrimExpr, Ramp, Value, bitwise_and, bitwise_or, cast, const, dot2, dot4, mul, pair, reinterpret, shift_left
+from tilewright.expr import PrimExpr, Ramp, Value, cast, const, mul
+from tilewright.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
 from tilewright.te.tensor import TensorElem
 from tilewright.types import INT32, DataType
 

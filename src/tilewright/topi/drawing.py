@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, Final
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
@@ -35,7 +36,7 @@ def _hash(b: Loops, key: Sequence[PrimExpr], counter: Sequence[PrimExpr]) -> lis
     """The four words that Threefry makes of four words under a key of four."""
     parity = _word(PARITY)
     for k in key:
-        parity = E.bitwise_xor(parity, k)
+        parity = I.bitwise_xor(parity, k)
     whole = [*key, b.let("parity", parity)]
     x = list(counter)
     for step in range(ROUNDS // 4):
@@ -45,8 +46,8 @@ def _hash(b: Loops, key: Sequence[PrimExpr], counter: Sequence[PrimExpr]) -> lis
             mixed = []
             for (low, high), by in zip((x[:2], x[2:]), ROTATIONS[(step * 4 + turn) % 8], strict=True):
                 total = b.let("total", low + high)
-                turned = E.bitwise_or(E.shift_left(high, _word(by)), E.shift_right(high, _word(64 - by)))
-                mixed += [total, b.let("mixed", E.bitwise_xor(total, turned))]
+                turned = I.bitwise_or(I.shift_left(high, _word(by)), I.shift_right(high, _word(64 - by)))
+                mixed += [total, b.let("mixed", I.bitwise_xor(total, turned))]
             x = [mixed[0], mixed[3], mixed[2], mixed[1]]
     return x
 
@@ -55,8 +56,8 @@ def _next_place(state: Sequence[PrimExpr]) -> list[PrimExpr]:
     """The place in the path one to the right."""
     high, low = state[8], state[9]
     crossing = E.compare(E.EQ, high, _word(1))
-    right = E.if_then_else(E.compare(E.EQ, high, _word(0)), E.shift_right(low, _word(1)), _word(0))
-    return [E.shift_right(high, _word(1)), E.if_then_else(crossing, _word(1 << 63), right)]
+    right = E.if_then_else(E.compare(E.EQ, high, _word(0)), I.shift_right(low, _word(1)), _word(0))
+    return [I.shift_right(high, _word(1)), E.if_then_else(crossing, _word(1 << 63), right)]
 
 
 def _stored(b: Loops, target: BufferVar, words: Sequence[PrimExpr]) -> None:
@@ -82,7 +83,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
             with b.if_scope(_path_is_full(state)):
                 _stored(b, at, [*_hash(b, state[:4], [_word(FULL), _word(FULL), _word(FULL), _word(FULL)]), zero, zero, zero, zero, _word(1 << 63), zero])
             with b.else_scope():
-                path = [E.bitwise_or(state[4], state[8]), E.bitwise_or(state[5], state[9])]
+                path = [I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9])]
                 _stored(b, at, [*state[:4], *path, zero, zero, *_next_place(state)])
         with b.shared(count // 4, count * _NS, "block") as block:
             words = _hash(b, [at[k] for k in range(4)], [at[k + 4] + E.cast("uint64", block) for k in range(4)])
@@ -106,7 +107,7 @@ def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         with b.else_scope():
             place = _next_place(state)
             _stored(b, left, [*state[:8], *place])
-            _stored(b, right, [*state[:4], E.bitwise_or(state[4], state[8]), E.bitwise_or(state[5], state[9]), *state[6:8], *place])
+            _stored(b, right, [*state[:4], I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9]), *state[6:8], *place])
 
     return loops("threefry_split", [gen], [((STATE,), "uint64"), ((STATE,), "uint64")], body)  # type: ignore[no-any-return]
 
@@ -114,7 +115,7 @@ def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
 def unit(bits: PrimExpr, dtype: str) -> PrimExpr:
     """A number in [0, 1) from 64 random bits."""
     digits = 52 if dtype == "float64" else 23
-    return E.cast(dtype, E.shift_right(bits, _word(64 - digits))) * E.const(2.0**-digits, dtype)
+    return E.cast(dtype, I.shift_right(bits, _word(64 - digits))) * E.const(2.0**-digits, dtype)
 
 
 def uniform(gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, te.Tensor]:
@@ -140,11 +141,11 @@ def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequenc
     def body(b: Loops, bits: BufferVar, middle: BufferVar, width: BufferVar, out: BufferVar) -> None:
         with b.for_range(0, -(-count // 2), "pair") as pair:
             near = E.const(1, out_dtype) - unit(bits[pair * 2], out_dtype)
-            radius = b.let("radius", E.sqrt(E.log(near) * -2.0) * width[0])
+            radius = b.let("radius", I.sqrt(I.log(near) * -2.0) * width[0])
             angle = b.let("angle", unit(bits[pair * 2 + 1], out_dtype) * 6.283185307179586)
-            out[pair * 2] = radius * E.cos(angle) + middle[0]
+            out[pair * 2] = radius * I.cos(angle) + middle[0]
             with b.if_scope(pair * 2 + 1 < count):
-                out[pair * 2 + 1] = radius * E.sin(angle) + middle[0]
+                out[pair * 2 + 1] = radius * I.sin(angle) + middle[0]
 
     state, words = threefry_generate(gen, (-(-count // 4) * 4,))
     return state, loops("normal", [words, _flat(mean), _flat(scale)], [(out_shape, out_dtype)], body)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.topi.tag import BROADCAST, ELEMWISE
@@ -30,7 +31,7 @@ def at(x: te.Tensor, indices: tuple[Any, ...]) -> PrimExpr:
 
 def absolute(x: PrimExpr) -> PrimExpr:
     if x.dtype.is_float:
-        return E.fabs(x)
+        return I.fabs(x)
     return x if x.dtype.code in ("uint", "bool") else E.maximum(x, E.sub(E.const(0, x.dtype), x))
 
 
@@ -99,15 +100,15 @@ def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
             result = E.mul(result, x)
         return result
     if n == 0.5 and x.dtype.is_float:
-        return E.sqrt(x)
+        return I.sqrt(x)
     if x.dtype.is_float:
-        return E.pow(x, y)
-    return E.cast(x.dtype, E.nearbyint(E.pow(E.cast("float64", x), E.cast("float64", y))))
+        return I.pow(x, y)
+    return E.cast(x.dtype, I.nearbyint(I.pow(E.cast("float64", x), E.cast("float64", y))))
 
 
 def truncated_remainder(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """The remainder with the sign of `x`, as in C."""
-    return E.sub(x, E.mul(E.trunc(E.div(x, y)), y)) if x.dtype.is_float else E.truncmod(x, y)
+    return E.sub(x, E.mul(I.trunc(E.div(x, y)), y)) if x.dtype.is_float else E.truncmod(x, y)
 
 
 def negated(x: PrimExpr) -> PrimExpr:
@@ -131,11 +132,11 @@ def leaky(x: PrimExpr, slope: E.Value) -> PrimExpr:
 
 
 def is_nan(x: PrimExpr) -> PrimExpr:
-    return E.isnan(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
+    return I.isnan(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
 
 
 def is_inf(x: PrimExpr) -> PrimExpr:
-    return E.isinf(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
+    return I.isinf(x, dtype=BOOL) if x.dtype.is_float else E.const(0, BOOL)
 
 
 def is_finite(x: PrimExpr) -> PrimExpr:
@@ -148,19 +149,19 @@ def exclusive_or(x: PrimExpr, y: PrimExpr) -> PrimExpr:
 
 
 def bits_and(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    return E.logical_and(x, y) if x.dtype == BOOL else E.bitwise_and(x, y)
+    return E.logical_and(x, y) if x.dtype == BOOL else I.bitwise_and(x, y)
 
 
 def bits_or(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    return E.logical_or(x, y) if x.dtype == BOOL else E.bitwise_or(x, y)
+    return E.logical_or(x, y) if x.dtype == BOOL else I.bitwise_or(x, y)
 
 
 def bits_xor(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    return exclusive_or(x, y) if x.dtype == BOOL else E.bitwise_xor(x, y)
+    return exclusive_or(x, y) if x.dtype == BOOL else I.bitwise_xor(x, y)
 
 
 def bits_not(x: PrimExpr) -> PrimExpr:
-    return E.logical_not(x) if x.dtype == BOOL else E.bitwise_not(x)
+    return E.logical_not(x) if x.dtype == BOOL else I.bitwise_not(x)
 
 
 def selected(condition: PrimExpr, x: PrimExpr, y: PrimExpr) -> PrimExpr:
@@ -180,10 +181,10 @@ def times_fixed_point(x: PrimExpr, multiplier: E.Value, left: E.Value, right: E.
     factor = _shifted(multiplier, left)
     product = E.mul(E.cast("int64", x), factor)
     half = _shifted(1, right - 1 if isinstance(right, int) else E.sub(right, 1))
-    return E.cast("int32", E.shift_right(E.add(product, half), E.cast("int64", right)))
+    return E.cast("int32", I.shift_right(E.add(product, half), E.cast("int64", right)))
 
 
 def _shifted(value: E.Value, by: E.Value) -> E.Value:
     if isinstance(value, int) and isinstance(by, int):
         return value << by
-    return E.shift_left(E.cast("int64", value), E.cast("int64", by))
+    return I.shift_left(E.cast("int64", value), E.cast("int64", by))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.errors import CompileError
 from tilewright.expr import PrimExpr
@@ -29,30 +30,30 @@ identity = _function("identity", lambda x: x, "x itself.")
 negative = _function("negative", of.negated, "-x; integers wrap around.")
 abs = _function("abs", of.absolute, "x without its sign.")
 sign = _function("sign", of.sign, "-1, 0 or 1; what is not a number stays.")
-exp = _function("exp", E.exp, "e to the power x.")
-log = _function("log", E.log, "The natural logarithm.")
-log2 = _function("log2", E.log2, "The logarithm to base 2.")
-log10 = _function("log10", lambda x: E.mul(E.log(x), E.const(1 / math.log(10), x.dtype)), "The logarithm to base 10.")
-sqrt = _function("sqrt", E.sqrt, "The square root.")
-rsqrt = _function("rsqrt", E.rsqrt, "1 / sqrt(x).")
-erf = _function("erf", E.erf, "The error function.")
-sigmoid = _function("sigmoid", E.sigmoid, "1 / (1 + exp(-x)).")
-sin = _function("sin", E.sin, "The sine.")
-cos = _function("cos", E.cos, "The cosine.")
-tan = _function("tan", E.tan, "The tangent.")
-asin = _function("asin", E.asin, "The inverse sine.")
-acos = _function("acos", E.acos, "The inverse cosine.")
-atan = _function("atan", E.atan, "The inverse tangent.")
-sinh = _function("sinh", E.sinh, "The hyperbolic sine.")
-cosh = _function("cosh", E.cosh, "The hyperbolic cosine.")
-tanh = _function("tanh", E.tanh, "The hyperbolic tangent.")
-asinh = _function("asinh", E.asinh, "The inverse hyperbolic sine.")
-acosh = _function("acosh", E.acosh, "The inverse hyperbolic cosine.")
-atanh = _function("atanh", E.atanh, "The inverse hyperbolic tangent.")
-floor = _function("floor", of.rounded(E.floor), "The greatest whole number that is not above x.")
-ceil = _function("ceil", of.rounded(E.ceil), "The least whole number that is not below x.")
-trunc = _function("trunc", of.rounded(E.trunc), "x without its fraction.")
-round = _function("round", of.rounded(E.nearbyint), "The nearest whole number; halves go to the even one.")
+exp = _function("exp", I.exp, "e to the power x.")
+log = _function("log", I.log, "The natural logarithm.")
+log2 = _function("log2", I.log2, "The logarithm to base 2.")
+log10 = _function("log10", lambda x: E.mul(I.log(x), E.const(1 / math.log(10), x.dtype)), "The logarithm to base 10.")
+sqrt = _function("sqrt", I.sqrt, "The square root.")
+rsqrt = _function("rsqrt", I.rsqrt, "1 / sqrt(x).")
+erf = _function("erf", I.erf, "The error function.")
+sigmoid = _function("sigmoid", I.sigmoid, "1 / (1 + exp(-x)).")
+sin = _function("sin", I.sin, "The sine.")
+cos = _function("cos", I.cos, "The cosine.")
+tan = _function("tan", I.tan, "The tangent.")
+asin = _function("asin", I.asin, "The inverse sine.")
+acos = _function("acos", I.acos, "The inverse cosine.")
+atan = _function("atan", I.atan, "The inverse tangent.")
+sinh = _function("sinh", I.sinh, "The hyperbolic sine.")
+cosh = _function("cosh", I.cosh, "The hyperbolic cosine.")
+tanh = _function("tanh", I.tanh, "The hyperbolic tangent.")
+asinh = _function("asinh", I.asinh, "The inverse hyperbolic sine.")
+acosh = _function("acosh", I.acosh, "The inverse hyperbolic cosine.")
+atanh = _function("atanh", I.atanh, "The inverse hyperbolic tangent.")
+floor = _function("floor", of.rounded(I.floor), "The greatest whole number that is not above x.")
+ceil = _function("ceil", of.rounded(I.ceil), "The least whole number that is not below x.")
+trunc = _function("trunc", of.rounded(I.trunc), "x without its fraction.")
+round = _function("round", of.rounded(I.nearbyint), "The nearest whole number; halves go to the even one.")
 isnan = _function("isnan", of.is_nan, "True where x is not a number.")
 isinf = _function("isinf", of.is_inf, "True where x is plus or minus infinity.")
 isfinite = _function("isfinite", of.is_finite, "True where x is neither infinite nor not a number.")
@@ -71,8 +72,8 @@ def ceil_log2(x: Any) -> Any:
         return of.elementwise(x, ceil_log2, "ceil_log2")
     value = E.as_expr(x)
     if value.dtype.is_float:
-        return E.ceil(E.log2(value))
-    return E.cast(value.dtype, E.ceil(E.log2(E.cast("float64", value))))
+        return I.ceil(I.log2(value))
+    return E.cast(value.dtype, I.ceil(I.log2(E.cast("float64", value))))
 
 
 def clip(x: te.Tensor, a_min: float, a_max: float) -> te.Tensor:
@@ -92,7 +93,7 @@ def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
     wanted = DataType(dtype)
     if wanted.bits != x.dtype.bits:
         raise CompileError(f"the bits of {x.dtype} cannot be read as {wanted}: the widths differ; cast the tensor instead")
-    return of.elementwise(x, lambda e: E.reinterpret(e, dtype=wanted), "reinterpret")
+    return of.elementwise(x, lambda e: I.reinterpret(e, dtype=wanted), "reinterpret")
 
 
 def fixed_point_multiply(x: te.Tensor, multiplier: int, shift: int) -> te.Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.topi.elementwise import greatest
@@ -36,10 +37,10 @@ def reflected(x: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
     start, span = (0.0, size - 1) if align_corners else (-0.5, size)
     if not span:
         return E.const(0, x.dtype)
-    distance = E.fabs(x - start)
-    turns = E.floor(distance / float(span))
+    distance = I.fabs(x - start)
+    turns = I.floor(distance / float(span))
     rest = distance - turns * float(span)
-    odd = turns - E.floor(turns * 0.5) * 2.0 > 0.5
+    odd = turns - I.floor(turns * 0.5) * 2.0 > 0.5
     return E.if_then_else(odd, float(span) - rest, rest) + start
 
 
@@ -58,13 +59,13 @@ def taps_at(x: PrimExpr, size: int, method: str, padding: str, align_corners: bo
 
     if method == "bicubic":
         held = _held(x, -1e6, 1e6)
-        low = E.floor(held)
+        low = I.floor(held)
         weights = cubic_weights(held - low, -0.75)
         return [tap(padded(low + float(k - 1)), w) for k, w in enumerate(weights)]
     place = padded(x)
     if method == "nearest":
-        return [tap(E.nearbyint(place), None)]
-    low = E.floor(place)
+        return [tap(I.nearbyint(place), None)]
+    low = I.floor(place)
     part = place - low
     high = low + 1.0 if padding == "zeros" else _held(low + 1.0, 0.0, last)
     return [tap(low, 1.0 - part), tap(high, part)]
@@ -155,7 +156,7 @@ def crop_and_resize(
         inside = E.all_of(*(c for p, size in zip(positions, sizes, strict=True) for c in (p >= 0, p <= float(size - 1))))
         held = [_held(p, 0.0, float(size - 1)) for p, size in zip(positions, sizes, strict=True)]
         if method == "nearest_neighbor":
-            taps = [[Tap(E.cast("int64", E.floor(p + 0.5)), None)] for p in held]
+            taps = [[Tap(E.cast("int64", I.floor(p + 0.5)), None)] for p in held]
         else:
             taps = [taps_at(p, size, "bilinear", "border", True) for p, size in zip(held, sizes, strict=True)]
         image = E.cast("int64", box_indices(r))

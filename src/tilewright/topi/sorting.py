@@ -12,6 +12,7 @@ from math import ceil, log2, nan
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
@@ -57,7 +58,7 @@ class Sorter:
         if levels:
             second = self.memory(self.most, "second")
             with b.for_range(0, levels, "level") as level:
-                width = b.let("width", E.shift_left(E.const(_RUN, "int64"), level * 2))
+                width = b.let("width", I.shift_left(E.const(_RUN, "int64"), level * 2))
                 with b.if_scope(width < self.length):
                     self._merge(first, second, width)
                     self._merge(second, first, width * 2)

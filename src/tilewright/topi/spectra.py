@@ -10,6 +10,7 @@ from math import pi, prod, sqrt
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
@@ -35,8 +36,8 @@ def _roots(b: Loops, n: int, dtype: DataType, sign: int) -> tuple[BufferVar, Buf
     cosines, sines = b.allocate(dtype, n, "cosines"), b.allocate(dtype, n, "sines")
     with b.for_range(0, n, "k") as k:
         angle = b.let("angle", E.cast("float64", k) * (sign * 2 * pi / n))
-        cosines[k] = E.cast(dtype, E.cos(angle))
-        sines[k] = E.cast(dtype, E.sin(angle))
+        cosines[k] = E.cast(dtype, I.cos(angle))
+        sines[k] = E.cast(dtype, I.sin(angle))
     return cosines, sines
 
 
@@ -68,7 +69,7 @@ def _reordered(b: Loops, parts: tuple[BufferVar, BufferVar], n: int) -> None:
     with b.for_range(0, n, "k") as k:
         backward = E.const(0, "int64")
         for bit in range(n.bit_length() - 1):
-            digit = E.bitwise_and(E.shift_right(k, E.const(bit, "int64")), E.const(1, "int64"))
+            digit = I.bitwise_and(I.shift_right(k, E.const(bit, "int64")), E.const(1, "int64"))
             backward = backward * 2 + digit
         other = b.let("other", backward)
         with b.if_scope(k < other):
@@ -81,7 +82,7 @@ def _reordered(b: Loops, parts: tuple[BufferVar, BufferVar], n: int) -> None:
 def _halves(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[BufferVar, BufferVar], n: int) -> None:
     """Transforms of twice the length out of two, until there is one."""
     with b.for_range(0, n.bit_length() - 1, "level") as level:
-        half = b.let("half", E.shift_left(E.const(1, "int64"), level))
+        half = b.let("half", I.shift_left(E.const(1, "int64"), level))
         step = b.let("step", E.floordiv(E.const(n // 2, "int64"), half))
         with b.for_range(0, step, "block") as block, b.for_range(0, half, "k") as k:
             low = b.let("low", block * half * 2 + k)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
@@ -313,7 +314,7 @@ class LeftShift(Bitwise):
 
     booleans = False
     of_arrays = staticmethod(np.left_shift)
-    of_elements = staticmethod(E.shift_left)
+    of_elements = staticmethod(I.shift_left)
 
 
 @op("right_shift", kind=Fusion.BROADCAST)
@@ -322,7 +323,7 @@ class RightShift(Bitwise):
 
     booleans = False
     of_arrays = staticmethod(np.right_shift)
-    of_elements = staticmethod(E.shift_right)
+    of_elements = staticmethod(I.shift_right)
 
 
 @op("where", kind=Fusion.BROADCAST)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
@@ -52,21 +53,21 @@ class FloatFunction(Elementwise):
 class Exp(FloatFunction):
     """e to the power x."""
 
-    intrinsic = E.exp
+    intrinsic = I.exp
 
 
 @op("log", kind=Fusion.ELEMWISE)
 class Log(FloatFunction):
     """The natural logarithm."""
 
-    intrinsic = E.log
+    intrinsic = I.log
 
 
 @op("log2", kind=Fusion.ELEMWISE)
 class Log2(FloatFunction):
     """The logarithm to base 2."""
 
-    intrinsic = E.log2
+    intrinsic = I.log2
 
 
 @op("sqrt", kind=Fusion.ELEMWISE)
@@ -74,14 +75,14 @@ class Sqrt(FloatFunction):
     """The square root."""
 
     precision = Precision.FOLLOW
-    intrinsic = E.sqrt
+    intrinsic = I.sqrt
 
 
 @op("rsqrt", kind=Fusion.ELEMWISE)
 class Rsqrt(FloatFunction):
     """1 / sqrt(x)."""
 
-    intrinsic = E.rsqrt
+    intrinsic = I.rsqrt
 
 
 @op("tanh", kind=Fusion.ELEMWISE)
@@ -89,7 +90,7 @@ class Tanh(FloatFunction):
     """The hyperbolic tangent."""
 
     precision = Precision.FOLLOW
-    intrinsic = E.tanh
+    intrinsic = I.tanh
 
 
 @op("sigmoid", kind=Fusion.ELEMWISE)
@@ -97,91 +98,91 @@ class Sigmoid(FloatFunction):
     """1 / (1 + exp(-x))."""
 
     precision = Precision.FOLLOW
-    intrinsic = E.sigmoid
+    intrinsic = I.sigmoid
 
 
 @op("erf", kind=Fusion.ELEMWISE)
 class Erf(FloatFunction):
     """The error function."""
 
-    intrinsic = E.erf
+    intrinsic = I.erf
 
 
 @op("sin", kind=Fusion.ELEMWISE)
 class Sin(FloatFunction):
     """The sine."""
 
-    intrinsic = E.sin
+    intrinsic = I.sin
 
 
 @op("cos", kind=Fusion.ELEMWISE)
 class Cos(FloatFunction):
     """The cosine."""
 
-    intrinsic = E.cos
+    intrinsic = I.cos
 
 
 @op("tan", kind=Fusion.ELEMWISE)
 class Tan(FloatFunction):
     """The tangent."""
 
-    intrinsic = E.tan
+    intrinsic = I.tan
 
 
 @op("asin", kind=Fusion.ELEMWISE)
 class Asin(FloatFunction):
     """The inverse sine."""
 
-    intrinsic = E.asin
+    intrinsic = I.asin
 
 
 @op("acos", kind=Fusion.ELEMWISE)
 class Acos(FloatFunction):
     """The inverse cosine."""
 
-    intrinsic = E.acos
+    intrinsic = I.acos
 
 
 @op("atan", kind=Fusion.ELEMWISE)
 class Atan(FloatFunction):
     """The inverse tangent."""
 
-    intrinsic = E.atan
+    intrinsic = I.atan
 
 
 @op("sinh", kind=Fusion.ELEMWISE)
 class Sinh(FloatFunction):
     """The hyperbolic sine."""
 
-    intrinsic = E.sinh
+    intrinsic = I.sinh
 
 
 @op("cosh", kind=Fusion.ELEMWISE)
 class Cosh(FloatFunction):
     """The hyperbolic cosine."""
 
-    intrinsic = E.cosh
+    intrinsic = I.cosh
 
 
 @op("asinh", kind=Fusion.ELEMWISE)
 class Asinh(FloatFunction):
     """The inverse hyperbolic sine."""
 
-    intrinsic = E.asinh
+    intrinsic = I.asinh
 
 
 @op("acosh", kind=Fusion.ELEMWISE)
 class Acosh(FloatFunction):
     """The inverse hyperbolic cosine."""
 
-    intrinsic = E.acosh
+    intrinsic = I.acosh
 
 
 @op("atanh", kind=Fusion.ELEMWISE)
 class Atanh(FloatFunction):
     """The inverse hyperbolic tangent."""
 
-    intrinsic = E.atanh
+    intrinsic = I.atanh
 
 
 class Rounding(Elementwise):
@@ -203,28 +204,28 @@ class Rounding(Elementwise):
 class Floor(Rounding):
     """The greatest whole number that is not above x."""
 
-    intrinsic = E.floor
+    intrinsic = I.floor
 
 
 @op("ceil", kind=Fusion.ELEMWISE)
 class Ceil(Rounding):
     """The least whole number that is not below x."""
 
-    intrinsic = E.ceil
+    intrinsic = I.ceil
 
 
 @op("trunc", kind=Fusion.ELEMWISE)
 class Trunc(Rounding):
     """x without its fraction."""
 
-    intrinsic = E.trunc
+    intrinsic = I.trunc
 
 
 @op("round", kind=Fusion.ELEMWISE)
 class Round(Rounding):
     """The nearest whole number; halves go to the even one, as in ONNX, numpy and IEEE 754."""
 
-    intrinsic = E.nearbyint
+    intrinsic = I.nearbyint
 
 
 @op("abs", kind=Fusion.ELEMWISE)

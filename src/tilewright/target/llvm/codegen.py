@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, Extern, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul, prefetch
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
+from tilewright.intrinsics import Extern, prefetch
 from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.facts import Facts, free_names
 from tilewright.target.llvm.function import FunctionText, Value

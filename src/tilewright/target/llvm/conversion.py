@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.expr import PrimExpr, number_of
 from tilewright.target.llvm.text import float_constant, register_type, vector
 from tilewright.types import BOOL, FLOAT32, DataType
@@ -48,7 +49,7 @@ def _rounded(f: FunctionText, x: PrimExpr) -> Value | None:
             return None
         bounds.append((type(x), float_constant(float(bound), FLOAT32)))
         x = x.a
-    if not isinstance(x, E.Call) or x.op is not E.nearbyint:
+    if not isinstance(x, E.Call) or x.op is not I.nearbyint:
         return None
     text, need = f.value(x.args[0])
     level, lanes = f.place(need), x.dtype.lanes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import InternalError
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import address
@@ -23,7 +24,7 @@ def call_extern(f: FunctionText, e: E.Call) -> Value:
 
 
 def _argument(f: FunctionText, e: E.PrimExpr) -> tuple[str, str]:
-    if isinstance(e, E.Call) and e.op is E.address_of and isinstance(load := e.args[0], E.Load):
+    if isinstance(e, E.Call) and e.op is I.address_of and isinstance(load := e.args[0], E.Load):
         return "ptr", address(f, load)
     if e.dtype.lanes > 1:
         raise InternalError(f"a vector is passed to a C function: {e}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import InternalError
 from tilewright.target.llvm import dot2
 from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
@@ -22,24 +23,24 @@ Rule = Callable[["FunctionText", DataType, list[str], int], str]
 
 
 def call(f: FunctionText, e: E.Call) -> Value:
-    if e.op is E.pair:
+    if e.op is I.pair:
         return dot2.pair(f, e)
-    if isinstance(e.op, E.Extern):
+    if isinstance(e.op, I.Extern):
         return call_extern(f, e)
     operands = [f.value(a) for a in e.args]
     level = f.place(max((at for _, at in operands), default=0))
     texts, dtype = [text for text, _ in operands], e.args[0].dtype
-    if e.op is E.dot2:
+    if e.op is I.dot2:
         return dot2.dot2(f, e.dtype, texts[0], texts[1], texts[2], level), level
     if e.op in _BITS:
         return _bits(f, e, texts, level), level
     if e.op in _ACROSS:
         return _across(f, e.op, texts[0], dtype, level), level
-    if e.op is E.reinterpret:
+    if e.op is I.reinterpret:
         return _reinterpret(f, texts[0], dtype, e.dtype, level), level
-    if e.op is E.dot4:
+    if e.op is I.dot4:
         return dot4(f, e, texts, level), level
-    if e.op in E.PREDICATES:
+    if e.op in I.PREDICATES:
         truth = BOOL.with_lanes(e.dtype.lanes)
         return convert(f, _predicate(f, e, texts[0], level), level, truth, e.dtype), level
     if not dtype.is_float:
@@ -76,10 +77,10 @@ def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level:
 
 def _bits(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
     kind, dtype = register_type(e.dtype), e.dtype
-    if e.op is E.bitwise_not:
+    if e.op is I.bitwise_not:
         ones = "-1" if dtype.code != "bool" else "true"
         return f.put(f"xor {kind} {texts[0]}, {ones if dtype.lanes == 1 else f'splat ({register_type(dtype.element)} {ones})'}", level)
-    operation = ("ashr" if dtype.code == "int" else "lshr") if e.op is E.shift_right else _BITS[e.op]
+    operation = ("ashr" if dtype.code == "int" else "lshr") if e.op is I.shift_right else _BITS[e.op]
     return f.put(f"{operation} {kind} {texts[0]}, {texts[1]}", level)
 
 
@@ -95,7 +96,7 @@ def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
     if is_half(dtype):
         text, dtype = widen(f, text, level, dtype), FLOAT32.with_lanes(dtype.lanes)
     kind = register_type(dtype)
-    if e.op is E.isnan:
+    if e.op is I.isnan:
         return f.put(f"fcmp uno {kind} {text}, {text}", level)
     return f.put(f"fcmp oeq {kind} {_native('fabs')(f, dtype, [text], level)}, {_splat(float('inf'), dtype)}", level)
 
@@ -103,11 +104,11 @@ def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
 def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
     """The few functions that integers have; the rest are computed as float64."""
     dtype, kind = e.args[0].dtype, register_type(e.args[0].dtype)
-    if e.op is E.fma:
+    if e.op is I.fma:
         return f.put(f"add {kind} {f.put(f'mul {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
-    if e.op in (E.floor, E.ceil, E.trunc, E.nearbyint) or (e.op is E.fabs and dtype.code != "int"):
+    if e.op in (I.floor, I.ceil, I.trunc, I.nearbyint) or (e.op is I.fabs and dtype.code != "int"):
         return texts[0]
-    if e.op is E.fabs:
+    if e.op is I.fabs:
         name = f.declare(f"llvm.abs.{suffix(dtype)}", kind, f"{kind}, i1 immarg")
         return f.put(f"call {kind} {name}({kind} {texts[0]}, i1 false)", level)
     rule = _FLOATS.get(e.op)
@@ -169,13 +170,13 @@ def _splat(value: float, dtype: DataType) -> str:
     return text if dtype.lanes == 1 else f"splat ({register_type(dtype.element)} {text})"
 
 
-_BITS: Final = {E.bitwise_and: "and", E.bitwise_or: "or", E.bitwise_xor: "xor", E.bitwise_not: "xor", E.shift_left: "shl",
-                E.shift_right: "ashr"}
+_BITS: Final = {I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", I.bitwise_not: "xor", I.shift_left: "shl",
+                I.shift_right: "ashr"}
 _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
-    E.sqrt: _native("sqrt"), E.floor: _native("floor"), E.ceil: _native("ceil"), E.trunc: _native("trunc"),
-    E.nearbyint: _native("nearbyint"), E.fabs: _native("fabs"), E.fma: _fma, E.rsqrt: _rsqrt, E.sigmoid: _sigmoid,
+    I.sqrt: _native("sqrt"), I.floor: _native("floor"), I.ceil: _native("ceil"), I.trunc: _native("trunc"),
+    I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
     **{op: _library(op.name) for op in (
-        E.exp, E.log, E.log2, E.exp2, E.tanh, E.erf, E.sin, E.cos, E.tan, E.asin, E.acos, E.atan, E.sinh, E.cosh, E.asinh,
-        E.acosh, E.atanh, E.pow)},
+        I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh,
+        I.acosh, I.atanh, I.pow)},
 }
-_ACROSS: Final = {E.horizontal_sum: "add", E.horizontal_prod: "mul", E.horizontal_max: "max", E.horizontal_min: "min"}
+_ACROSS: Final = {I.horizontal_sum: "add", I.horizontal_prod: "mul", I.horizontal_max: "max", I.horizontal_min: "min"}

@@ -18,25 +18,9 @@ from dataclasses import replace
 from typing import Final
 
 from tilewright.errors import ScheduleError
-from tilewright.expr import (
-    EQ,
-    And,
-    Buffer,
-    IntImm,
-    Intrinsic,
-    Load,
-    PrimExpr,
-    Ramp,
-    Var,
-    all_of,
-    compare,
-    const,
-    horizontal_max,
-    horizontal_min,
-    horizontal_prod,
-    horizontal_sum,
-)
+from tilewright.expr import EQ, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, compare, const
 from tilewright.expr_walk import free_vars, rewrite, walk
+from tilewright.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
 from tilewright.tir.stmt import (
     ALIGNED,
     VECTORIZED,

@@ -1,6 +1,6 @@
 """Replace elementary functions by arithmetic.
 
-    B[i] = T.sigmoid(A[i])             ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
+    B[i] = I.sigmoid(A[i])             ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
 
 `float32`, scalars and vectors alike; 16-bit floats go through `float32`. The other types and the functions not in
 `EXPANSIONS` stay calls, which code generation maps to the C library. Errors, measured over all exponents against
@@ -22,22 +22,10 @@ from math import inf, log, log2, nan
 from typing import Final
 
 from tilewright import expr as T
-from tilewright.expr import (
-    Call,
-    Cast,
-    Intrinsic,
-    Load,
-    PrimExpr,
-    Select,
-    Var,
-    const,
-    fma,
-    if_then_else,
-    reinterpret,
-    shift_left,
-    shift_right,
-)
+from tilewright import intrinsics as I
+from tilewright.expr import Call, Cast, Intrinsic, Load, PrimExpr, Select, Var, const, if_then_else
 from tilewright.expr_walk import walk
+from tilewright.intrinsics import fma, reinterpret, shift_left, shift_right
 from tilewright.tir.stmt import IfThenElse, Let, PrimFunc, Stmt, Store, bodies, map_bodies
 from tilewright.types import DataType
 
@@ -240,13 +228,13 @@ def _exp_minus_1_below_0(x: PrimExpr) -> PrimExpr:
 
 def _signed(magnitude: PrimExpr, sign: PrimExpr) -> PrimExpr:
     """`magnitude` (not negative) with the sign of `sign`."""
-    bit = T.bitwise_and(reinterpret(sign, dtype=_ints(sign)), _int(sign, -(1 << 31)))
-    return reinterpret(T.bitwise_or(reinterpret(magnitude, dtype=_ints(sign)), bit), dtype=sign.dtype)
+    bit = I.bitwise_and(reinterpret(sign, dtype=_ints(sign)), _int(sign, -(1 << 31)))
+    return reinterpret(I.bitwise_or(reinterpret(magnitude, dtype=_ints(sign)), bit), dtype=sign.dtype)
 
 
 def _tanh(x: PrimExpr) -> PrimExpr:
-    e = _exp_minus_1_below_0(T.minimum(T.fabs(x), 10.0) * -2.0)
-    return _signed(T.fabs(e / (e + 2.0)), x)
+    e = _exp_minus_1_below_0(T.minimum(I.fabs(x), 10.0) * -2.0)
+    return _signed(I.fabs(e / (e + 2.0)), x)
 
 
 def _sigmoid(x: PrimExpr) -> PrimExpr:
@@ -254,7 +242,7 @@ def _sigmoid(x: PrimExpr) -> PrimExpr:
 
 
 def _erf(x: PrimExpr) -> PrimExpr:
-    size = T.fabs(x)
+    size = I.fabs(x)
     small = fma(x, _polynomial(x * x, _ERF_SMALL), x)
     large = 0.0 - _exp_minus_1_below_0(_polynomial(T.minimum(size, 4.0), _ERF_LARGE))
     return if_then_else(size < 0.9, small, _signed(large, x))
@@ -265,11 +253,11 @@ def _erf_coarse(x: PrimExpr) -> PrimExpr:
 
 
 def _rsqrt(x: PrimExpr) -> PrimExpr:
-    return 1.0 / T.sqrt(x)
+    return 1.0 / I.sqrt(x)
 
 
 EXPANSIONS: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {
-    T.exp: _exp, T.exp2: _exp2, T.log: _log, T.log2: _log2, T.tanh: _tanh, T.sigmoid: _sigmoid, T.erf: _erf, T.rsqrt: _rsqrt,
+    I.exp: _exp, I.exp2: _exp2, I.log: _log, I.log2: _log2, I.tanh: _tanh, I.sigmoid: _sigmoid, I.erf: _erf, I.rsqrt: _rsqrt,
 }
-COARSE: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {T.erf: _erf_coarse}
+COARSE: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {I.erf: _erf_coarse}
 """Where the result is rounded to bfloat16."""

@@ -16,8 +16,9 @@ from typing import Final
 
 from tilewright.arith import Ranges, simplify
 from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, const, mul, prefetch
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, const, mul
 from tilewright.expr_walk import substitute
+from tilewright.intrinsics import prefetch
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import Evaluate, For, PrimFunc, Stmt, map_bodies, seq
 from tilewright.types import INT64

@@ -38,7 +38,6 @@ from tilewright.expr import (
     add,
     all_of,
     const,
-    fma,
     if_then_else,
     maximum,
     minimum,
@@ -46,6 +45,7 @@ from tilewright.expr import (
     sub,
 )
 from tilewright.expr_walk import walk
+from tilewright.intrinsics import fma
 from tilewright.tir.stmt import (
     SERIAL,
     VECTORIZED,

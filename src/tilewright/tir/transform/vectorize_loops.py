@@ -20,7 +20,6 @@ from tilewright.expr import (
     Broadcast,
     Buffer,
     Call,
-    Extern,
     Load,
     PrimExpr,
     Ramp,
@@ -36,6 +35,7 @@ from tilewright.expr import (
     number_of,
 )
 from tilewright.expr_walk import rewrite, walk
+from tilewright.intrinsics import Extern
 from tilewright.tir.stmt import (
     SERIAL,
     VECTORIZED,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Load, PrimExpr, Var
 from tilewright.expr_walk import text_of, walk
@@ -161,10 +162,10 @@ def _broadcast(e: Any) -> str | None:
 
 def _call(e: Any) -> str | None:
     kinds = {a.dtype for a in e.args}
-    if e.op is E.reinterpret:
+    if e.op is I.reinterpret:
         (given,) = kinds
         return None if given.bits * given.lanes == e.dtype.bits * e.dtype.lanes else f"makes {e.dtype} of the bits of {given}"
-    if len(kinds) > 1 and not (e.op.effect or isinstance(e.op, E.Extern) or e.op in (E.dot2, E.dot4)):
+    if len(kinds) > 1 and not (e.op.effect or isinstance(e.op, I.Extern) or e.op in (I.dot2, I.dot4)):
         return f"mixes {', '.join(map(str, sorted(kinds, key=str)))}"
     lanes = 1 if e.op in _ACROSS else max((d.lanes for d in kinds), default=1)
     return None if e.op.effect or e.dtype.lanes == lanes else f"is {e.dtype}, of {lanes} lanes"
@@ -174,7 +175,7 @@ def _is_index(dtype: DataType) -> bool:
     return dtype.code in ("int", "uint")
 
 
-_ACROSS: Final = (E.horizontal_sum, E.horizontal_prod, E.horizontal_max, E.horizontal_min)
+_ACROSS: Final = (I.horizontal_sum, I.horizontal_prod, I.horizontal_max, I.horizontal_min)
 _RULES: Final[dict[type, Callable[[Any], str | None]]] = {
     **dict.fromkeys((E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max), _arithmetic),
     **dict.fromkeys((E.FloorDiv, E.FloorMod, E.TruncDiv, E.TruncMod), _of_integers),

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tilewright.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else, pair, reinterpret
+from tilewright.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else
 from tilewright.expr_walk import walk
+from tilewright.intrinsics import pair, reinterpret
 from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
 from tilewright.types import FLOAT32, DataType
 

@@ -11,23 +11,8 @@ from typing import Any
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import GE as GREATER_EQUAL
-from tilewright.expr import (
-    PrimExpr,
-    Var,
-    add,
-    all_of,
-    bitwise_and,
-    bitwise_not,
-    bitwise_xor,
-    cast,
-    compare,
-    const,
-    if_then_else,
-    mul,
-    shift_left,
-    shift_right,
-    sub,
-)
+from tilewright.expr import PrimExpr, Var, add, all_of, cast, compare, const, if_then_else, mul, sub
+from tilewright.intrinsics import bitwise_and, bitwise_not, bitwise_xor, shift_left, shift_right
 from tilewright.topi.schedules.reduce import schedule_reduce
 from tilewright.topi.shapes import axis_of, text
 from tilewright.topi.tag import tagged

@@ -6,7 +6,8 @@ from typing import Any
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floor, floordiv, if_then_else, mul, sub
+from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
+from tilewright.intrinsics import floor
 from tilewright.topi.schedules.reduce import schedule_reduce
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged

@@ -7,7 +7,8 @@ from typing import Any
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Var, add, cast, mul, sqrt
+from tilewright.expr import PrimExpr, Var, add, cast, mul
+from tilewright.intrinsics import sqrt
 from tilewright.topi import norm as of
 from tilewright.topi.shapes import axes_of, axis_of, differ, text
 from tilewright.topi.tag import tagged

@@ -6,7 +6,8 @@ from typing import Any
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.expr import EQ, PrimExpr, Value, Var, add, cast, compare, const, div, if_then_else, maximum, minimum, mul, nearbyint, sub
+from tilewright.expr import EQ, PrimExpr, Value, Var, add, cast, compare, const, div, if_then_else, maximum, minimum, mul, sub
+from tilewright.intrinsics import nearbyint
 from tilewright.topi.elementwise import integer_range
 from tilewright.topi.shapes import axis_of
 from tilewright.topi.tag import BROADCAST, tagged

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.tir.ir_builder import BufferVar
@@ -86,7 +87,7 @@ def decoded(anchor: Sequence[PrimExpr], delta: Sequence[PrimExpr], variances: Se
     for d in (0, 1):
         low, high = anchor[d], anchor[d + 2]
         size = high - low
-        center, half = delta[d] * variances[d] * size + (low + high) / 2.0, E.exp(delta[d + 2] * variances[d + 2]) * size / 2.0
+        center, half = delta[d] * variances[d] * size + (low + high) / 2.0, I.exp(delta[d + 2] * variances[d + 2]) * size / 2.0
         sides.append((center - half, center + half))
     return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]
 

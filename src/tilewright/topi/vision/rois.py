@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
@@ -74,8 +75,8 @@ def roi_align(
             where = b.let("image", E.cast("int64", roi[r, 0]))
             top, left, cell_h, cell_w = corners(b, roi, r)
             fixed = E.const(sample_ratio, "int64")
-            grid_h = b.let("grid_h", fixed if sample_ratio > 0 else E.cast("int64", E.ceil(cell_h)))
-            grid_w = b.let("grid_w", fixed if sample_ratio > 0 else E.cast("int64", E.ceil(cell_w)))
+            grid_h = b.let("grid_h", fixed if sample_ratio > 0 else E.cast("int64", I.ceil(cell_h)))
+            grid_w = b.let("grid_w", fixed if sample_ratio > 0 else E.cast("int64", I.ceil(cell_w)))
             with b.for_range(0, rows, "row") as row, b.for_range(0, columns, "column") as column:
                 total = b.variable("total", data.dtype, te.min_value(data.dtype) if mode != "avg" else zero)
                 with b.for_range(0, grid_h, "v") as v, b.for_range(0, grid_w, "w") as w:
@@ -96,8 +97,8 @@ def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spati
         """The pixels of one cell along one dimension."""
         width = E.cast("float32", E.maximum(end - start + 1, 1)) / E.const(cells, "float32")
         at = E.cast("float32", cell)
-        low = E.cast("int64", E.floor(at * width + 1e-5)) + start
-        high = E.cast("int64", E.ceil((at + 1.0) * width - 1e-5)) + start
+        low = E.cast("int64", I.floor(at * width + 1e-5)) + start
+        high = E.cast("int64", I.ceil((at + 1.0) * width - 1e-5)) + start
         return b.let("low", E.minimum(E.maximum(low, 0), size)), b.let("high", E.minimum(E.maximum(high, 0), size))
 
     def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
@@ -121,7 +122,7 @@ def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spati
 
 def rounded(x: PrimExpr) -> PrimExpr:
     """To the nearest whole number, halves away from zero."""
-    return E.if_then_else(x < 0, E.ceil(x - 0.5), E.floor(x + 0.5))
+    return E.if_then_else(x < 0, I.ceil(x - 0.5), I.floor(x + 0.5))
 
 
 def anchors(scales: Sequence[float], ratios: Sequence[float], base: float) -> list[tuple[float, float, float, float]]:
@@ -189,6 +190,6 @@ def _moved(b: Loops, box: Sequence[PrimExpr], delta: Sequence[PrimExpr], iou_los
     sides = []
     for low, high, shift, growth in ((box[0], box[2], delta[0], delta[2]), (box[1], box[3], delta[1], delta[3])):
         size = high - low + 1.0
-        center, half = b.let("center", shift * size + low + (size - 1.0) * 0.5), b.let("half", (E.exp(growth) * size - 1.0) * 0.5)
+        center, half = b.let("center", shift * size + low + (size - 1.0) * 0.5), b.let("half", (I.exp(growth) * size - 1.0) * 0.5)
         sides.append((center - half, center + half))
     return [sides[0][0], sides[1][0], sides[0][1], sides[1][1]]
