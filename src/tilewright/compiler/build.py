@@ -19,6 +19,7 @@ from tilewright.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr
 from tilewright.relay.transform.bind_params import bind_params
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule
@@ -55,7 +56,7 @@ def build_made(
             mod = make()
             names = mod["main"].attrs.get("output_tensor_names", ())
             with report.phase("graph"):
-                lowered = lower_control(mod) if needs_control(mod["main"]) else None
+                lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
                 optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)
             if report.keeps_module:
                 report.module = optimized

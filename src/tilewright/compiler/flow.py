@@ -19,9 +19,10 @@ import numpy as np
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.analysis.branches import ATOMS, Branches, is_kernel, values_of
+from tilewright.relay.analysis.branches import ATOMS, KERNELS, Branches, captured, is_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
-from tilewright.relay.visitor import free_vars
+from tilewright.relay.scopes import Scopes
+from tilewright.relay.visitor import operands, post_order
 from tilewright.target import flow
 from tilewright.types import TensorType, TupleType, Type
 
@@ -49,7 +50,7 @@ def needs_control(main: Function) -> bool:
         seen.add(e)
         if isinstance(e, (If, Match, RefCreate, RefRead, RefWrite, Function, GlobalVar, Constructor)):
             return True
-        stack.extend(values_of(e))
+        stack.extend(e.args if isinstance(e, Call) and is_kernel(e) else operands(e))
     return False
 
 
@@ -104,17 +105,17 @@ class _Module:
                 raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only")
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
-            self.waiting.append(_Function(self, made, function))
+            self.waiting.append(_Function(self, made, function, _hoisted(function)))
         return found
 
-    def closure_of(self, e: Function, captured: Sequence[Var], own: Var | None, outer: str) -> int:
-        """The number of the function of a closure."""
-        key = (e, tuple(captured), own)
+    def closure_of(self, e: Function, sees: tuple[Expr, ...], own: Var | None, outer: _Function) -> int:
+        """The number of the function of a closure, which `sees` values of the function `outer`."""
+        key = (e, sees, own)
         found = self._numbers.get(key)
         if found is None:
-            made = flow.FlowFunction(f"{outer}.{own.name_hint if own is not None else 'fn'}")
+            made = flow.FlowFunction(f"{outer.made.name}.{own.name_hint if own is not None else 'fn'}")
             found = self._numbers[key] = self.add(made)
-            self.waiting.append(_Function(self, made, e, captured, own, closure=True))
+            self.waiting.append(_Function(self, made, e, outer.hoisted, sees, own))
         return found
 
     def value_of(self, e: GlobalVar | Constructor) -> int:
@@ -150,13 +151,23 @@ class _Module:
         return len(self.lowered.program.messages) - 1
 
 
+def _hoisted(function: Function) -> dict[Expr, tuple[Expr, ...]]:
+    """The values that a function inside `function` uses, and something outside of it as well."""
+    nested = any(isinstance(e, Function) and not any(k in e.attrs for k in KERNELS) for e in post_order(function.body))
+    return {e: values for e, values in Scopes(function).hoisted.items() if isinstance(e, Function)} if nested else {}
+
+
 class _Function:
-    """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name."""
+    """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name.
+
+    A closure `sees` values of the function that it stands in, and itself as `own`.
+    """
 
     def __init__(
-        self, module: _Module, made: flow.FlowFunction, function: Function, captured: Sequence[Var] = (), own: Var | None = None, closure: bool = False,
+        self, module: _Module, made: flow.FlowFunction, function: Function, hoisted: dict[Expr, tuple[Expr, ...]],
+        sees: tuple[Expr, ...] | None = None, own: Var | None = None,
     ) -> None:
-        self.module, self.made, self.function = module, made, function
+        self.module, self.made, self.function, self.hoisted = module, made, function, hoisted
         self.count = 0
         self.known: dict[Expr, Value] = {}
         self.same: dict[Expr, Expr] = {}
@@ -165,23 +176,32 @@ class _Function:
         self.body: flow.Body = []
         self.open: dict[Expr, None] = {}
         made.params = tuple(self._bind(p) for p in function.params)
-        made.captured = tuple(self._bind(v) for v in captured)
-        if closure:
+        made.captured = tuple(self._bind(v) for v in sees or ())
+        self.given = {v for v in sees or () if not isinstance(v, Var)}
+        self.seen: dict[Function, tuple[Expr, ...]] = {}
+        if sees is not None:
             made.itself = self._register()
             if own is not None:
                 self.known[own] = made.itself
                 self.done.add(own)
 
     def lower(self) -> None:
-        self.branches = Branches(self.function.body)
+        self.branches = Branches(self.function.body, self.given, self._sees)
         self.made.body = self._branch(self.function.body, None, tail=True)
 
     def _register(self) -> flow.Reg:
         self.count += 1
         return self.count - 1
 
-    def _bind(self, v: Var) -> flow.Reg:
-        """A register for a variable."""
+    def _sees(self, f: Function) -> tuple[Expr, ...]:
+        """What a closure takes from this function."""
+        found = self.seen.get(f)
+        if found is None:
+            found = self.seen[f] = captured(f, self.given.union(self.hoisted.get(f, ())))
+        return found
+
+    def _bind(self, v: Expr) -> flow.Reg:
+        """A register for a value that is given."""
         found = self._register()
         self.known[v] = found
         self.done.add(v)
@@ -244,9 +264,9 @@ class _Function:
                 self.done.add(e.var)
             below: Sequence[Expr] = (e.body,)
         elif isinstance(e, (If, Match)):
-            below = (self.branches.operands(e)[0], *self.branches.hoisted.get(e, ()))
+            below = (*self.branches.hoisted.get(e, ()), self.branches.operands(e)[0])
         elif isinstance(e, Function):
-            below = [v for v in self.branches.operands(e) if v is not self.names.get(e)]
+            below = [v for v in self._sees(e) if v is not self.names.get(e)]
         elif isinstance(e, Var):
             raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
         else:
@@ -317,9 +337,10 @@ class _Function:
                 self._choice(e, out)
             case Function():
                 own = self.names.get(e)
-                captured = [v for v in free_vars(e) if v is not own]
-                number = self.module.closure_of(e, captured, own, self.made.name)
-                self.known[e] = self._put(flow.Record(self._register(), number, tuple(map(self._cell, captured))))
+                sees = tuple(v for v in self._sees(e) if v is not own)
+                number = self.module.closure_of(e, sees, own, self)
+                fields = tuple(map(self._cell, sees))
+                self.known[e] = self._put(flow.Record(self._register(), number, fields))
             case RefCreate():
                 value = self._cell(e.value)
                 self.known[e] = self._put(flow.Record(self._register(), 0, (value,)))
@@ -378,7 +399,7 @@ class _Function:
             self._pattern(clause.lhs, (), tests, binds)
             cases.append(flow.Case(tuple(tests), tuple(binds), self._branch(clause.rhs, e, tail)))
         where = f" ({e.span})" if e.span else ""
-        known = ", ".join(_shape(c.lhs) for c in e.clauses)
+        known = ", ".join(_text(c.lhs) for c in e.clauses)
         site = self.module.message(f"no clause of a match in @{self.made.name}{where} fits the value; its clauses are for {known}; add the missing one")
         self.body.append(flow.Choose(out, value, tuple(cases), site))
 
@@ -477,3 +498,17 @@ class _Block:
         if not isinstance(kind, TensorType) or isinstance(value, tuple):
             raise InternalError(f"an operator in @{self.owner.made.name} takes a value of type {kind!r}")
         return self.inputs.setdefault(value, Var(name or f"x{len(self.inputs)}", kind))
+
+
+def _text(p: Pattern) -> str:
+    """A pattern as Relay writes it."""
+    match p:
+        case PatternConstructor():
+            inner = ", ".join(map(_text, p.patterns))
+            return f"{p.constructor.name_hint}({inner})" if inner else p.constructor.name_hint
+        case PatternTuple():
+            return f"({', '.join(map(_text, p.patterns))})"
+        case PatternVar():
+            return f"%{p.var.name_hint}"
+        case _:
+            return "_"

@@ -1,17 +1,18 @@
 """In which branch of a function each value is computed: in the innermost one that all its users stand in.
 
 The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of its node. A
-function inside the body is a value like others, whose operands are the variables that it sees; what is in it is placed
+function inside the body is a value like others, whose operands are what it sees of the scope around it; what is in it is placed
 when its own body is. Linear in the graph, but for the depth of branches within each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Var
-from tilewright.relay.visitor import free_vars, operands
+from tilewright.relay.visitor import binders, operands
 
 ATOMS = (Var, GlobalVar, Constant, Constructor)
 """What is at hand in every branch."""
@@ -26,11 +27,23 @@ def is_kernel(e: Expr) -> bool:
     return not isinstance(e.op, Expr) or (isinstance(e.op, Function) and any(k in e.op.attrs for k in KERNELS))
 
 
-def values_of(e: Expr) -> tuple[Expr, ...]:
-    """The operands of `e` as a value of its function."""
-    if isinstance(e, Function):
-        return tuple(free_vars(e))
-    return e.args if is_kernel(e) else operands(e)  # type: ignore[attr-defined]
+def captured(f: Function, outside: AbstractSet[Expr] = frozenset()) -> tuple[Expr, ...]:
+    """What a function sees of the scope around it: variables, and values of that scope, which are among `outside`."""
+    found: dict[Expr, None] = {}
+    bound = set(f.params)
+    seen: set[Expr] = set()
+    stack: list[Expr] = [f.body]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e in outside or isinstance(e, Var):
+            found[e] = None
+        else:
+            bound.update(binders(e))
+            stack.extend(reversed(operands(e)))
+    return tuple(e for e in found if e not in bound)
 
 
 class Branches:
@@ -40,7 +53,9 @@ class Branches:
     `e`, since something outside of its branch needs them as well.
     """
 
-    def __init__(self, body: Expr) -> None:
+    def __init__(self, body: Expr, given: Collection[Expr], sees: Callable[[Function], tuple[Expr, ...]]) -> None:
+        """`given` are values that are known from the start, `sees` says what a function inside the body takes from it."""
+        self._given, self._sees = given, sees
         self.users: dict[Expr, list[Expr]] = {body: []}
         self._operands: dict[Expr, tuple[Expr, ...]] = {}
         self._parent, self._depth, self._owner = [-1], [0], [body]
@@ -62,17 +77,24 @@ class Branches:
             if done:
                 order.append(e)
             elif e not in self._operands:
-                below = self._operands[e] = values_of(e)
+                below = self._operands[e] = self._below(e)
                 for o in below:
                     self.users.setdefault(o, []).append(e)
                 stack.append((e, True))
                 stack.extend((o, False) for o in reversed(below))
         return order
 
+    def _below(self, e: Expr) -> tuple[Expr, ...]:
+        if e in self._given:
+            return ()
+        if isinstance(e, Function):
+            return self._sees(e)
+        return e.args if isinstance(e, Call) and is_kernel(e) else operands(e)
+
     def _used(self, e: Expr, home: int) -> Sequence[tuple[Expr, int]]:
         """The operands of `e`, which stands in the branch `home`, each with the branch that it is used in."""
         below = self._operands[e]
-        if not isinstance(e, (If, Match)):
+        if not below or not isinstance(e, (If, Match)):
             return [(o, home) for o in below]
         return [(below[0], home), *((o, self._open(e, k, home)) for k, o in enumerate(below[1:]))]
 
@@ -104,7 +126,7 @@ class Branches:
         found: dict[Expr, dict[Expr, None]] = {}
         for e in order:
             for o, branch in self._used(e, self.home[e]):
-                if branch == self.home[o] or isinstance(o, ATOMS):
+                if branch == self.home[o] or isinstance(o, ATOMS) or o in self._given:
                     continue
                 while self._parent[branch] != self.home[o]:
                     branch = self._parent[branch]
