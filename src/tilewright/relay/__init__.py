@@ -120,6 +120,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
+    if name == "vm":
+        return importlib.import_module("tilewright.compiler.vm")
     if name == "build":
         from tilewright.compiler.build import build
 
