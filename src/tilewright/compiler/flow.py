@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.analysis.branches import ATOMS, KERNELS, Branches, captured, is_kernel
+from tilewright.relay.analysis.branches import ATOMS, Branches, captured, is_kernel, is_one_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import operands, post_order
@@ -153,7 +153,7 @@ class _Module:
 
 def _hoisted(function: Function) -> dict[Expr, tuple[Expr, ...]]:
     """The values that a function inside `function` uses, and something outside of it as well."""
-    nested = any(isinstance(e, Function) and not any(k in e.attrs for k in KERNELS) for e in post_order(function.body))
+    nested = any(isinstance(e, Function) and not is_one_kernel(e) for e in post_order(function.body))
     return {e: values for e, values in Scopes(function).hoisted.items() if isinstance(e, Function)} if nested else {}
 
 

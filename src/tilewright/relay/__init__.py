@@ -46,6 +46,7 @@ from tilewright.relay.printer import astext
 from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 
 if TYPE_CHECKING:
+    from tilewright.compiler import vm
     from tilewright.compiler.build import build
     from tilewright.relay import analysis, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
@@ -114,6 +115,7 @@ __all__ = [
     "var",
     "variance",
     "vision",
+    "vm",
 ]
 
 
@@ -121,7 +123,9 @@ def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name == "vm":
-        return importlib.import_module("tilewright.compiler.vm")
+        from tilewright.compiler import vm
+
+        return vm
     if name == "build":
         from tilewright.compiler.build import build
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 
 from tilewright.relay.adt import Constructor, Match
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Var
-from tilewright.relay.visitor import binders, operands
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import binders, operands, post_order
 
 ATOMS = (Var, GlobalVar, Constant, Constructor)
 """What is at hand in every branch."""
@@ -21,10 +21,15 @@ KERNELS = ("Primitive", "Compiler", "Composite")
 
 
 def is_kernel(e: Expr) -> bool:
-    """Whether `e` is a call of an operator, or of a function that counts as one."""
+    """Whether `e` is a call of an operator, or of a function of operators that counts as one."""
     if not isinstance(e, Call):
         return False
-    return not isinstance(e.op, Expr) or (isinstance(e.op, Function) and any(k in e.op.attrs for k in KERNELS))
+    return not isinstance(e.op, Expr) or (isinstance(e.op, Function) and is_one_kernel(e.op))
+
+
+def is_one_kernel(f: Function) -> bool:
+    """Whether a function is marked to be computed as one, and has nothing in it that needs control."""
+    return any(k in f.attrs for k in KERNELS) and all(isinstance(x, (Var, Constant, Tuple, TupleGetItem)) or is_kernel(x) for x in post_order(f.body, inside=False))
 
 
 def captured(f: Function, outside: AbstractSet[Expr] = frozenset()) -> tuple[Expr, ...]:
