@@ -58,6 +58,14 @@ def test_what_cannot_be_had_is_left_out_aloud() -> None:
     assert "left out: no_such_model: neither an .onnx file nor one of" in " ".join(done.stdout.split())
 
 
+def test_relay_text_reads_back_before_it_times(tmp_path: Path) -> None:
+    path = tmp_path / "fixed.onnx"
+    path.write_bytes(mlp(2).SerializeToString())
+    done = run("relay_text.py", path, "--rounds", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "read with" in done.stdout
+
+
 def test_compile_time_shows_cold_and_cached(model: Path, tmp_path: Path) -> None:
     found = tmp_path / "times.json"
     done = run("compile_time.py", model, "--rounds", "1", "--json", found)

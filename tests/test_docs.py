@@ -96,6 +96,18 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
+def test_the_python_of_the_page_on_relay_texts_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the page shows is what its Python prints."""
+    page = ROOT / "docs" / "relay_text.md"
+    names: dict[str, object] = {}
+    for source in blocks(page, "python"):
+        exec(compile(source, page.name, "exec"), names)
+    printed = capsys.readouterr().out
+    shown = blocks(page, "text")
+    assert len(shown) >= 3
+    assert [text for text in shown if text not in printed] == []
+
+
 def test_every_step_of_a_te_schedule_is_described() -> None:
     text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
     steps = {name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")} - {"restart", "normalize"}

@@ -43,6 +43,7 @@ from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
+from tilewright.relay.scope_builder import ScopeBuilder, bind
 from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ __all__ = [
     "Var",
     "analysis",
     "arange",
-    "astext",
+    "astext", "bind",
     "build",
     "const",
     "fromtext",

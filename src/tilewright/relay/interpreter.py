@@ -9,8 +9,8 @@ value is dropped after its last use. A value that several scopes use is computed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -169,7 +169,7 @@ class _Plan:
         """What a function sees of the scope around it: variables, and values that are shared with that scope."""
         found = self.seen.get(f)
         if found is None:
-            inside = [e for e in post_order(f) if e in self.shared] if self.shared else []
+            inside = [e for e in post_order(f) if e in self.shared and e is not f] if self.shared else []
             found = self.seen[f] = (*free_vars(f), *inside)
         return found
 
@@ -230,11 +230,9 @@ class _Frame:
 
     def _missing(self, e: Expr) -> list[Expr]:
         """What must be computed before `e`."""
-        first = [o for o in self.plan.hoisted.get(e, ()) if o not in self.values]
-        if first:
-            return first
         if isinstance(e, _PASSED_ON):
-            return self._missing_choice(e)
+            first = [o for o in self.plan.hoisted.get(e, ()) if o not in self.values] if e not in self.chosen else []
+            return first or self._missing_choice(e)
         return [o for o in self.plan.needs(e) if o not in self.values and not (isinstance(e, Function) and isinstance(o, Var))]
 
     def _missing_choice(self, e: If | Let | Match) -> list[Expr]:
@@ -263,35 +261,21 @@ class _Frame:
         raise CompileError(f"no clause of the match fits the value {value!r}", e.span)
 
     def _value(self, e: Expr) -> Any:
-        match e:
-            case Call():
-                return apply_op(e, [self.values[a] for a in e.args])
-            case Constant():
-                return e.value
-            case Tuple():
-                return tuple(self.values[f] for f in e.fields)
-            case TupleGetItem():
-                return self.values[e.tuple_value][e.index]
-            case Var():
-                raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
-            case Function():
-                return Closure(e, self._scope(e), self.plan.root)
-            case GlobalVar():
-                function = self.interpreter.global_function(e)
-                return Closure(function, {}, function)
-            case Constructor():
-                return e
-            case RefCreate():
-                return RefValue(self.values[e.value])
-            case RefRead():
-                return self.values[e.ref].value
-            case RefWrite():
-                self.values[e.ref].value = self.values[e.value]
-                return ()
-            case _ if e in self.chosen:
-                return self.values[self.chosen[e]]
-            case _:
-                raise InternalError(f"a {type(e).__name__} has no value")
+        compute = _VALUES.get(type(e))
+        if compute is None:
+            raise InternalError(f"a {type(e).__name__} has no value")
+        return compute(self, e)
+
+    def _of_var(self, e: Var) -> Any:
+        raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
+
+    def _of_global(self, e: GlobalVar) -> Closure:
+        function = self.interpreter.global_function(e)
+        return Closure(function, {}, function)
+
+    def _of_write(self, e: RefWrite) -> tuple[()]:
+        self.values[e.ref].value = self.values[e.value]
+        return ()
 
     def _scope(self, f: Function) -> Values:
         return {v: self.values[v] for v in self.plan.captured(f) if v in self.values}
@@ -309,6 +293,24 @@ class _Frame:
         if isinstance(callee, Constructor):
             return ConstructorValue(callee.tag, args, callee)
         return self.interpreter.frame(callee.function, args, callee.scope, callee.root)
+
+
+_VALUES: Final[dict[type, Callable[[_Frame, Any], Any]]] = {
+    Call: lambda f, e: apply_op(e, [f.values[a] for a in e.args]),
+    Constant: lambda f, e: e.value,
+    Tuple: lambda f, e: tuple(f.values[x] for x in e.fields),
+    TupleGetItem: lambda f, e: f.values[e.tuple_value][e.index],
+    Var: _Frame._of_var,
+    Function: lambda f, e: Closure(e, f._scope(e), f.plan.root),
+    GlobalVar: _Frame._of_global,
+    Constructor: lambda f, e: e,
+    RefCreate: lambda f, e: RefValue(f.values[e.value]),
+    RefRead: lambda f, e: f.values[e.ref].value,
+    RefWrite: _Frame._of_write,
+    If: lambda f, e: f.values[f.chosen[e]],
+    Let: lambda f, e: f.values[f.chosen[e]],
+    Match: lambda f, e: f.values[f.chosen[e]],
+}
 
 
 def _fits(p: Pattern, value: Any, found: Values) -> bool:

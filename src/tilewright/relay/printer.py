@@ -83,6 +83,13 @@ def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = 
     return VERSION + "\n" + "\n\n".join(parts) + "\n"
 
 
+def constants_of(what: Any) -> list[Constant]:
+    """The tensors of a module or expression, in the order of their numbers in its text: `{"relay.Constant": constants_of(mod)}` for the parser."""
+    printer = _Printer()
+    _ = printer.module(what) if hasattr(what, "type_definitions") else printer.whole(what)
+    return printer.constants
+
+
 def attribute_text(value: Any, declared: str = "", other: Callable[[Any], str] = str) -> str:
     """The value of an attribute; whole numbers of an attribute declared `float` are floats, and `other` writes what has no literal."""
     if isinstance(value, np.generic):

@@ -1,6 +1,22 @@
-"""Questions about relay graphs."""
+"""Questions about relay programs."""
 
+from tilewright.relay.analysis.call_graph import CallGraph
+from tilewright.relay.analysis.features import Feature, check_basic_block_normal_form, detect_feature, get_total_mac_number
+from tilewright.relay.analysis.purity import Effect, Effects, is_pure
+from tilewright.relay.analysis.unmatched_cases import unmatched_cases
+from tilewright.relay.analysis.variables import (
+    all_type_vars,
+    all_vars,
+    bound_type_vars,
+    bound_vars,
+    free_type_vars,
+    post_order_visit,
+)
 from tilewright.relay.analysis.well_formed import check_well_formed, well_formed
 from tilewright.relay.visitor import calls, consumers, free_vars, post_order
 
-__all__ = ["calls", "check_well_formed", "consumers", "free_vars", "post_order", "well_formed"]
+__all__ = [
+    "CallGraph", "Effect", "Effects", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "calls", "check_basic_block_normal_form",
+    "check_well_formed", "consumers", "detect_feature", "free_type_vars", "free_vars", "get_total_mac_number", "is_pure", "post_order", "post_order_visit",
+    "unmatched_cases", "well_formed",
+]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tilewright.errors import CompileError, TVMError
 from tilewright.ir.module import IRModule
+from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, pattern_children
 from tilewright.relay.expr import Expr, Function, GlobalVar
 from tilewright.relay.visitor import binders, free_vars, post_order
+from tilewright.types import GlobalTypeVar, Type, TypeCall, type_children
 
 
 def check_well_formed(what: Any) -> None:
@@ -16,6 +19,8 @@ def check_well_formed(what: Any) -> None:
     for name, function in functions.items():
         if isinstance(function, Function):
             _check(name, function, functions if isinstance(what, IRModule) else None)
+            if isinstance(what, IRModule):
+                _check_data_types(name, function, what)
 
 
 def _check(name: str, function: Function, functions: dict[str, Any] | None) -> None:
@@ -33,6 +38,37 @@ def _check(name: str, function: Function, functions: dict[str, Any] | None) -> N
             if v in bound:
                 raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span)
             bound.add(v)
+
+
+def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
+    """Every constructor, in calls and in patterns, is that of a data type of the module, and every data type in an annotation is there."""
+    for e in post_order(function):
+        made = [e] if isinstance(e, Constructor) else [c for k in e.clauses for c in _constructors(k.lhs)] if isinstance(e, Match) else []
+        for c in made:
+            data = mod.type_definitions.get(c.belong_to)
+            if data is None:
+                raise CompileError(f"'{name}' uses {c.name_hint} of the data type {c.belong_to}, which is not in the module", e.span)
+            if not any(c is known for known in data.constructors):
+                raise CompileError(f"'{name}' uses a {c.name_hint} that is not the constructor of the data type {c.belong_to} of the module", e.span)
+        for v in binders(e):
+            for header in _headers(v.type_annotation):
+                if header not in mod.type_definitions:
+                    raise CompileError(f"in '{name}' the variable '{v.name_hint}' is of the data type {header}, which is not in the module", v.span)
+
+
+def _constructors(p: Pattern) -> Iterator[Constructor]:
+    if isinstance(p, PatternConstructor):
+        yield p.constructor
+    for q in pattern_children(p):
+        yield from _constructors(q)
+
+
+def _headers(t: Type | None) -> Iterator[GlobalTypeVar]:
+    """The data types in a type."""
+    if isinstance(t, TypeCall):
+        yield t.func
+    for c in type_children(t) if t is not None else ():
+        yield from _headers(c)
 
 
 def well_formed(what: Any) -> bool:

@@ -140,8 +140,8 @@ class AttributeReader(TypeReader):
         fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
         for name, (_, token) in attrs.items():
             if name not in fields:
-                known = f"its attributes are {', '.join(fields)}" if fields else "it has none"
-                raise self.fail(f"{kind.name} has no attribute '{name}'{nearest(name, fields)}; {known}", token)
+                known = f"{kind.name} has no attribute '{name}', only {', '.join(fields)}" if fields else f"{kind.name} has no attributes"
+                raise self.fail(f"{known}{nearest(name, fields)}", token)
         missing = [n for n, f in fields.items() if n not in attrs and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
         if missing:
             raise self.fail(f"{kind.name} needs the attribute{'s' * (len(missing) > 1)} {', '.join(missing)}: write {missing[0]}=…", start)
@@ -174,7 +174,7 @@ def _dtype_of(suffix: str) -> str:
 def _range(dtype: DataType) -> tuple[int, int]:
     if dtype.bits == 1:
         return 0, 1
-    info = ml_dtypes.iinfo(dtype.numpy())
+    info = ml_dtypes.iinfo(dtype.numpy())  # type: ignore[no-untyped-call]
     return int(info.min), int(info.max)
 
 

@@ -8,7 +8,7 @@ in one line the next ones are read all the same, and what the line would have na
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ class ExprReader(AttributeReader):
             if found is not None:
                 return found
         known = [n for names in self._names for n in names]
-        raise self.fail(f"{token.text} is not bound here{nearest(token.text, known)}", token)
+        raise self.fail(f"{token.text} is not bound here{similar(token.text, known)}", token)
 
     def build(self, token: Token, make: Callable[[], Expr]) -> Expr:
         """A node; where its types do not go together, an error at `token`."""
@@ -289,7 +289,7 @@ class ExprReader(AttributeReader):
         return self.build(token, lambda: Call(made[0], args, span=self.span(token, token.text)))
 
     def _apply(self, token: Token, kind: type[Op], args: list[Expr], attrs: Mapping[str, tuple[Any, Token]]) -> Expr:
-        low, high, names = _arity(kind)
+        low, high, names = _arity(kind.name)
         if not low <= len(args) <= high:
             attributes = ", ".join(f.name for f in kind.__dataclass_fields__.values())  # type: ignore[attr-defined]
             by_name = f"; attributes are written by name: {attributes}" if len(args) > high and attributes else ""
@@ -415,7 +415,7 @@ class ExprReader(AttributeReader):
             raise self.fail(f"'{args[1].text}' is no constructor{nearest(args[1].text, self.constructors)}", args[1])
         return made[0]
 
-    def _reference(self, token: Token) -> Expr:
+    def _reference_form(self, token: Token) -> Expr:
         """`ref(value)`, `ref_read(ref)`, `ref_write(ref, value)`."""
         make: Any = {"ref": RefCreate, "ref_read": RefRead, "ref_write": RefWrite}[token.text]
         args, attrs = self._arguments()
@@ -471,8 +471,8 @@ class ExprReader(AttributeReader):
 
 _FORMS: Final[dict[str, Callable[[ExprReader, Token], Expr]]] = {
     "fn": ExprReader._nested_function, "if": ExprReader._if, "match": ExprReader._match, "meta": ExprReader._meta, "True": ExprReader._truth,
-    "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference, "ref_read": ExprReader._reference,
-    "ref_write": ExprReader._reference, "let": ExprReader._nested_lines,
+    "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference_form, "ref_read": ExprReader._reference_form,
+    "ref_write": ExprReader._reference_form, "let": ExprReader._nested_lines,
 }
 
 
@@ -483,10 +483,16 @@ def _typed(name: str, known: Type | None) -> Var:
     return var
 
 
+def similar(name: str, known: Iterable[str]) -> str:
+    """The nearest of some names that begin with a mark, `%` or `@`, as `nearest` does for words; nothing for numbers."""
+    found = "" if name[1:].isdigit() else nearest(name[1:], [n[1:] for n in known if not n[1:].isdigit()])
+    return found.replace(" '", f" '{name[0]}")
+
+
 @cache
-def _arity(kind: type[Op]) -> tuple[int, int, tuple[str, ...]]:
-    """The least and the largest number of arguments of an operator, and their names."""
-    parameters = list(inspect.signature(kind.infer).parameters.values())[1:]
+def _arity(name: str) -> tuple[int, int, tuple[str, ...]]:
+    """The least and the largest number of arguments of the operator of that name, and what they are called."""
+    parameters = list(inspect.signature(OPS[name].infer).parameters.values())[1:]
     open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     fixed = [p for p in parameters if p.kind is not p.VAR_POSITIONAL]
     low = sum(p.default is p.empty for p in fixed)

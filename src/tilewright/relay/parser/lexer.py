@@ -19,9 +19,9 @@ _TOKEN: Final = re.compile(
     |(?P<global>@(?:[^\W\d]\w*|"(?:[^"\\\n]|\\.)*"))
     |(?P<field>\.\d+)
     |(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?:bf16|f(?:16|32|64)?|[iu](?:1|4|8|16|32|64)|h)?(?!\w))
-    |(?P<word>[^\W\d]\w*(?:\.[^\W\d]\w*)*|`(?:[^`\\\n]|\\.)*`)
+    |(?P<word>(?:[^\W\d]\w*|`(?:[^`\\\n]|\\.)*`)(?:\.(?:[^\W\d]\w*|`(?:[^`\\\n]|\\.)*`))*)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<mark>->|=>|==|!=|<=|>=|\#loops|\#\[|[()\[\]{}<>=,;:?+\-*/])""",
+    |(?P<mark>->|=>|==|!=|<=|>=|\#loops|\#\[|[()\[\]{}<>=,;:?+\-*]|/(?!\*))""",
     re.X,
 )
 
@@ -78,4 +78,4 @@ def string_value(token: Token) -> str:
 
 def plain_word(text: str) -> str:
     """A word without its back quotes."""
-    return str(json.loads(f'"{text[1:-1]}"')) if text.startswith("`") else text
+    return re.sub(r"`((?:[^`\\]|\\.)*)`", lambda m: str(json.loads(f'"{m[1]}"')), text) if "`" in text else text

@@ -29,7 +29,7 @@ def read_metadata(text: str) -> dict[str, list[Any]]:
     try:
         found = json.loads(text)
         return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries] for kind, entries in found.items()}
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
+    except (CompileError, ValueError, KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
         raise CompileError(f"the section #[metadata] is damaged: {error}") from None
 
 

@@ -24,11 +24,10 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.parser.errors import Source, together
-from tilewright.relay.parser.expressions import ExprReader
+from tilewright.relay.parser.expressions import ExprReader, similar
 from tilewright.relay.parser.lexer import Token, plain_word, string_value
 from tilewright.relay.parser.metadata import read_metadata
 from tilewright.relay.parser.types import shown
-from tilewright.settings import nearest
 from tilewright.types import FuncType, GlobalTypeVar, Type, TypeVar
 
 VERSION: Final = "0.0.5"
@@ -261,7 +260,7 @@ class ModuleReader(ExprReader):
                 found: Expr = self.module.get_global_var(name)
                 return found
             known = [f"@{n}" for n in (*self._definitions, *self.module)]
-            raise self.fail(f"the module has no function {token.text}{nearest(token.text, known)}", token)
+            raise self.fail(f"the module has no function {token.text}{similar(token.text, known)}", token)
         if definition.var is None and definition.signature_type() is None:
             at, names, type_vars, sizes = self.at, self._names, self.type_vars, self.sizes
             self._body(definition)

@@ -180,13 +180,16 @@ class TypeReader(Cursor):
             if self.kind != ")":
                 _ = self.expect(",", "',' or ')'")
         _ = self.expect(",", "',' and the dtype")
-        token = self.expect("word", "a dtype")
-        try:
-            dtype = DataType(token.text)
-        except CompileError as error:
-            raise self.fail(error.message, token) from None
+        dtype = self._dtype()
         _ = self.expect("]", "']'")
         return TensorType(shape, dtype)
+
+    def _dtype(self) -> DataType:
+        token = self.expect("word", "a dtype")
+        try:
+            return DataType(token.text)
+        except CompileError as error:
+            raise self.fail(error.message, token) from None
 
     def _function(self) -> Type:
         outer = dict(self.type_vars)
@@ -236,7 +239,7 @@ class TypeReader(Cursor):
             return self._size_call(token)
         dtype = INT64
         if self.accept(":"):
-            dtype = DataType(self.expect("word", "a dtype").text)
+            dtype = self._dtype()
         known = self.sizes.get(token.text)
         if known is None:
             known = self.sizes[token.text] = SizeVar(token.text, dtype)

@@ -16,7 +16,9 @@ from tilewright.relay.expr import Function
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.dedup import DeDup
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.eta_expand import EtaExpand
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
@@ -25,12 +27,17 @@ from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, infer_types
+from tilewright.relay.transform.inline import Inline
+from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
+from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.to_a_normal_form import ToANormalForm
+from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
@@ -46,8 +53,10 @@ function_pass: Final = function_pass_of(_RelayFunctionPass)
 __all__ = [
     "CanonicalizeOps",
     "ConvertLayout",
+    "DeDup",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",
+    "EtaExpand",
     "FakeQuantizationToInteger",
     "FoldConstant",
     "FoldExplicitPadding",
@@ -57,6 +66,9 @@ __all__ = [
     "FuseAttention",
     "FuseOps",
     "InferType",
+    "InferTypeLocal",
+    "Inline",
+    "LambdaLift",
     "Location",
     "MemoryPlan",
     "Pass",
@@ -64,15 +76,19 @@ __all__ = [
     "PassInfo",
     "Place",
     "PrintIR",
+    "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",
     "SimplifyInference",
     "SinkReshape",
     "Step",
+    "ToANormalForm",
+    "ToBasicBlockNormalForm",
     "ToGraphNormalForm",
     "ToMixedPrecision",
     "function_pass",
     "graph_passes",
+    "infer_types",
     "module_pass",
     "optimize",
     "plan_memory",

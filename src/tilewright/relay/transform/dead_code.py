@@ -11,34 +11,85 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.expr import Expr, Function, Let, Tuple, TupleGetItem, Var
-from tilewright.relay.visitor import post_order, rewrite
+from tilewright.relay.analysis.purity import Effect, Effects
+from tilewright.relay.expr import Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import free_vars, operands, post_order, rewrite
 
 
 @dataclass(frozen=True)
 class DeadCodeElimination(FunctionPass):
-    """A graph holds no dead calls; what can be dead are lets and the fields of tuples."""
+    """A graph holds no dead calls; what can be dead are lets and the fields of tuples.
 
+    A let whose value writes to a reference stays, unless `ignore_impurity`. `inline_once` also puts the pure values of variables that
+    are used once, outside of any inner function, in the place of their use.
+    """
+
+    inline_once: bool = False
+    ignore_impurity: bool = False
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         while True:
-            used: set[Expr] = {e for e in post_order(function) if isinstance(e, Var)}
-            new = rewrite(function, remove_dead(used))
+            order = post_order(function)
+            effects = Effects(function, mod)
+            kept = _live(function, effects, self.ignore_impurity)
+            once = _used_once(order, effects) if self.inline_once else {}
+            memo: dict[Expr, Expr] = {}
+            dead = _removing(kept, once, memo, self.ignore_impurity or effects.free)
+            new = rewrite(function, dead, inside=any(isinstance(e, Let) for e in order), memo=memo)
             if new is function:
                 return new
             function = new
 
 
-def remove_dead(used: set[Expr]) -> Callable[[Expr], Expr | None]:
-    """The rule, for a function that uses the variables `used`."""
+def _live(root: Expr, effects: Effects, ignore_impurity: bool) -> set[Expr]:
+    """The variables that the value of `root` makes use of, or what it does."""
+    values: dict[Expr, Expr] = {}
+    wanted: set[Expr] = set()
+    seen: set[Expr] = set()
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if isinstance(e, Let):
+            values[e.var] = e.value
+            if not ignore_impurity and effects.of(e.value) is Effect.WRITE:
+                wanted.add(e.var)
+            if e.var in wanted:
+                stack.append(e.value)
+            stack.append(e.body)
+        elif isinstance(e, Var):
+            wanted.add(e)
+            if e in values:
+                stack.append(values[e])
+        else:
+            stack.extend(operands(e))
+    return wanted
+
+
+def _used_once(order: list[Expr], effects: Effects) -> dict[Expr, Expr]:
+    """Variables with pure values and one use, which no inner function has; and those values."""
+    values = {e.var: e.value for e in order if isinstance(e, Let) and effects.pure(e.value)}
+    uses: dict[Expr, int] = {}
+    for e in order:
+        for o in operands(e):
+            uses[o] = uses.get(o, 0) + 1
+    inner = {v for f in order[:-1] if isinstance(f, Function) for v in free_vars(f)}
+    return {v: value for v, value in values.items() if uses.get(v) == 1 and v not in inner}
+
+
+def _removing(used: set[Expr], once: dict[Expr, Expr], new: dict[Expr, Expr], free: bool) -> Callable[[Expr], Expr | None]:
+    """The rule, for a function that uses the variables `used`; those of `once` become their values in `new`. `free` says that nothing has effects."""
 
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):
-            return e.tuple_value.fields[e.index]
-        if isinstance(e, Let) and e.var not in used:
+            fields = e.tuple_value.fields
+            return fields[e.index] if free or all(isinstance(f, (Var, Constant)) for f in fields) else None
+        if isinstance(e, Let) and (e.var not in used or e.var in once):
             return e.body
-        return None
+        return new[once[e]] if e in once else None
 
     return rule

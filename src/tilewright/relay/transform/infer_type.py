@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from tilewright.errors import CompileError, ShapeError
 from tilewright.ir.module import IRModule
@@ -19,7 +19,7 @@ from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.transform.type_solver import Hole, Solver
 from tilewright.relay.visitor import binders, operands, post_order
-from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types, sizes_fit
+from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types
 
 
 @dataclass(frozen=True)

@@ -10,25 +10,34 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.analysis.purity import Effects
 from tilewright.relay.expr import Expr, Function, Let, Var
-from tilewright.relay.visitor import post_order, rewrite
+from tilewright.relay.visitor import free_vars, post_order, rewrite
 
 
 @dataclass(frozen=True)
 class ToGraphNormalForm(FunctionPass):
-    """Leaves no let, in straight-line code and in branches alike: values are pure, so where they are computed is free."""
+    """Leaves no let of a pure value, in straight-line code and in branches alike; those that read or write references keep their order."""
 
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        lets: dict[Expr, Expr] = {e.var: e.value for e in post_order(function, inside=False) if isinstance(e, Let)}
+        lets: dict[Expr, Expr] = {e.var: e.value for e in post_order(function) if isinstance(e, Let)}
+        if lets:
+            effects = Effects(function, mod)
+            lets = {v: value for v, value in lets.items() if effects.pure(value) and not _calls_itself(v, value)}
         if not lets:
             return function
         new: dict[Expr, Expr] = {}
 
         def rule(e: Expr) -> Expr | None:
             if isinstance(e, Let):
-                return e.body
+                return e.body if e.var in lets else None
             return new[lets[e]] if isinstance(e, Var) and e in lets else None
 
-        return rewrite(function, rule, memo=new)
+        return rewrite(function, rule, inside=True, memo=new)
+
+
+def _calls_itself(var: Expr, value: Expr) -> bool:
+    """Whether a function needs the name that it is bound to."""
+    return isinstance(value, Function) and var in free_vars(value)

@@ -1,0 +1,114 @@
+"""Which parts of the language a program uses, and how much it computes."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any, Final
+
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.relay.adt import Constructor, Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.scopes import Scopes
+from tilewright.relay.visitor import operands, post_order
+from tilewright.types import TensorType
+
+
+class Feature(enum.IntEnum):
+    """The parts of the language, with the field's numbers."""
+
+    fVar = 0
+    fGlobalVar = 1
+    fConstant = 2
+    fTuple = 3
+    fTupleGetItem = 4
+    fFunction = 5
+    fOp = 6
+    fCall = 7
+    fLet = 8
+    fIf = 9
+    fRefCreate = 10
+    fRefRead = 11
+    fRefWrite = 12
+    fConstructor = 13
+    fMatch = 14
+    fGraph = 15
+    fLetRec = 16
+
+
+_FEATURES: Final = {
+    Var: Feature.fVar, GlobalVar: Feature.fGlobalVar, Constant: Feature.fConstant, Tuple: Feature.fTuple, TupleGetItem: Feature.fTupleGetItem,
+    Function: Feature.fFunction, Call: Feature.fCall, Let: Feature.fLet, If: Feature.fIf, RefCreate: Feature.fRefCreate, RefRead: Feature.fRefRead,
+    RefWrite: Feature.fRefWrite, Constructor: Feature.fConstructor, Match: Feature.fMatch,
+}
+_ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
+
+
+def detect_feature(a: Expr | IRModule, b: Expr | IRModule | None = None) -> set[Feature]:
+    """The parts of the language that an expression or a module uses; the field also gives both, in either order."""
+    what = a if isinstance(a, IRModule) or b is None else b if isinstance(b, IRModule) else a
+    roots: list[Any] = [f for _, f in what.items() if isinstance(f, Expr)] if isinstance(what, IRModule) else [what]
+    if what is not a:
+        roots.append(a)
+    found: set[Feature] = set()
+    for root in roots:
+        uses: dict[Expr, int] = {}
+        for e in post_order(root):
+            found.add(_FEATURES[type(e)])
+            if isinstance(e, Call) and not isinstance(e.op, Expr):
+                found.add(Feature.fOp)
+            if isinstance(e, Let) and e.var in post_order(e.value):
+                found.add(Feature.fLetRec)
+            for o in operands(e):
+                uses[o] = uses.get(o, 0) + 1
+        if any(n > 1 and not isinstance(e, _ATOMS) for e, n in uses.items()):
+            found.add(Feature.fGraph)
+    return found
+
+
+def check_basic_block_normal_form(expr: Expr) -> bool:
+    """Whether every value that several scopes use has a name."""
+    return not Scopes(expr).hoisted
+
+
+def get_total_mac_number(expr: Expr) -> int:
+    """The multiplications and additions of the convolutions and products below `expr`, pairs counted as one.
+
+    Raises `CompileError` where a size is not known.
+    """
+    return sum(_macs(e) for e in post_order(expr) if isinstance(e, Call) and not isinstance(e.op, Expr) and e.op.name in _REDUCED)
+
+
+def _conv_reduction(call: Call) -> int:
+    """The products for one element of a convolution: all of the kernel but its output channels."""
+    weight = _shape(call.args[1])
+    out = call.op.attributes().get("channels") or 0
+    layout = call.op.attributes().get("kernel_layout") or ""
+    known = weight[layout.index("O")] if "O" in layout and len(layout) == len(weight) else out or weight[0]
+    return math.prod(weight) // max(1, known)
+
+
+def _dense_reduction(call: Call) -> int:
+    return _shape(call.args[0])[-1]
+
+
+def _matmul_reduction(call: Call) -> int:
+    return _shape(call.args[0])[-2 if call.op.attributes().get("transpose_a") else -1]
+
+
+_REDUCED: Final[dict[str, Any]] = {
+    "nn.conv1d": _conv_reduction, "nn.conv2d": _conv_reduction, "nn.conv3d": _conv_reduction, "nn.dense": _dense_reduction,
+    "nn.matmul": _matmul_reduction, "nn.batch_matmul": _matmul_reduction,
+}
+
+
+def _macs(call: Call) -> int:
+    return math.prod(_shape(call)) * int(_REDUCED[call.op.name](call))
+
+
+def _shape(e: Expr) -> tuple[int, ...]:
+    found = e.checked_type
+    if not isinstance(found, TensorType):
+        raise CompileError(f"a tensor was expected, and this is {found!r}", e.span)
+    return found.concrete_shape

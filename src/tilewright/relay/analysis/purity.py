@@ -1,0 +1,108 @@
+"""What evaluating a value does besides giving it: the one place where passes ask whether they may move, drop or repeat it.
+
+References are what programs can write to. A function value whose body is not known may do anything, unless the program has no
+references and draws no random numbers at all. That a recursion may not end does not count.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.ir.module import IRModule
+from tilewright.relay.adt import Constructor
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, RefCreate, RefRead, RefWrite, Var
+from tilewright.relay.visitor import operands, post_order
+
+
+class Effect(enum.IntEnum):
+    """A larger one includes the smaller."""
+
+    NONE = 0  # can be moved, repeated, merged and dropped
+    READ = 1  # can be dropped: a new reference, what one holds now, a random number
+    WRITE = 2  # is part of what the program does
+
+
+class Effects:
+    """The effects of the values of a program: of `what`, and of the functions of `mod` that it may call."""
+
+    def __init__(self, what: Expr | None = None, mod: IRModule | None = None) -> None:
+        self._functions: dict[str, Any] = {}
+        self._order = [] if what is None else self._reached(what, mod)
+        self._deep: dict[Expr, Effect] = {}
+        self._values: dict[Expr, Expr] = {}
+        if any(_own(e) for e in self._order):
+            self._values = {e.var: e.value for e in self._order if isinstance(e, Let)}
+            while self._round():
+                pass
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing in the program has effects."""
+        return not self._deep
+
+    def _reached(self, what: Expr, mod: IRModule | None) -> list[Expr]:
+        """The nodes of `what` and of the functions of the module that it may call, operands before users."""
+        order, at, seen = post_order(what), 0, {what}
+        while at < len(order):
+            e = order[at]
+            at += 1
+            if isinstance(e, GlobalVar) and mod is not None and e in mod and isinstance(f := mod[e], Function):
+                self._functions[e.name_hint] = f
+                if f not in seen:
+                    seen.add(f)
+                    order += post_order(f)
+        return order
+
+    def of(self, e: Expr) -> Effect:
+        """The effect of evaluating `e` and all that it is made of."""
+        return self._deep.get(e, Effect.NONE)
+
+    def own(self, e: Expr) -> Effect:
+        """The effect of evaluating `e` when what it is made of is there."""
+        return self._node(e) if self._deep else Effect.NONE
+
+    def pure(self, e: Expr) -> bool:
+        """Whether evaluating `e` does nothing but give its value."""
+        return self.of(e) is Effect.NONE
+
+    def _round(self) -> bool:
+        """One pass over the program; True when it found more effects, which functions that call each other may have yet."""
+        changed = False
+        for e in self._order:
+            found = self._node(e)
+            if not isinstance(e, Function):
+                found = max((found, *(self.of(o) for o in operands(e) if not (isinstance(e, Call) and o is e.op and isinstance(o, Function)))))
+            if found > self.of(e):
+                self._deep[e], changed = found, True
+        return changed
+
+    def _node(self, e: Expr) -> Effect:
+        if isinstance(e, Call) and isinstance(e.op, Expr):
+            return self._called(e.op)
+        return _own(e)
+
+    def _called(self, callee: Expr) -> Effect:
+        """The effect of calling a function value."""
+        while isinstance(callee, Var) and callee in self._values:
+            callee = self._values[callee]
+        if isinstance(callee, GlobalVar):
+            callee = self._functions.get(callee.name_hint, callee)
+        if isinstance(callee, Function):
+            return self.of(callee.body)
+        return Effect.NONE if isinstance(callee, Constructor) else Effect.WRITE
+
+
+def _own(e: Expr) -> Effect:
+    if isinstance(e, RefWrite):
+        return Effect.WRITE
+    if isinstance(e, (RefCreate, RefRead)) or (isinstance(e, Call) and not isinstance(e.op, Expr) and not e.op.pure):
+        return Effect.READ
+    return Effect.NONE
+
+
+def is_pure(expr: Expr, functions: Mapping[str, Any] | IRModule | None = None) -> bool:
+    """Whether evaluating `expr` neither makes, reads nor writes references, nor draws random numbers."""
+    mod = functions if isinstance(functions, IRModule) or functions is None else IRModule(functions)
+    return Effects(expr, mod).pure(expr)

@@ -1,0 +1,127 @@
+"""Bind no variable twice.
+
+    add((fn (%x) { %x })(%a), (fn (%x) { %x })(%b)), the same %x in both -> the second function has an %x of its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import binders, operands, post_order, with_operands
+
+
+@dataclass(frozen=True)
+class DeDup(FunctionPass):
+    """Leaves functions in which every variable is bound in one place; what is bound once keeps its variable."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        bound: set[Var] = set()
+        twice = False
+        for e in post_order(function):
+            for v in binders(e):
+                twice = twice or v in bound
+                bound.add(v)
+        return _separate(function) if twice else function
+
+
+def fresh_copy(expr: Expr, values: Mapping[Expr, Expr] | None = None) -> Expr:
+    """A copy of `expr` that shares nothing with it but constants and what it does not bind; `values` stand for its free variables."""
+    new: dict[Expr, Expr] = dict(values or {})
+    order = post_order(expr)
+    for e in order:
+        for v in binders(e):
+            new.setdefault(v, _again(v))
+    for e in order:
+        if e not in new:
+            new[e] = _copied(e, new)
+    return new[expr]
+
+
+def _separate(function: Function) -> Function:
+    """Every later binder of a variable with a variable of its own; iterative but for binders of one variable inside each other."""
+    taken: set[Var] = set()
+    new: dict[Expr, Expr] = {}
+    for e in post_order(function):
+        old = operands(e)
+        now = [new.get(o, o) for o in old]
+        rebuilt = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
+        clash = [v for v in binders(e) if v in taken]
+        taken.update(binders(e))
+        new[e] = _rename(rebuilt, {v: _again(v) for v in clash}) if clash else rebuilt
+    found = new[function]
+    assert isinstance(found, Function)
+    return found
+
+
+def _rename(e: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
+    """`e` with other variables in place of those that it binds itself; the scope below is rebuilt, with what it binds as it was."""
+    new: dict[Expr, Expr] = dict(fresh)
+    for x in post_order(e):
+        if x not in new:
+            old = operands(x)
+            now = [new.get(o, o) for o in old]
+            own = any(v in fresh for v in binders(x)) and x is e
+            if own or any(a is not b for a, b in zip(old, now, strict=True)):
+                new[x] = _rebound(x, now, new)
+            else:
+                new[x] = x
+    return new[e]
+
+
+def _again(v: Var) -> Var:
+    new = Var(v.name_hint, v.type_annotation, v.span)
+    new.set_type(v.known_type())
+    return new
+
+
+def _copied(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
+    """A new node of the kind of `e`, over and binding what `new` says."""
+    now = [new.get(o, o) for o in operands(e)]
+    match e:
+        case Var() | GlobalVar() | Constant():
+            return e
+        case Let() | Function() | Match():
+            return _rebound(e, now, new)
+        case Call() | Tuple() | TupleGetItem() | If() | RefCreate() | RefRead() | RefWrite():
+            return with_operands(e, now)
+        case _:
+            return e
+
+
+def _rebound(e: Expr, now: list[Expr], new: Mapping[Expr, Expr]) -> Expr:
+    """The same node over other operands, with the variables that it binds as `new` has them."""
+    match e:
+        case Function():
+            return Function([_var(p, new) for p in e.params], now[0], e.declared_ret_type, e.type_params, e.attrs, e.span)
+        case Let():
+            return Let(_var(e.var, new), now[0], now[1], e.span)
+        case Match():
+            clauses = [Clause(_pattern(c.lhs, new), rhs) for c, rhs in zip(e.clauses, now[1:], strict=True)]
+            return Match(now[0], tuple(clauses), e.complete, e.span)
+        case _:
+            return with_operands(e, now)
+
+
+def _var(v: Var, new: Mapping[Expr, Expr]) -> Var:
+    found = new.get(v, v)
+    return found if isinstance(found, Var) else v
+
+
+def _pattern(p: Pattern, new: Mapping[Expr, Expr]) -> Pattern:
+    match p:
+        case PatternVar():
+            return PatternVar(_var(p.var, new))
+        case PatternTuple():
+            return PatternTuple(tuple(_pattern(q, new) for q in p.patterns))
+        case PatternConstructor():
+            return PatternConstructor(p.constructor, tuple(_pattern(q, new) for q in p.patterns))
+        case _:
+            return p

@@ -1,0 +1,73 @@
+"""Put the bodies of the functions marked `Inline` in the place of their calls.
+
+    def @main(%x) { @f(%x) }  def @f(%y, Inline=1) { nn.relu(%y) } -> def @main(%x) { nn.relu(%x) }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.adt import Match
+from tilewright.relay.analysis.call_graph import CallGraph
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar, If, Let, Var
+from tilewright.relay.transform.dedup import fresh_copy
+from tilewright.relay.visitor import operands, post_order, with_operands
+
+
+@dataclass(frozen=True)
+class Inline(Pass):
+    """Leaves no call of a function with the attribute `Inline`, and removes these functions; those that call themselves, or are for another compiler, stay."""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        graph = CallGraph(mod)
+        marked = {n for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Inline") and not f.attrs.get("Compiler") and not graph.is_recursive(n)}
+        if not marked:
+            return mod
+        done: dict[str, Function] = {}
+        new = mod.copy()
+        for name in graph.topological_order():
+            function = mod[name]
+            if isinstance(function, Function):
+                done[name] = inlined(function, {n: done[n] for n in marked & set(graph[name])})
+                if done[name] is not function:
+                    new[name] = done[name]
+        for name in marked - {"main"}:
+            new.remove(name)
+        return new
+
+
+def inlined(function: Function, bodies: dict[str, Function]) -> Function:
+    """`function` with these in place of their names."""
+    new: dict[Expr, Expr] = {}
+    for e in post_order(function):
+        old = operands(e)
+        now = [new.get(o, o) for o in old]
+        if isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in bodies:
+            new[e] = applied(bodies[e.op.name_hint], now[1:])
+        else:
+            now = [fresh_copy(bodies[o.name_hint]) if isinstance(o, GlobalVar) and o.name_hint in bodies else o for o in now]
+            new[e] = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
+    found = new[function]
+    assert isinstance(found, Function)
+    return found
+
+
+def applied(function: Function, args: list[Expr]) -> Expr:
+    """The value of `function` for these arguments: its body, a copy.
+
+    The arguments stand in place of the parameters where the body is one scope; else they are bound first, as a call computes them first.
+    """
+    scopes = any(isinstance(e, (Function, If, Match, Let)) for e in post_order(function.body))
+    if not scopes:
+        return fresh_copy(function.body, dict(zip(function.params, args, strict=True)))
+    names = [a if isinstance(a, (Var, GlobalVar)) else Var(p.name_hint, p.type_annotation) for p, a in zip(function.params, args, strict=True)]
+    for v, a in zip(names, args, strict=True):
+        if v is not a:
+            v.set_type(a.known_type())
+    body = fresh_copy(function.body, dict(zip(function.params, names, strict=True)))
+    for v, a in reversed(list(zip(names, args, strict=True))):
+        if v is not a and isinstance(v, Var):
+            body = Let(v, a, body)
+    return body

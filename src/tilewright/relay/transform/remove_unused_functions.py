@@ -1,0 +1,43 @@
+"""Remove the functions that nothing calls: those that no entry function reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.expr import Expr, GlobalVar
+from tilewright.relay.visitor import post_order
+
+
+@dataclass(frozen=True)
+class RemoveUnusedFunctions(Pass):
+    """Keeps `entry_functions` (default `main`) and all that they call, directly or not."""
+
+    entry_functions: Sequence[str] = ("main",)
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        live = reached(mod, self.entry_functions)
+        dead = [name for name in mod if name not in live]
+        if not dead:
+            return mod
+        new = mod.copy()
+        for name in dead:
+            new.remove(name)
+        return new
+
+
+def reached(mod: IRModule, entries: Sequence[str]) -> set[str]:
+    """The names of the functions that `entries` call, with themselves."""
+    live: set[str] = set()
+    stack = [n for n in entries if n in mod]
+    while stack:
+        name = stack.pop()
+        if name in live:
+            continue
+        live.add(name)
+        function = mod[name]
+        if isinstance(function, Expr):
+            stack += [e.name_hint for e in post_order(function) if isinstance(e, GlobalVar) and e in mod]
+    return live

@@ -1,0 +1,29 @@
+"""Name what several scopes use, before the first of them; within a scope the graph stays a graph.
+
+    if (%c) { nn.relu(%0) } else { tanh(%0) } with %0 = exp(%x) -> let %x1 = exp(%x); if (%c) { nn.relu(%x1) } else { tanh(%x1) }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.analysis.purity import Effect, Effects
+from tilewright.relay.expr import Function
+from tilewright.relay.scopes import Scopes
+from tilewright.relay.transform.to_a_normal_form import Sequencer
+
+
+@dataclass(frozen=True)
+class ToBasicBlockNormalForm(FunctionPass):
+    """Leaves no value that is used in two scopes and has no name; what reads or writes references is named too where the order matters."""
+
+    kind: ClassVar[type] = Function
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if not Scopes(function).hoisted:
+            return function
+        effects = Effects(function, mod)
+        return Sequencer(function, lambda e: effects.own(e) is not Effect.NONE).function(function)
