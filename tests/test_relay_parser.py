@@ -290,6 +290,18 @@ def test_long_and_deep_texts() -> None:
     assert summed.known_type() == TensorType((), "float32")
 
 
+def test_scopes_within_each_other() -> None:
+    x, c = relay.var("x", shape=(2,)), relay.var("c", shape=(), dtype="bool")
+    e: Expr = relay.exp(x)
+    for _ in range(500):
+        e = If(c, relay.tanh(x), e)
+    assert structural_equal(parse_expr(astext(e)), e, map_free_vars=True)
+    chain = "free_var %c: bool; " + "if (%c) { 1 } else " * 3000 + "{ 2 }"
+    assert len(post_order(parse_expr(chain))) == 6002
+    calls = "\n".join(f"def @f{i}(%x: int32) {{ @f{i + 1}(%x) }}" for i in range(500))
+    assert parse(calls + "\ndef @f500(%x: int32) { %x }")["f0"].ret_type == TensorType((), "int32")
+
+
 def test_a_text_that_is_nested_too_deeply_is_an_error() -> None:
     with pytest.raises(ParseError, match="nested too deeply"):
         parse_expr("(" * 20_000 + "1" + ")" * 20_000)

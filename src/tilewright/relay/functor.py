@@ -53,7 +53,7 @@ class ExprFunctor:
             return self._visited(expr)
         self._inside = True
         try:
-            with _room_for(len(post_order(expr))):
+            with room_for(len(post_order(expr))):
                 return self._visited(expr)
         finally:
             self._inside = False
@@ -173,7 +173,7 @@ def _same(new: Any, old: Any) -> bool:
 
 
 @contextmanager
-def _room_for(nodes: int) -> Iterator[None]:
+def room_for(nodes: int) -> Iterator[None]:
     """Let Python calls nest as deep as a graph of that many nodes may be."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, before + _FRAMES * nodes))

@@ -33,7 +33,3 @@ class Prelude:
     def get_type(self, name: str) -> tuple[Any, ...]:
         """A data type's name followed by its constructors."""
         return self.mod.get_type(name)
-
-    def get_ctor(self, type_name: str, constructor: str) -> Any:
-        """A constructor by the name of its data type and its own."""
-        return self.mod.get_constructor(type_name, constructor)

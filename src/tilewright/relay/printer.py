@@ -47,6 +47,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.functor import room_for
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.type_text import KEYWORDS, TypeNames, word
@@ -154,13 +155,17 @@ class _Printer:
         self._types = TypeNames(self._type_names)
         self._scopes = None if root is None else Scopes(root)
 
+    @property
+    def _depth(self) -> int:
+        return self._scopes.depth if self._scopes is not None else 0
+
     # Whole texts.
     def whole(self, expr: Expr) -> str:
         self._begin(expr)
         lines = [f"free_var {self._parameter(v)};" for v in free_vars(expr)]
-        if isinstance(expr, Function):
-            return "\n".join([*lines, self._function(expr, "fn ")])
-        return "\n".join([*lines, *self._scope(expr)])
+        with room_for(self._depth):
+            body = [self._function(expr, "fn ")] if isinstance(expr, Function) else self._scope(expr)
+        return "\n".join([*lines, *body])
 
     def module(self, mod: Any) -> list[str]:
         """The attributes, data types and functions of a module."""
@@ -192,7 +197,8 @@ class _Printer:
         if not isinstance(function, Function):
             return repr(function) if getattr(function, "name", name) == name else f"def {_global(name)} =\n{function!r}"
         self._begin(function)
-        return self._function(function, f"def {_global(name)}")
+        with room_for(self._depth):
+            return self._function(function, f"def {_global(name)}")
 
     def metadata(self) -> str:
         """The constants as JSON: dtype, shape and base64 of the little-endian contents, in the order of their numbers.
@@ -341,7 +347,8 @@ class _Printer:
         return f"{self._argument(e.tuple_value)}.{e.index}"
 
     def _if(self, e: If) -> str:
-        then, other = (_indented(self._scope(b)) for b in (e.true_branch, e.false_branch))
+        then = _indented(self._scope(e.true_branch))
+        other = _indented(self._scope(e.false_branch))
         return f"if ({self._argument(e.cond)}) {{\n{then}\n}} else {{\n{other}\n}}"
 
     def _let(self, e: Let) -> str:

@@ -37,6 +37,11 @@ class Scopes:
         home = self._homes(root)
         self._hoist(home)
 
+    @property
+    def depth(self) -> int:
+        """How many scopes stand within each other."""
+        return max(self._depth)
+
     def continues(self, e: Expr) -> bool:
         """Whether `e` is a `let` that goes on in the scope that it ends."""
         return isinstance(e, Let) and e in self._ends and self.uses[e] == 1

@@ -40,8 +40,8 @@ _INFIX: Final = {
     "==": ("equal", 1), "!=": ("not_equal", 1), "<": ("less", 1), "<=": ("less_equal", 1), ">": ("greater", 1), ">=": ("greater_equal", 1),
     "+": ("add", 2), "-": ("subtract", 2), "*": ("multiply", 3), "/": ("divide", 3),
 }
-_OPEN: Final = frozenset("([{")
-_CLOSE: Final = frozenset(")]}")
+OPEN: Final = frozenset("([{")
+CLOSE: Final = frozenset(")]}")
 Bound = tuple[Var, Expr, Origin]
 
 
@@ -167,7 +167,7 @@ class ExprReader(AttributeReader):
         depth, at = 0, start
         while self.tokens[at].kind != "end":
             kind = self.tokens[at].kind
-            depth += (kind in _OPEN) - (kind in _CLOSE)
+            depth += (kind in OPEN) - (kind in CLOSE)
             if depth < 0:
                 return False
             at += 1
@@ -326,14 +326,24 @@ class ExprReader(AttributeReader):
 
     # Words with a form of their own.
     def _if(self, token: Token) -> Expr:
-        _ = self.expect("(", "'(' and the condition")
-        cond = self.expr()
-        _ = self.expect(")", "')'")
-        then = self.braces()
-        if not self.word("else"):
-            raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either way")
-        again = self.token
-        other = self._if(again) if self.word("if") else self.braces()
+        """`if (…) {…} else if (…) {…} else {…}`, however long."""
+        cases: list[tuple[Token, Expr, Expr]] = []
+        while True:
+            _ = self.expect("(", "'(' and the condition")
+            cond = self.expr()
+            _ = self.expect(")", "')'")
+            cases.append((token, cond, self.braces()))
+            if not self.word("else"):
+                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either way")
+            token = self.token
+            if not self.word("if"):
+                break
+        found = self.braces()
+        for place, cond, then in reversed(cases):
+            found = self._branch(place, cond, then, found)
+        return found
+
+    def _branch(self, token: Token, cond: Expr, then: Expr, other: Expr) -> Expr:
         return self.build(token, lambda: If(cond, then, other, self.span(token, "if")))
 
     def _match(self, token: Token) -> Expr:

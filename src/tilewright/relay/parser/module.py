@@ -23,8 +23,9 @@ from tilewright.errors import CompileError, ParseError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
+from tilewright.relay.functor import room_for
 from tilewright.relay.parser.errors import Source, together
-from tilewright.relay.parser.expressions import ExprReader, similar
+from tilewright.relay.parser.expressions import CLOSE, OPEN, ExprReader, similar
 from tilewright.relay.parser.lexer import Token, plain_word, string_value
 from tilewright.relay.parser.metadata import read_metadata
 from tilewright.relay.parser.types import shown
@@ -34,6 +35,8 @@ VERSION: Final = "0.0.5"
 _METADATA: Final = re.compile(r"^#\[metadata\]", re.M)
 _LOOPS: Final = re.compile(r"^@T\.prim_func.*?(?=^(?:def @|type |extern |attributes |#\[|@T\.prim_func|//|fn |free_var )|\Z)", re.M | re.S)
 _MARK: Final = "#loops"
+DEEPEST: Final = 5_000
+"""Brackets within each other."""
 
 
 @dataclass
@@ -85,12 +88,11 @@ class ModuleReader(ExprReader):
         """The module, and the expression that stands behind its definitions, if one does. Raises `ParseError`."""
         found: Expr | None = None
         try:
-            found = self._read()
+            with room_for(self._nesting()):
+                found = self._read()
         except ParseError as error:
             if error not in self.errors:
                 self.errors.append(error)
-        except RecursionError:
-            raise self.fail("the text is nested too deeply here; give the inner values names") from None
         if self.errors:
             raise together(self.errors)
         return self.module, found
@@ -115,6 +117,17 @@ class ModuleReader(ExprReader):
             elif (made := self._definitions[name].function) is not None:
                 self.module[self._variable(self._definitions[name])] = made
         return found
+
+    def _nesting(self) -> int:
+        """How deep reading may nest: brackets within each other, and functions that are read for their types. Raises `ParseError` at too many."""
+        depth = most = functions = 0
+        for token in self.tokens:
+            depth += (token.kind in OPEN) - (token.kind in CLOSE)
+            most = max(most, depth)
+            functions += token.text == "def"
+            if depth > DEEPEST:
+                raise self.fail("the text is nested too deeply here; give the inner values names", token)
+        return most + functions
 
     def _version(self) -> None:
         if self.kind != "#[":
