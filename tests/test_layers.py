@@ -43,7 +43,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.printer"): "a module prints itself",
     ("ir.module", "relay.parser"): "a module reads the standard library",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
-    ("relay", "compiler"): "and relay.vm for compiling one with control flow",
+    ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
 }
