@@ -70,7 +70,7 @@ def test_scalar_constants_are_inline(value: np.generic, text: str) -> None:
 
 def test_other_constants_tell_what_they_hold() -> None:
     text = text_of(relay.const(np.asarray([1, -2], "int8")))
-    assert text.startswith("meta[relay.Constant][0] /* ty=Tensor[(2,), int8], from -2 to 1, sha256 ")
+    assert text.startswith("meta[relay.Constant][0] /* ty=Tensor[(2), int8], from -2 to 1, sha256 ")
     assert "from inf to inf" in text_of(relay.const(np.float32(np.inf)))
     assert text_of(relay.const(np.zeros((0, 2), "float32"))).startswith("meta[relay.Constant][0] /* ty=Tensor[(0, 2), float32], sha256 ")
 
@@ -85,20 +85,20 @@ def test_constants_are_numbered_by_first_use_and_shared() -> None:
 def test_tuples_and_their_fields() -> None:
     s = relay.split(relay.var("x", shape=(4,)), 2)
     one = Tuple((TupleGetItem(s, 1),))
-    t = "Tensor[(2,), float32]"
+    t = "Tensor[(2), float32]"
     assert lines(text_of(one))[1:] == [
         f"%0 = split(%x, indices_or_sections=2) /* ty=({t}, {t}) */;",
         f"%1 = %0.1 /* ty={t} */;",
         f"(%1,) /* ty=({t},) */",
     ]
     assert lines(text_of(relay.concatenate([TupleGetItem(s, 0), TupleGetItem(s, 1)], axis=0)))[-2:] == [
-        f"%3 = (%1, %2) /* ty=({t}, {t}) */;", "concatenate(%3) /* ty=Tensor[(4,), float32] */"
+        f"%3 = (%1, %2) /* ty=({t}, {t}) */;", "concatenate(%3) /* ty=Tensor[(4), float32] */"
     ]
 
 
 def test_nested_functions_and_calls() -> None:
     p, q = relay.var("p0", shape=(2,)), relay.var("q", shape=(2,))
-    t = "Tensor[(2,), float32]"
+    t = "Tensor[(2), float32]"
     inner = Function((p,), relay.nn.relu(relay.exp(p)), attrs={"Primitive": 1})
     assert lines(text_of(Call(inner, [relay.log(q)]))) == [
         f"free_var %q: {t} /* ty={t} */;",
@@ -115,7 +115,7 @@ def test_branches_are_scopes() -> None:
     c, x = relay.var("c", shape=(), dtype="bool"), relay.var("x", shape=(2,))
     shared = relay.exp(x)
     text = lines(text_of(If(c, relay.nn.relu(shared), relay.tanh(shared))))
-    t = "Tensor[(2,), float32]"
+    t = "Tensor[(2), float32]"
     assert text[2:] == [
         f"%0 = exp(%x) /* ty={t} */;", "if (%c) {", f"  nn.relu(%0) /* ty={t} */", "} else {", f"  tanh(%0) /* ty={t} */", f"}} /* ty={t} */",
     ]
@@ -125,7 +125,7 @@ def test_branches_are_scopes() -> None:
 
 def test_let() -> None:
     x, v = relay.var("x", shape=(2,)), relay.var("v", shape=(2,))
-    t = "Tensor[(2,), float32]"
+    t = "Tensor[(2), float32]"
     body = Let(v, relay.nn.relu(relay.exp(x)), relay.add(v, v))
     assert lines(text_of(body))[1:] == [
         f"%0 = exp(%x) /* ty={t} */;", f"let %v: {t} = nn.relu(%0) /* ty={t} */;", f"add(%v, %v) /* ty={t} */"
@@ -153,7 +153,7 @@ def test_modules() -> None:
     outer = Function((p,), relay.exp(p), attrs={"Inline": 1, "Compiler": "npu", "global_symbol": "npu_0", "Primitive": 1})
     name = GlobalVar("npu_0", outer.known_type())  # type: ignore[arg-type]
     mod = IRModule({"main": Function((x,), Call(name, [x])), "npu_0": outer})
-    t = "Tensor[(2,), float32]"
+    t = "Tensor[(2), float32]"
     assert lines(astext(mod)) == [
         VERSION,
         f"def @main(%x: {t} /* ty={t} */) -> {t} {{", f"  @npu_0(%x) /* ty={t} */", "}", "",
@@ -174,7 +174,7 @@ def test_deep_graphs_print() -> None:
     for _ in range(10_000):
         e = relay.exp(e)
     text = lines(text_of(e))
-    assert (len(text), text[-1]) == (10_001, "exp(%9998) /* ty=Tensor[(2,), float32] */")
+    assert (len(text), text[-1]) == (10_001, "exp(%9998) /* ty=Tensor[(2), float32] */")
 
 
 def test_repr_is_the_text() -> None:

@@ -173,7 +173,7 @@ def test_results_that_no_kernel_makes_are_copied() -> None:
     value = np.arange(4, dtype="float32")
     check_close(run_plan(plan, [value]), [value, np.array([1, 2], "float32"), np.exp(value), np.exp(value), np.exp(value).reshape(2, 2)])
     assert plan.workspace_bytes == 0
-    assert "copy: input[0]: Tensor[(4,), float32] -> output[0]: Tensor[(4,), float32]" in repr(plan)
+    assert "copy: input[0]: Tensor[(4), float32] -> output[0]: Tensor[(4), float32]" in repr(plan)
 
 
 def test_equal_arrays_are_one_constant() -> None:
@@ -213,7 +213,7 @@ def test_a_rule_that_changes_a_type_is_a_fault() -> None:
     def wrong(e: Expr) -> Expr | None:
         return const([1.0, 2.0, 3.0]) if isinstance(e, Call) else None
 
-    with pytest.raises(InternalError, match=r"the rule .*wrong replaced a value of type Tensor\[\(2,\), float32\] by one of type Tensor\[\(3,\), float32\]"):
+    with pytest.raises(InternalError, match=r"the rule .*wrong replaced a value of type Tensor\[\(2\), float32\] by one of type Tensor\[\(3\), float32\]"):
         rewrite(relay.nn.relu(x), wrong)
 
 
@@ -264,7 +264,7 @@ def test_the_interpreter_runs_the_branch_that_is_taken_and_names_wrong_inputs() 
 
     with pytest.raises(InputError, match="1 inputs were given, and there are 2: c, x"):
         evaluate(program, value)
-    with pytest.raises(InputError, match=r"input 'x' is Tensor\[\(2,\), float32\], and was given float64 of shape \(2,\)"):
+    with pytest.raises(InputError, match=r"input 'x' is Tensor\[\(2\), float32\], and was given float64 of shape \(2,\)"):
         evaluate(program, np.array(True), value.astype("float64"))
 
 

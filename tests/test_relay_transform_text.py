@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.ir import IRModule, assert_structural_equal
-from tilewright.relay import transform
+from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
+from tilewright.relay import dataflow_pattern, transform
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.printer import text_of
 from tilewright.types import TensorType
@@ -25,6 +26,7 @@ from tilewright.types import TensorType
 OTHERS = ("relay_parse_errors", "relay_text")  # of test_relay_parser.py
 FILES = sorted(f for f in (Path(__file__).parent / "text").glob("relay_*.md") if f.stem not in OTHERS)
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
+REGISTERED: list[tuple[str, str]] = []
 
 
 def cases() -> list[Any]:
@@ -44,15 +46,31 @@ def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
 
 
 def run_case(case: re.Match[str]) -> str:
-    names: dict[str, Any] = {"relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights, "var": relay.var, "const": relay.const}
+    names: dict[str, Any] = {
+        "relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights, "var": relay.var, "const": relay.const, "supports": supports,
+    }
     exec(case["code"], names)
     before = IRModule.from_expr(names["before"])
-    graph_pass = eval(case["pass"], {**vars(transform), "relay": relay})
+    graph_pass = eval(case["pass"], {**vars(transform), "relay": relay, "p": dataflow_pattern})
     after = graph_pass(before)
     inputs = [random_input(p.type_annotation, k) for k, p in enumerate(before["main"].params)]
     compare(evaluate(before, *inputs), evaluate(after, *inputs), halves="MixedPrecision" in case["pass"])
     assert_structural_equal(graph_pass(after), after)
-    return text_of(after["main"])
+    return text_of(after["main"]) if len(after) == 1 else after.astext().partition("\n")[2]
+
+
+def supports(target: str, *operators: str) -> None:
+    """Let `target` compute these operators until the end of the case."""
+    for name in operators:
+        register_op_attr(name, f"target.{target}", lambda call: True)
+        REGISTERED.append((name, f"target.{target}"))
+
+
+@pytest.fixture(autouse=True)
+def no_operator_stays_registered() -> Iterator[None]:
+    yield
+    while REGISTERED:
+        reset_op_attr(*REGISTERED.pop())
 
 
 def compare(left: Any, right: Any, halves: bool) -> None:

@@ -176,7 +176,7 @@ class TensorType(Type):
         if not self.shape:
             return str(self.dtype)
         inner = ", ".join(map(str, self.shape))
-        return f"Tensor[({inner}{',' if len(self.shape) == 1 else ''}), {self.dtype}]"
+        return f"Tensor[({inner}), {self.dtype}]"
 
 
 class TupleType(Type):
@@ -223,7 +223,7 @@ class FuncType(Type):
         return hash((len(self.arg_types), len(self.type_params)))
 
     def __repr__(self) -> str:
-        params = f"<{', '.join(map(repr, self.type_params))}>" if self.type_params else ""
+        params = f"[{', '.join(map(repr, self.type_params))}]" if self.type_params else ""
         return f"fn {params}({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
 
     def instantiate(self, types: Sequence[Type]) -> FuncType:
@@ -279,7 +279,7 @@ class GlobalTypeVar(Type):
 
 
 class TypeCall(Type):
-    """A data type applied to types: `List[Tensor[(3,), float32]]`."""
+    """A data type applied to types: `List[Tensor[(3), float32]]`."""
 
     __slots__ = ("args", "func")
     func: GlobalTypeVar

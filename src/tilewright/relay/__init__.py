@@ -40,6 +40,7 @@ from tilewright.relay.expr import (
     var,
 )
 from tilewright.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
+from tilewright.relay.op import annotation
 from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
@@ -49,10 +50,10 @@ from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, Tuple
 if TYPE_CHECKING:
     from tilewright.compiler import vm
     from tilewright.compiler.build import build
-    from tilewright.relay import analysis, frontend, prelude, transform
+    from tilewright.relay import analysis, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({"analysis", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
 
 __all__ = [
     "Any",
@@ -91,10 +92,12 @@ __all__ = [
     "TypeVar",
     "Var",
     "analysis",
+    "annotation",
     "arange",
     "astext", "bind",
     "build",
     "const",
+    "dataflow_pattern",
     "fromtext",
     "frontend",
     "gather",

@@ -1,6 +1,6 @@
 """The text of types, in which a name means one type variable or size.
 
-    Tensor[(1, ?, n), float32]    (int32, bool)    fn <A>(A) -> List[A]    ref(float32)
+    Tensor[(1, ?, n), float32]    (int32, bool)    fn [A](A) -> List[A]    ref(float32)
 
 Sizes are int64 where nothing else is said: `n: int32`.
 """
@@ -41,9 +41,9 @@ class TypeNames:
         return known
 
     def params(self, variables: Iterable[TypeVar]) -> str:
-        """`<A, B>`, or nothing."""
+        """`[A, B]`, or nothing."""
         names = [self.name(v) for v in variables]
-        return f"<{', '.join(names)}>" if names else ""
+        return f"[{', '.join(names)}]" if names else ""
 
     def name(self, v: TypeVar | Var) -> str:
         """The name of a type variable or size, which no other has."""
@@ -63,7 +63,7 @@ class TypeNames:
     def _made(self, t: Type) -> str:
         match t:
             case TensorType():
-                return repr(t) if t.is_static else f"Tensor[({', '.join(map(self._dim, t.shape))}{',' * (len(t.shape) == 1)}), {t.dtype}]"
+                return repr(t) if t.is_static else f"Tensor[({', '.join(map(self._dim, t.shape))}), {t.dtype}]"
             case TupleType():
                 return f"({', '.join(map(self.text, t.fields))}{',' * (len(t.fields) == 1)})"
             case FuncType():

@@ -1,8 +1,10 @@
 """The operators of graphs: one class each, by family. Importing this package fills the operator table."""
 
 from tilewright.relay.op import (
+    annotation,
     blocks,
     broadcast,
+    contrib,
     create,
     einsum,
     elementwise,
@@ -28,8 +30,10 @@ __all__ = [
     "OPS",
     "Fusion",
     "Op",
+    "annotation",
     "blocks",
     "broadcast",
+    "contrib",
     "create",
     "einsum",
     "elementwise",

@@ -4,7 +4,7 @@
     attributes { "key" = 1 }
     type List[A] { Cons(A, List[A]), Nil, }
     extern type File
-    def @main<A>(%x: A, Primitive=1) -> A { … }
+    def @main[A](%x: A, Primitive=1) -> A { … }
     @T.prim_func …                                  a function of loops, in the language of `tir/parser.py`
 
 The data types and the signatures of functions are read before the bodies, so that definitions may stand in any order. Each body

@@ -1,4 +1,4 @@
-"""Reading tokens one after another, and types: `Tensor[(1, ?, n), float32]`, `fn <A>(A) -> List[A]`, `(int32, bool)`, `ref(float32)`."""
+"""Reading tokens one after another, and types: `Tensor[(1, ?, n), float32]`, `fn [A](A) -> List[A]`, `(int32, bool)`, `ref(float32)`."""
 
 from __future__ import annotations
 

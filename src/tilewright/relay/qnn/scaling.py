@@ -39,8 +39,8 @@ class Scaling(Op):
 class Quantize(Scaling):
     """round(data / output_scale) + output_zero_point, saturated to `out_dtype`; halves go to the even number (ONNX)."""
 
-    axis: int = -1
     out_dtype: str = "int8"
+    axis: int = -1
 
     def infer(self, data: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
         t, scale, zero_point = tensors(data, output_scale, output_zero_point)

@@ -13,6 +13,7 @@ from tilewright.ir.transform import (
     module_pass,
 )
 from tilewright.relay.expr import Function
+from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
@@ -30,6 +31,9 @@ from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal, infer_types
 from tilewright.relay.transform.inline import Inline
 from tilewright.relay.transform.lambda_lift import LambdaLift
+from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
+from tilewright.relay.transform.merge_composite import MergeComposite
+from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
@@ -51,6 +55,7 @@ class _RelayFunctionPass(FunctionPass):
 function_pass: Final = function_pass_of(_RelayFunctionPass)
 
 __all__ = [
+    "AnnotateTarget",
     "CanonicalizeOps",
     "ConvertLayout",
     "DeDup",
@@ -71,6 +76,9 @@ __all__ = [
     "LambdaLift",
     "Location",
     "MemoryPlan",
+    "MergeCompilerRegions",
+    "MergeComposite",
+    "PartitionGraph",
     "Pass",
     "PassContext",
     "PassInfo",

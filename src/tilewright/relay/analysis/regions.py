@@ -1,0 +1,142 @@
+"""The regions of a graph that targets compute, from the marks at their borders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeGuard
+
+from tilewright.errors import CompileError
+from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let
+from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd, Mark
+from tilewright.relay.visitor import operands, post_order
+
+DEFAULT: Final = "default"
+"""The target of what no other computes."""
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """Nodes that one target computes: its marks `ins` where values go in, its marks `outs` where they come out.
+
+    `id` is the number of its first mark in the function, counted over all marks where values go in.
+    """
+
+    id: int
+    target: str
+    nodes: list[Expr] = field(default_factory=list)
+    ins: list[Call] = field(default_factory=list)
+    outs: list[Call] = field(default_factory=list)
+
+    def take(self, other: Region) -> None:
+        """Become one with `other`."""
+        self.nodes += other.nodes
+        self.ins += other.ins
+        self.outs += other.outs
+
+
+def is_mark(e: Any) -> TypeGuard[Call]:
+    """Whether `e` is a mark of a region's border."""
+    return isinstance(e, Call) and isinstance(e.op, Mark)
+
+
+def is_begin(e: Any) -> TypeGuard[Call]:
+    """Whether `e` is a value that goes into a region."""
+    return isinstance(e, Call) and isinstance(e.op, CompilerBegin)
+
+
+def is_end(e: Any) -> TypeGuard[Call]:
+    """Whether `e` is a value that comes out of a region."""
+    return isinstance(e, Call) and isinstance(e.op, CompilerEnd)
+
+
+def open_nodes(function: Expr) -> list[Expr]:
+    """The nodes of a function in order, without the insides of functions that are one piece: composite, external, primitive."""
+    order = post_order(function)
+    pieces = [e for e in order if isinstance(e, Function) and e is not function and any(e.attrs.get(k) for k in ("Composite", "Compiler", "Primitive"))]
+    if not pieces:
+        return order
+    inside = set(post_order(*(p.body for p in pieces)))
+    return [e for e in order if e not in inside or isinstance(e, Constant)]
+
+
+def regions_of(order: list[Expr]) -> dict[Expr, Region]:
+    """The region of every node of a walk that is in one.
+
+    Raises `CompileError` where the marks do not fit each other.
+    """
+    found: dict[Expr, Region] = {}
+    count = 0
+    for e in order:
+        if is_begin(e):
+            found[e] = Region(count, e.op.compiler, [e], [e])
+            count += 1
+            continue
+        region = _region_of_operands(e, found)
+        if is_end(e):
+            if region is None or region.target != e.op.compiler:
+                there = "no region is open there" if region is None else f"the region that is open there is that of '{region.target}'"
+                raise CompileError(f"a compiler_end of '{e.op.compiler}' ends no region: {there}", e.span)
+            region.outs.append(e)
+        if region is not None:
+            region.nodes.append(e)
+            found[e] = region
+    return found
+
+
+def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
+    """The one region that the operands of `e` are in; those that were different regions become one."""
+    region: Region | None = None
+    for o in operands(e):
+        other = None if is_end(o) and not is_end(e) else found.get(o)
+        if other is None:
+            continue
+        if region is None:
+            region = other
+        elif other is not region:
+            if other.target != region.target:
+                raise CompileError(f"this {type(e).__name__} takes values from inside regions of '{region.target}' and of '{other.target}'", e.span)
+            region.take(other)
+            found.update(dict.fromkeys(other.nodes, region))
+    if region is not None:
+        for o in operands(e):
+            if is_end(o) or (o not in found and not is_input(o)):
+                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} takes a value without a compiler_begin", e.span)
+    return region
+
+
+def scopes_of(function: Function) -> dict[Expr, int]:
+    """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a `let`."""
+    found: dict[Expr, int] = {}
+    roots: list[Expr] = [function.body]
+    for number, root in enumerate(roots):  # roots grows
+        stack = [root]
+        while stack:
+            e = stack.pop()
+            if e in found:
+                continue
+            found[e] = number
+            inner = _scoped(e)
+            roots += inner
+            stack += [o for o in operands(e) if not any(o is i for i in inner)]
+    return found
+
+
+def _scoped(e: Expr) -> tuple[Expr, ...]:
+    """The operands of `e` that are scopes of their own."""
+    match e:
+        case Function():
+            return (e.body,)
+        case If():
+            return (e.true_branch, e.false_branch)
+        case Let():
+            return (e.body,)
+        case Match():
+            return tuple(c.rhs for c in e.clauses)
+        case _:
+            return ()
+
+
+def is_input(e: Expr) -> bool:
+    """Whether `e` is a value that nobody computes: a variable, a constant, a function."""
+    return not operands(e) or isinstance(e, (Function, GlobalVar))

@@ -1,0 +1,88 @@
+"""A graph in the order of evaluation, sorted by kind of node, with the users of every value: what matching asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import consumers, operands, post_order
+
+Key = type[Any]
+"""What nodes are sorted by: the class of a call's operator, else the class of the node."""
+
+
+def key_of(e: Expr) -> Key:
+    """The key of an expression."""
+    return type(e.op) if isinstance(e, Call) and isinstance(e.op, Op) else type(e)
+
+
+class Graph:
+    """The nodes below `root`, inside functions and branches too. Everything but the order is found when it is first asked for."""
+
+    def __init__(self, root: Expr) -> None:
+        self.root = root
+        self.order = post_order(root)
+
+    @cached_property
+    def position(self) -> dict[Expr, int]:
+        """The place of each node in the order of evaluation."""
+        return {e: i for i, e in enumerate(self.order)}
+
+    @cached_property
+    def users(self) -> dict[Expr, list[Expr]]:
+        """The nodes that use each node."""
+        return consumers(self.order)
+
+    @cached_property
+    def by_key(self) -> dict[Key, list[Expr]]:
+        """The nodes of each key, in order."""
+        found: dict[Key, list[Expr]] = {}
+        for e in self.order:
+            found.setdefault(key_of(e), []).append(e)
+        return found
+
+    @cached_property
+    def closed(self) -> set[Expr]:
+        """What is in the functions that are done: those made by a partition, and primitive ones."""
+        done = [f for f in self.by_key.get(Function, []) if isinstance(f, Function) and ("PartitionedFromPattern" in f.attrs or f.attrs.get("Primitive"))]
+        return set(post_order(*done)) if done else set()
+
+    def last_first(self, keys: Iterable[Key] | None) -> list[Expr]:
+        """The nodes of these keys (all where it is None), those nearest to the root first."""
+        if keys is None:
+            return self.order[::-1]
+        lists = [found for k in keys if (found := self.by_key.get(k))]
+        if len(lists) < 2:
+            return lists[0][::-1] if lists else []
+        return sorted((e for nodes in lists for e in nodes), key=self.position.__getitem__, reverse=True)
+
+    def dominates(self, end: Expr, e: Expr) -> bool:
+        """Whether everything that is made of `e` is used by `end` only, directly or not."""
+        last, position, users = self.position[end], self.position, self.users
+        seen, stack = {e}, [e]
+        while stack:
+            now = stack.pop()
+            if now is end:
+                continue
+            if not users[now] or position[now] > last:
+                return False
+            new = [u for u in users[now] if u not in seen]
+            seen.update(new)
+            stack += new
+        return True
+
+    def depends(self, e: Expr, on: Expr) -> bool:
+        """Whether `e` is made of `on`."""
+        first, position = self.position[on], self.position
+        seen, stack = {e}, [e]
+        while stack:
+            now = stack.pop()
+            if now is on:
+                return True
+            new = [o for o in operands(now) if o not in seen and position[o] >= first]
+            seen.update(new)
+            stack += new
+        return False

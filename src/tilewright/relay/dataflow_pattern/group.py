@@ -1,0 +1,147 @@
+"""The pieces of a graph that a pattern takes: which nodes, what goes into them, and that they can be taken out.
+
+Pieces do not overlap; those nearer to the root of the graph come first. A piece from which another value than its last is used
+elsewhere is not taken, unless all that is made of that value is used by the piece itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tilewright.relay.dataflow_pattern.graph import Graph
+from tilewright.relay.dataflow_pattern.match import Matcher, NodeMap, root_keys
+from tilewright.relay.dataflow_pattern.pattern import (
+    CallPattern,
+    DFPattern,
+    DominatorPattern,
+    ExprPattern,
+    FunctionPattern,
+    LetPattern,
+    TuplePattern,
+    VarPattern,
+    WildcardPattern,
+    pattern_nodes,
+)
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands, post_order, with_operands
+
+_SHARED: Final = (Constant, Function, GlobalVar, Var)
+"""What may be in several pieces, and used outside of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A piece: its last value `root`, what the parts of the pattern stand for, the values that go in, the nodes inside in order."""
+
+    root: Expr
+    node_map: NodeMap
+    inputs: tuple[Expr, ...]
+    inside: tuple[Expr, ...]
+
+    @property
+    def name(self) -> str:
+        """The operators inside, in order: `nn.conv2d_nn.relu_`."""
+        return "".join(map(_name, self.inside))
+
+    def as_function(self, number: int, attrs: Mapping[str, Any]) -> Function:
+        """A function of the inputs, `FunctionVar_<number>_<i>`, that computes the root."""
+        params = [Var(f"FunctionVar_{number}_{i}", e.known_type()) for i, e in enumerate(self.inputs)]
+        new: dict[Expr, Expr] = dict(zip(self.inputs, params, strict=True))
+        for e in self.inside:
+            old = operands(e)
+            if any(o in new for o in old):
+                new[e] = with_operands(e, [new.get(o, o) for o in old])
+        return Function(params, new.get(self.root, self.root), attrs={"PartitionedFromPattern": self.name, **attrs})
+
+
+def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
+    """The pieces of `graph` that look like `pattern`, by their roots."""
+    candidates = graph.last_first(root_keys(pattern))
+    found: dict[Expr, Group] = {}
+    if not candidates:
+        return found
+    matcher, parts = Matcher(graph), pattern_nodes(pattern)
+    taken: set[Expr] = set()
+    for e in candidates:
+        if e in taken or e in graph.closed:
+            continue
+        node_map = matcher.match(pattern, e)
+        if node_map is None:
+            continue
+        group = _group(e, node_map, parts)
+        if _can_be_taken(group, taken, graph):
+            found[e] = group
+            taken.update(group.inside)
+    return found
+
+
+def _group(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
+    known: list[Expr] = []
+    within: set[Expr] = {root}
+    for p in parts:
+        matched = node_map.get(p)
+        if matched is None:
+            continue
+        match p:
+            case DominatorPattern():
+                within.update(e for q in (p.parent, p.path) for e in node_map.get(q, ()))
+            case FunctionPattern():
+                within.update(e for f in matched for e in (*f.params, *post_order(f)))
+            case LetPattern():
+                within.update(e.var for e in matched)
+            case TuplePattern(fields=None):
+                known += [f for e in matched for f in e.fields]
+            case CallPattern(args=None):
+                known += [a for e in matched for a in e.args]
+            case WildcardPattern(redirected=None) | VarPattern() | ExprPattern() if not _stays_inside(p):
+                known += [e for e in matched if not isinstance(e, (Op, Function, GlobalVar))]
+    inputs = tuple(dict.fromkeys(e for e in known if e not in within))
+    return Group(root, node_map, inputs, _between(root, set(inputs)))
+
+
+def _stays_inside(p: DFPattern) -> bool:
+    """Whether what the innermost pattern `p` matches is part of the piece: a constant that was asked for."""
+    return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
+
+
+def _between(root: Expr, inputs: set[Expr]) -> tuple[Expr, ...]:
+    """The nodes from the inputs down to `root`, operands before users."""
+    order: list[Expr] = []
+    entered = set(inputs)
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        e, done = stack.pop()
+        if done:
+            order.append(e)
+        elif e not in entered:
+            entered.add(e)
+            stack.append((e, True))
+            stack.extend((o, False) for o in reversed(operands(e)))
+    return tuple(order)
+
+
+def _can_be_taken(group: Group, taken: set[Expr], graph: Graph) -> bool:
+    own = [e for e in group.inside if not isinstance(e, _SHARED)]
+    if any(e in taken for e in own):
+        return False
+    inside = set(group.inside)
+    outside = {u for e in own if e is not group.root for u in graph.users[e] if u not in inside}
+    return all(graph.dominates(group.root, u) for u in outside)
+
+
+def _name(e: Expr) -> str:
+    """What a node adds to the name of a piece."""
+    match e:
+        case Call():
+            return f"{e.op.name}_" if isinstance(e.op, Op) else "Call_"
+        case Function():
+            return "Function"
+        case TupleGetItem():
+            return f"TupleGetItem{e.index}_"
+        case Tuple() | If() | Let():
+            return f"{type(e).__name__}_"
+        case _:
+            return ""

@@ -1,0 +1,372 @@
+"""The patterns: what a piece of a graph may look like, built as Python expressions.
+
+    conv = is_op("nn.conv2d")(wildcard(), is_constant())
+    pattern = is_op("nn.relu")(conv.optional(lambda x: is_op("nn.bias_add")(x, is_constant())))
+
+Patterns are compared by identity: one pattern object that occurs twice stands for one expression. A pattern prints as the
+Python text that builds it.
+
+    pattern ::= ExprPattern(expr) | VarPattern(name) | ConstantPattern() | WildcardPattern() | CallPattern(op, args)
+              | FunctionPattern(params, body) | IfPattern(cond, then, else) | LetPattern(var, value, body) | TuplePattern(fields)
+              | TupleGetItemPattern(tuple, index) | AltPattern(left, right) | TypePattern(pattern, type) | DataTypePattern(pattern, dtype)
+              | ShapePattern(pattern, shape) | AttrPattern(pattern, attrs) | DominatorPattern(parent, path, child)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tilewright.errors import CompileError
+from tilewright.node import node
+from tilewright.relay.expr import Expr
+from tilewright.relay.op.registry import Op, get, plain
+from tilewright.types import DataType, Type
+
+Parts: TypeAlias = "tuple[DFPattern, ...]"
+
+
+class DFPattern:
+    """Base of patterns. Calling one gives the pattern of a call of what it matches."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any) -> CallPattern:
+        """A call of what this pattern matches, on arguments like these; `pattern(None)` is one with any arguments."""
+        return CallPattern(self, None if len(args) == 1 and args[0] is None else args)
+
+    def __or__(self, other: DFPattern) -> AltPattern: return AltPattern(self, other)
+    def __add__(self, other: DFPattern) -> CallPattern: return is_op("add")(self, other)
+    def __sub__(self, other: DFPattern) -> CallPattern: return is_op("subtract")(self, other)
+    def __mul__(self, other: DFPattern) -> CallPattern: return is_op("multiply")(self, other)
+    def __truediv__(self, other: DFPattern) -> CallPattern: return is_op("divide")(self, other)
+
+    def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> DFPattern:
+        """This pattern, or what the function builds around it."""
+        return AltPattern(self, option_constructor(self))
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> DFPattern:
+        """This pattern, where the call, the operator or the function has these attributes."""
+        return AttrPattern(self, attrs)
+
+    def has_type(self, ttype: Type) -> DFPattern:
+        """This pattern, where the value has this type."""
+        return TypePattern(self, ttype)
+
+    def has_dtype(self, dtype: str | DataType) -> DFPattern:
+        """This pattern, where the value is a tensor of this dtype."""
+        return has_dtype(dtype, self)
+
+    def has_shape(self, shape: Sequence[Any]) -> DFPattern:
+        """This pattern, where the value is a tensor of this shape."""
+        return has_shape(shape, self)
+
+    def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
+        """This pattern, as the one place where all that is made of `parent` comes together; between them lies only `path`."""
+        return DominatorPattern(parent, wildcard() if path is None else path, self)
+
+    def match(self, expr: Expr) -> bool:
+        """Whether `expr` looks like this pattern."""
+        from tilewright.relay.dataflow_pattern.match import match
+
+        return match(self, expr)
+
+    def partition(self, expr: Expr, attrs: Mapping[str, Any] | None = None, check: Callable[[Expr], bool] = lambda expr: True) -> Expr:
+        """`expr` with each piece that looks like this pattern as a function of its own, and a call of that.
+
+        The functions have the attributes `attrs`, and `PartitionedFromPattern`, the operators inside by name. A piece that
+        `check` says no to is left alone, and one from which another value than the last is used elsewhere.
+        """
+        from tilewright.relay.dataflow_pattern.rewrite import partition
+
+        return partition(self, expr, attrs, check)
+
+    def inside(self) -> Parts:
+        """The patterns that this one is made of."""
+        return ()
+
+    def __repr__(self) -> str:
+        from tilewright.relay.dataflow_pattern.text import text_of
+
+        return text_of(self)
+
+
+@node
+class ExprPattern(DFPattern):
+    """An expression that is structurally equal to `expr`; or an operator, by its class, or by an object with its attributes."""
+
+    expr: Expr | Op | type[Op]
+
+
+@node
+class VarPattern(DFPattern):
+    """A variable, of that name unless the name is empty."""
+
+    name: str = ""
+
+
+@node
+class ConstantPattern(DFPattern):
+    """Any constant."""
+
+
+@node
+class WildcardPattern(DFPattern):
+    """Anything; or what `redirect_to` says, so that a pattern may contain itself."""
+
+    redirected: DFPattern | None = None
+
+    def redirect_to(self, pattern: DFPattern) -> None:
+        """Let this wildcard stand for `pattern`, which may be built over it."""
+        object.__setattr__(self, "redirected", pattern)
+
+
+@node
+class CallPattern(DFPattern):
+    """A call of `op` on `args`; on any arguments where `args` is None. Sums and products match in either order."""
+
+    op: DFPattern
+    args: tuple[DFPattern, ...] | None
+
+    def __post_init__(self) -> None:
+        _sequence(self, "args")
+
+    def inside(self) -> Parts:
+        return (self.op, *(self.args or ()))
+
+
+@node
+class FunctionPattern(DFPattern):
+    """A function with these parameters (any where `params` is None), whose body looks like `body`."""
+
+    params: tuple[DFPattern, ...] | None
+    body: DFPattern
+
+    def __post_init__(self) -> None:
+        _sequence(self, "params")
+
+    def inside(self) -> Parts:
+        return (*(self.params or ()), self.body)
+
+
+@node
+class IfPattern(DFPattern):
+    """An `if`."""
+
+    cond: DFPattern
+    true_branch: DFPattern
+    false_branch: DFPattern
+
+    def inside(self) -> Parts:
+        return (self.cond, self.true_branch, self.false_branch)
+
+
+@node
+class LetPattern(DFPattern):
+    """A `let`."""
+
+    var: DFPattern
+    value: DFPattern
+    body: DFPattern
+
+    def inside(self) -> Parts:
+        return (self.var, self.value, self.body)
+
+
+@node
+class TuplePattern(DFPattern):
+    """A tuple of these fields; of any where `fields` is None."""
+
+    fields: tuple[DFPattern, ...] | None
+
+    def __post_init__(self) -> None:
+        _sequence(self, "fields")
+
+    def inside(self) -> Parts:
+        return self.fields or ()
+
+
+@node
+class TupleGetItemPattern(DFPattern):
+    """The field `index` of a tuple; any field where `index` is None."""
+
+    tuple: DFPattern
+    index: int | None = None
+
+    def inside(self) -> Parts:
+        return (self.tuple,)
+
+
+@node
+class AltPattern(DFPattern):
+    """`left`, or else `right`."""
+
+    left: DFPattern
+    right: DFPattern
+
+    def inside(self) -> Parts:
+        return (self.left, self.right)
+
+
+@node
+class TypePattern(DFPattern):
+    """`pattern`, of the type `type`. A value whose type is not known has no type."""
+
+    pattern: DFPattern
+    type: Type
+
+    def inside(self) -> Parts:
+        return (self.pattern,)
+
+
+@node
+class DataTypePattern(DFPattern):
+    """`pattern`, a tensor of `dtype`."""
+
+    pattern: DFPattern
+    dtype: DataType
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DataType(self.dtype))
+
+    def inside(self) -> Parts:
+        return (self.pattern,)
+
+
+@node
+class ShapePattern(DFPattern):
+    """`pattern`, a tensor of `shape`."""
+
+    pattern: DFPattern
+    shape: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+
+    def inside(self) -> Parts:
+        return (self.pattern,)
+
+
+@node
+class AttrPattern(DFPattern):
+    """`pattern`, with these attributes: of a call, of a function, or (`TOpPattern` and those registered) of an operator."""
+
+    pattern: DFPattern
+    attrs: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attrs", {k: plain(v) for k, v in self.attrs.items()})
+
+    def inside(self) -> Parts:
+        return (self.pattern,)
+
+
+@node
+class DominatorPattern(DFPattern):
+    """`child`, where all ways up from it end at one `parent`, over values that look like `path`, and no way down leaves them."""
+
+    parent: DFPattern
+    path: DFPattern
+    child: DFPattern
+
+    def inside(self) -> Parts:
+        return (self.parent, self.path, self.child)
+
+
+def _sequence(pattern: Any, name: str) -> None:
+    """A field that is a sequence of patterns, or None, as a tuple."""
+    given = getattr(pattern, name)
+    if given is None:
+        return
+    wrong = [p for p in given if not isinstance(p, DFPattern)]
+    if wrong:
+        raise CompileError(f"the {name} of a {type(pattern).__name__} are patterns, and {wrong[0]!r} is a {type(wrong[0]).__name__}; wrap it in is_expr")
+    object.__setattr__(pattern, name, tuple(given))
+
+
+def is_var(name: str = "") -> VarPattern:
+    """A variable, of that name when one is given."""
+    return VarPattern(name)
+
+
+def is_constant() -> ConstantPattern:
+    """A constant. It stays inside a partition, where a constant that a wildcard matched becomes an argument."""
+    return ConstantPattern()
+
+
+def is_expr(expr: Expr) -> ExprPattern:
+    """An expression structurally equal to `expr`."""
+    return ExprPattern(expr)
+
+
+def is_op(op_name: str) -> ExprPattern:
+    """The operator of that name; raises `CompileError` naming the nearest when there is none."""
+    return ExprPattern(get(op_name))
+
+
+def is_tuple(fields: Sequence[DFPattern] | None) -> TuplePattern:
+    """A tuple of these fields, or of any."""
+    return TuplePattern(None if fields is None else tuple(fields))
+
+
+def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
+    """A field of a tuple, or any field of it."""
+    return TupleGetItemPattern(tuple_value, index)
+
+
+def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> IfPattern:
+    """An `if` whose parts look like these."""
+    return IfPattern(cond, true_branch, false_branch)
+
+
+def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> LetPattern:
+    """A `let` whose parts look like these."""
+    return LetPattern(var, value, body)
+
+
+def wildcard() -> WildcardPattern:
+    """Anything."""
+    return WildcardPattern()
+
+
+def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
+    """A value of that type (which looks like `pattern`)."""
+    return TypePattern(wildcard() if pattern is None else pattern, ttype)
+
+
+def has_dtype(dtype: str | DataType, pattern: DFPattern | None = None) -> DataTypePattern:
+    """A tensor of that dtype (which looks like `pattern`)."""
+    return DataTypePattern(wildcard() if pattern is None else pattern, DataType(dtype))
+
+
+def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
+    """A tensor of that shape (which looks like `pattern`)."""
+    return ShapePattern(wildcard() if pattern is None else pattern, tuple(shape))
+
+
+def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+    """What has these attributes (and looks like `pattern`)."""
+    return AttrPattern(wildcard() if pattern is None else pattern, attrs)
+
+
+def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:
+    """`child`, between which and one `parent` there is only `path`, on all ways."""
+    return DominatorPattern(parent, path, child)
+
+
+def pattern_nodes(root: DFPattern) -> list[DFPattern]:
+    """Every pattern that `root` is made of, once each, the innermost first."""
+    order: dict[DFPattern, None] = {}
+    entered: set[DFPattern] = set()
+    stack: list[tuple[DFPattern, bool]] = [(root, False)]
+    while stack:
+        p, done = stack.pop()
+        if done:
+            order[p] = None
+        elif p not in entered:
+            entered.add(p)
+            stack.append((p, True))
+            below = (p.redirected,) if isinstance(p, WildcardPattern) and p.redirected is not None else p.inside()
+            stack.extend((q, False) for q in reversed(below))
+    return list(order)
+

@@ -1,0 +1,26 @@
+"""The pattern tables of targets, by the target's name: what `MergeComposite` puts together for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+PatternTable = Sequence[tuple[Any, ...]]
+"""Rows `(name, pattern)` or `(name, pattern, check)`, in the order in which they are tried."""
+
+_TABLES: Final[dict[str, PatternTable]] = {}
+
+
+def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
+    """Register the table that the function returns as that of `compiler`; without `table`, a decorator of such a function."""
+
+    def register(make: Callable[[], PatternTable]) -> Callable[[], PatternTable]:
+        _TABLES[compiler] = make()
+        return make
+
+    return register if table is None else register(table)
+
+
+def get_pattern_table(compiler: str) -> PatternTable | None:
+    """The table of `compiler`, or None when it has none."""
+    return _TABLES.get(compiler)

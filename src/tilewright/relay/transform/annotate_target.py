@@ -1,0 +1,119 @@
+"""Mark which target computes what.
+
+    nn.relu(add(%x, %y)) -> %0 = add(compiler_begin(%x, "npu"), compiler_begin(%y, "npu"));
+                            %1 = nn.relu(compiler_begin(compiler_end(%0, "npu"), "default")); compiler_end(%1, "default")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import op_attr
+from tilewright.ir.transform import FunctionPass, PassContext
+from tilewright.relay.analysis.regions import DEFAULT, is_begin, is_mark, open_nodes
+from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands, with_operands
+
+_NON_CALLS: Final = (Tuple, TupleGetItem)
+
+
+@dataclass(frozen=True)
+class AnnotateTarget(FunctionPass):
+    """Give every call to the first of `targets` that supports it, or to `default`.
+
+    A target supports an operator when its attribute `target.<name>` (`register_op_attr`) says so of the call, and a composite function
+    when the function's name begins with the target's. With `include_non_call_ops`, tuples and their fields follow their
+    arguments where these agree. Run again, it keeps what is given to a target already. Calls without arguments are inputs.
+    """
+
+    kind: ClassVar[type] = Function
+    targets: str | Sequence[str]
+    include_non_call_ops: bool = True
+
+    def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
+        if "Compiler" in function.attrs:
+            return function
+        plain, earlier = _without_marks(function)
+        targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
+        return _Marking(targets, self.include_non_call_ops, earlier).of(plain)
+
+
+def _without_marks(function: Function) -> tuple[Expr, dict[Expr, str]]:
+    """The function without marks, and the target that each of its nodes was given before."""
+    new: dict[Expr, Expr] = {}
+    given: dict[Expr, str] = {}
+    earlier: dict[Expr, str] = {}
+    for e in open_nodes(function):
+        old = operands(e)
+        if is_mark(e):
+            new[e] = new.get(old[0], old[0])
+            if is_begin(e):
+                given[e] = e.op.compiler
+            continue
+        target = next((given[o] for o in old if o in given), None)
+        if any(o in new for o in old):
+            new[e] = with_operands(e, [new.get(o, o) for o in old])
+        if target is not None:
+            given[e] = target
+            if target != DEFAULT and isinstance(e, (Call, *_NON_CALLS)):
+                earlier[new.get(e, e)] = target
+    plain = new.get(function, function)
+    return plain, earlier
+
+
+class _Marking:
+    """One walk that gives nodes to targets and puts marks between them."""
+
+    def __init__(self, targets: Sequence[str], non_calls: bool, earlier: dict[Expr, str]) -> None:
+        self.targets, self.non_calls, self.earlier = targets, non_calls, earlier
+        self.target: dict[Expr, str] = {}
+        self.new: dict[Expr, Expr] = {}
+        self.ends: dict[Expr, Expr] = {}
+
+    def of(self, function: Expr) -> Expr:
+        for e in open_nodes(function):
+            old = operands(e)
+            target = self._target(e)
+            if target is not None:
+                self.target[e] = target
+                called = e.op if isinstance(e, Call) else None
+                now = [self._end(o) if o is called else CompilerBegin(target)(self._end(o)) for o in old]
+            else:
+                now = [self._end(o) for o in old]
+            if any(a is not b for a, b in zip(old, now, strict=True)):
+                self.new[e] = with_operands(e, now)
+        return self.new.get(function, function)
+
+    def _end(self, e: Expr) -> Expr:
+        """The value of `e` where it comes out of its region; one mark for all users."""
+        target = self.target.get(e)
+        if target is None:
+            return self.new.get(e, e)
+        if e not in self.ends:
+            self.ends[e] = CompilerEnd(target)(self.new.get(e, e))
+        return self.ends[e]
+
+    def _target(self, e: Expr) -> str | None:
+        """Who computes `e`; None for what is not marked."""
+        if e in self.earlier:
+            return self.earlier[e]
+        if isinstance(e, Call):
+            return next((t for t in self.targets if supports(t, e)), DEFAULT) if e.args else None
+        if not self.non_calls or not isinstance(e, _NON_CALLS) or not operands(e):
+            return None
+        given = {self.target.get(o, DEFAULT) for o in operands(e)}
+        return given.pop() if len(given) == 1 else DEFAULT
+
+
+def supports(target: str, call: Call) -> bool:
+    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite function."""
+    if isinstance(call.op, Op):
+        says = op_attr(call.op.name, f"target.{target}")
+        return says is not None and bool(says(call))
+    name = call.op.attrs.get("Composite", "") if isinstance(call.op, Function) else ""
+    return bool(name.partition(".")[0] == target) if "." in name else False

@@ -1,0 +1,135 @@
+"""Make a global function of every region that a target computes.
+
+    nn.relu(compiler_end(nn.bias_add(compiler_begin(%x, "npu"), compiler_begin(b, "npu")), "npu"))
+    -> nn.relu(@tvmgen_default_npu_main_0(%x))
+       def @tvmgen_default_npu_main_0(%npu_0_i0, Inline=1, Compiler="npu", global_symbol="tvmgen_default_npu_main_0", Primitive=1)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.analysis.regions import DEFAULT, Region, is_begin, is_end, is_mark, open_nodes, regions_of
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.annotation import CompilerEnd
+from tilewright.relay.visitor import operands, with_operands
+
+
+@dataclass(frozen=True)
+class PartitionGraph(Pass):
+    """Needs the marks of `AnnotateTarget`, leaves none. Regions of `default` stay where they are.
+
+    A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a tuple. Constants that go
+    in are inside it, unless `bind_constants` says otherwise. Raises `CompileError` where marks do not fit each other.
+    """
+
+    mod_name: str = "default"
+    bind_constants: bool = True
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        new = mod.copy()
+        for name, function in mod.items():
+            if isinstance(function, Function) and "Compiler" not in function.attrs:
+                changed = _Partition(self, new, name).of(_prepared(function))
+                if changed is not function:
+                    new.update_func(name, changed)
+        return new
+
+
+def _prepared(function: Function) -> Expr:
+    """Without the marks of `default`, and with every field of a tuple that comes out of a region as a value that does."""
+    new: dict[Expr, Expr] = {}
+    for e in open_nodes(function):
+        old = operands(e)
+        if is_mark(e) and e.op.compiler == DEFAULT:
+            new[e] = new.get(old[0], old[0])
+        elif is_end(e) and isinstance(old[0], Tuple):
+            fields = operands(new.get(old[0], old[0]))
+            new[e] = Tuple(tuple(f.args[0] if is_begin(f) else CompilerEnd(e.op.compiler)(f) for f in fields), e.span)
+        elif any(o in new for o in old):
+            new[e] = with_operands(e, [new.get(o, o) for o in old])
+    return new.get(function, function)
+
+
+class _Partition:
+    """The functions of the regions of one function, as they come."""
+
+    def __init__(self, options: PartitionGraph, mod: IRModule, name: str) -> None:
+        self.options, self.mod, self.name = options, mod, name
+        self.new: dict[Expr, Expr] = {}
+        self.values: dict[Region, dict[Expr, Expr]] = {}
+
+    def of(self, function: Expr) -> Expr:
+        region = regions_of(open_nodes(function))
+        for e in _calling_order(function, region) if region else ():
+            old = operands(e)
+            if is_end(e) and e in region:
+                self.new[e] = self._result(region[e], e)
+            elif any(o in self.new for o in old):
+                self.new[e] = with_operands(e, [self.new.get(o, o) for o in old])
+        return self.new.get(function, function)
+
+    def _result(self, region: Region, end: Call) -> Expr:
+        """What stands for a value that comes out: the call of the region's function, or a field of it."""
+        if region not in self.values:
+            self.values[region] = self._called(region)
+        return self.values[region][end.args[0]]
+
+    def _called(self, region: Region) -> dict[Expr, Expr]:
+        """Add the region's function to the module; returns what stands for each of its results."""
+        params: dict[Expr, Var] = {}
+        inside: dict[Expr, Expr] = {}
+        for i, begin in enumerate(region.ins):
+            source = begin.args[0]
+            if self.options.bind_constants and _is_constant(source):
+                inside[begin] = source
+            else:
+                inside[begin] = params.setdefault(source, Var(f"{region.target}_{region.id}_i{i}", source.known_type()))
+        for e in region.nodes:
+            if not is_mark(e):
+                old = operands(e)
+                if any(o in inside for o in old):
+                    inside[e] = with_operands(e, [inside.get(o, o) for o in old])
+        results = list(dict.fromkeys(end.args[0] for end in region.outs))
+        made = [inside.get(r, r) for r in results]
+        symbol = self._symbol(region)
+        attrs = {"Inline": 1, "Compiler": region.target, "global_symbol": symbol, "Primitive": 1}
+        function = Function(tuple(params.values()), made[0] if len(made) == 1 else Tuple(tuple(made)), attrs=attrs)
+        self.mod[symbol] = function
+        call = Call(self.mod.get_global_var(symbol), [self.new.get(s, s) for s in params], span=results[-1].span)
+        return {r: call if len(results) == 1 else TupleGetItem(call, i) for i, r in enumerate(results)}
+
+    def _symbol(self, region: Region) -> str:
+        """The name of the region's function, of letters, digits and underscores."""
+        name = re.sub(r"\W", "_", f"tvmgen_{self.options.mod_name}_{region.target}_{self.name}_{region.id}")
+        if name in self.mod:
+            raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than '{self.options.mod_name}'")
+        return name
+
+
+def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:
+    """The nodes outside of regions, and the marks where values come out, each after all that the whole region reads."""
+    done: dict[Expr, None] = {}
+    entered: set[Expr] = set()
+    stack = [(root, False)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            done[e] = None
+        elif e not in entered:
+            entered.add(e)
+            stack.append((e, True))
+            below = [begin.args[0] for begin in region[e].ins] if e in region else operands(e)
+            stack.extend((o, False) for o in reversed(below))
+        elif e not in done:
+            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one can be computed first", e.span)
+    return list(done)
+
+
+def _is_constant(e: Expr) -> bool:
+    return isinstance(e, Constant) or (isinstance(e, Tuple) and all(map(_is_constant, e.fields)))
