@@ -307,6 +307,9 @@ def test_doors() -> None:
     graph = tvm.contrib.graph_executor.GraphModule(relay.build(mod, "llvm")["default"](tvm.cpu()))
     graph.run(n=i32(3), x=x)
     compare(graph.get_output(1).numpy(), wanted)
+    for kind in ("graph", "vm", "aot"):
+        _, there = relay.create_executor(kind, mod, tvm.cpu(), "llvm").evaluate()(i32(3), x=x)
+        compare(there.numpy(), wanted)
     with pytest.raises(InputError, match="a compiled program is entered by 'main', not by 'loop'"):
         vm.invoke("loop")
 

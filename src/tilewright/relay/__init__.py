@@ -50,6 +50,7 @@ from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, Tuple
 if TYPE_CHECKING:
     from tilewright.compiler import vm
     from tilewright.compiler.build import build
+    from tilewright.compiler.executor import create_executor
     from tilewright.relay import analysis, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
@@ -82,6 +83,7 @@ __all__ = [
     "RefRead",
     "RefType",
     "RefWrite",
+    "ScopeBuilder",
     "TensorType",
     "Tuple",
     "TupleGetItem",
@@ -94,9 +96,11 @@ __all__ = [
     "analysis",
     "annotation",
     "arange",
-    "astext", "bind",
+    "astext",
+    "bind",
     "build",
     "const",
+    "create_executor",
     "dataflow_pattern",
     "fromtext",
     "frontend",
@@ -130,6 +134,10 @@ def __getattr__(name: str) -> object:
         from tilewright.compiler import vm
 
         return vm
+    if name == "create_executor":
+        from tilewright.compiler.executor import create_executor
+
+        return create_executor
     if name == "build":
         from tilewright.compiler.build import build
 

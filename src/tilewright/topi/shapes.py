@@ -218,6 +218,8 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
     if not isinstance(size, int):
         if begin == 0 and step == 1 and end >= 2**31 - 1:
             return 0, size, 1
+        if getattr(size, "unknown", False):
+            return begin, size, step
         raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
     found = range(size)[begin:end:step]
     return found.start if len(found) else 0, len(found), step

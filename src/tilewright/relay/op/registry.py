@@ -16,8 +16,11 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.expr import PrimExpr, UnknownDim
+from tilewright.expr import Var as ScalarVar
+from tilewright.expr_walk import walk
 from tilewright.relay.expr import Call, Expr, Tuple, const
-from tilewright.types import DataType, TensorType, Type
+from tilewright.types import DataType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T", bound="Op")
@@ -126,9 +129,8 @@ class Op:
 
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
         try:
-            if self.variadic:
-                return self.infer(types[0])
-            return self.infer(*types)
+            found = self.infer(types[0]) if self.variadic else self.infer(*types)
+            return found if type(found) is TensorType and found.is_static else without_unknown_terms(found)
         except ShapeError as error:
             if error.origin is not None:
                 raise
@@ -255,6 +257,17 @@ def public_function(name: str, module: str) -> Callable[..., Call]:
 def operator_names(prefix: str) -> list[str]:
     """The names of the operators directly under `prefix`, without it."""
     return sorted(n.removeprefix(prefix) for n in OPS if n.startswith(prefix) and "." not in n.removeprefix(prefix))
+
+
+def without_unknown_terms(t: Type) -> Type:
+    """`t` with sizes that are computed of a size of which nothing is known, which is all that is known of them, as such sizes."""
+    if isinstance(t, TensorType):
+        if not any(isinstance(d, PrimExpr) and not isinstance(d, ScalarVar) and any(isinstance(v, UnknownDim) for v in walk(d)) for d in t.shape):
+            return t
+        return TensorType([d if isinstance(d, int) or not any(isinstance(v, UnknownDim) for v in walk(d)) else UnknownDim() for d in t.shape], t.dtype)
+    if isinstance(t, TupleType):
+        return TupleType([without_unknown_terms(f) for f in t.fields])
+    return t
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:

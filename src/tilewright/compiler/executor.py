@@ -1,0 +1,125 @@
+"""`create_executor`: programs as Python functions, evaluated or compiled.
+
+    create_executor("debug", mod).evaluate()(x)           the interpreter: every operator by its numpy reference
+    create_executor("vm", mod, target="llvm").evaluate()(x)   compiled, as "graph" and "aot" are: there is one kind of compiled program
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.compiler.build import build
+from tilewright.errors import InputError, OptionError
+from tilewright.ir.module import IRModule
+from tilewright.nd import Device, NDArray, array
+from tilewright.relay.expr import Expr, Function, GlobalVar
+from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
+from tilewright.relay.scope_builder import ScopeBuilder
+from tilewright.relay.transform.bind_params import bind_params
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.settings import nearest
+
+KINDS: Final = ("debug", "graph", "vm", "aot")
+
+
+def create_executor(
+    kind: str = "debug", mod: IRModule | None = None, device: Device | None = None, target: Any = "llvm", params: Mapping[str, Any] | None = None
+) -> Executor:
+    """What evaluates expressions and the functions of `mod`, with `params` bound to the parameters of those names of its `main`.
+
+    Raises `OptionError` for an unknown kind.
+    """
+    if kind not in KINDS:
+        raise OptionError(f"there is no executor '{kind}'{nearest(kind, KINDS)}; there are {', '.join(KINDS)}")
+    module = IRModule() if mod is None else mod
+    if params:
+        module = bind_params(module, params)
+    return Executor(kind, module, device, target)
+
+
+class Executor:
+    """Makes Python functions of expressions; see `create_executor`."""
+
+    def __init__(self, kind: str, mod: IRModule, device: Device | None, target: Any) -> None:
+        self.kind, self.mod, self.device, self.target = kind, mod, device, target
+
+    def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None) -> Any:
+        """A Python function for a function, a `GlobalVar`, or by default `main`; for any other expression its value.
+
+        `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and returns
+        `NDArray`s, tuples, `ConstructorValue`s and `RefValue`s.
+        """
+        if expr is not None and binds:
+            builder = ScopeBuilder()
+            for name, value in binds.items():
+                builder.let(name, value)
+            builder.ret(expr)
+            expr = builder.get()
+        if expr is None:
+            return self._callable(self.mod["main"])
+        if isinstance(expr, GlobalVar):
+            return self._callable(self.mod[expr])
+        if isinstance(expr, Function):
+            return self._callable(expr)
+        return self._callable(Function([], expr))()
+
+    def _callable(self, function: Function) -> Callable[..., Any]:
+        module = self.mod.copy()
+        module["main"] = function
+        module = InferType()(module)
+        compiled = None if self.kind == "debug" else build(module, self.target).executable
+
+        def call(*args: Any, **named: Any) -> Any:
+            given = _arranged(function, args, named)
+            if compiled is None:
+                return _value(evaluate(module, *given))
+            return _value(compiled(*given))
+
+        return call
+
+
+def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+    """The arguments in the order of the parameters; raises `InputError` for one that is missing, unknown or there twice."""
+    left = {p.name_hint: p for p in function.params[len(args) :]}
+    for name in named:
+        if name not in left:
+            known = ", ".join(p.name_hint for p in function.params)
+            raise InputError(f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}")
+    missing = [n for n in left if n not in named]
+    if missing or len(args) > len(function.params):
+        given = len(args) + len(named)
+        raise InputError(f"{given} arguments were given, and there are {len(function.params)}" + (f"; missing: {', '.join(missing)}" if missing else ""))
+    return [*args, *(named[n] for n in left)]
+
+
+def _value(result: Any) -> Any:
+    """A result as programs of the field have it."""
+    if isinstance(result, NDArray):
+        return result
+    if isinstance(result, (tuple, list)):
+        return tuple(map(_value, result))
+    if isinstance(result, ConstructorValue):
+        return _constructed(result)
+    if isinstance(result, RefValue):
+        return RefValue(_value(result.value))
+    return array(result) if isinstance(result, (np.ndarray, np.generic)) else result
+
+
+def _constructed(root: ConstructorValue) -> ConstructorValue:
+    """A value of a data type, which may be deep: inner values first."""
+    done: dict[int, ConstructorValue] = {}
+    stack: list[tuple[ConstructorValue, bool]] = [(root, False)]
+    while stack:
+        v, ready = stack.pop()
+        if id(v) in done:
+            continue
+        if ready:
+            fields = [done[id(f)] if isinstance(f, ConstructorValue) else _value(f) for f in v.fields]
+            done[id(v)] = ConstructorValue(v.tag, fields, v.constructor)
+        else:
+            stack.append((v, True))
+            stack += [(f, False) for f in v.fields if isinstance(f, ConstructorValue)]
+    return done[id(root)]
