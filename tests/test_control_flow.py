@@ -378,7 +378,7 @@ def test_deep_graphs_lower_without_recursion() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("def @main(%c: bool, %x: Tensor[(?), float32]) { if (%c) { nn.relu(%x) } else { tanh(%x) } }", r"of @main has the type Tensor\[\(\?,\), float32\], and code is made for known sizes"),
+    ("def @main(%c: bool, %x: Tensor[(?), float32]) { if (%c) { nn.relu(%x) } else { tanh(%x) } }", r"'x' of @main has the type Tensor\[\(\?\), float32\], and code is made for known sizes; annotate it"),
     (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], and a compiled program returns tensors and tuples of them"),
 ])
 def test_refusals(text: str, message: str) -> None:

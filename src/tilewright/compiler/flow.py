@@ -425,16 +425,16 @@ class _Function:
         for e in members:
             assert isinstance(e, Call)
             block.inside[e] = Call(e.op, [block.operand(a) for a in e.args], span=e.span)
-        leaves: list[Expr] = []
-        made: list[flow.Reg] = []
-        for e in results:
-            self.known[e] = self._outputs(block.inside[e], leaves, made)
         params = tuple(block.inputs.values())
         for p in params:
             if not p.tensor_type.is_static:
                 raise CompileError(
                     f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known sizes; annotate it with a size", p.span
                 )
+        leaves: list[Expr] = []
+        made: list[flow.Reg] = []
+        for e in results:
+            self.known[e] = self._outputs(block.inside[e], leaves, made)
         function = Function(params, leaves[0] if len(leaves) == 1 else Tuple(tuple(leaves)))
         self.body.append(flow.Run(tuple(made), self.module.block(function), tuple(block.inputs)))
 
