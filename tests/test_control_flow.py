@@ -279,17 +279,25 @@ def test_calls_from_several_threads_do_not_meet() -> None:
             np.testing.assert_array_equal(found.result(), wanted[n])
 
 
-def test_a_small_stack_is_enough_for_loops() -> None:
-    run = relay.build(parse(LOOP), "llvm").executable
+def test_a_small_stack_is_enough_for_loops_and_guarded() -> None:
+    loop, total = (relay.build(parse(text), "llvm").executable for text in (LOOP, SUM))
     x, found = f32(1000), []
+
+    def work() -> None:
+        found.append(int(loop(i32(1000), x)[0]))
+        found.append(int(total(i32(100))))
+        with pytest.raises(RunError, match="too deeply for the stack"):
+            total(i32(100_000))
+        found.append(int(total(i32(100))))
+
     old = threading.stack_size(256 * 1024)
     try:
-        thread = threading.Thread(target=lambda: found.append(run(i32(1000), x)))
+        thread = threading.Thread(target=work)
         thread.start()
         thread.join()
     finally:
         threading.stack_size(old)
-    assert int(found[0][0]) == 1000
+    assert found == [1000, 5050, 5050]
 
 
 def test_doors() -> None:

@@ -54,6 +54,12 @@ _RUNTIME: Final = """\
 declare ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 declare i32 @getrlimit(i32, ptr)
+declare i32 @getpid()
+declare i32 @gettid()
+declare ptr @pthread_self()
+declare i32 @pthread_getattr_np(ptr, ptr)
+declare i32 @pthread_attr_getstack(ptr, ptr, ptr)
+declare i32 @pthread_attr_destroy(ptr)
 declare i64 @llvm.umax.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
@@ -182,19 +188,43 @@ done:
   ret void
 }}
 
-; The lowest address that frames may have: three quarters of what a stack may grow to, from here on.
+; The lowest address that frames may have: a quarter of the stack stays free. The stack of the first thread grows up to a limit, that
+; of any other is as large as it was made.
 define internal i64 @flow.limit(ptr %here) nounwind {{
-  %limits = alloca [2 x i64], align 8
-  store i64 8388608, ptr %limits
-  %ignored = call i32 @getrlimit(i32 3, ptr %limits)
-  %most = load i64, ptr %limits
-  %open = icmp ugt i64 %most, 1099511627776
-  %quarter = lshr i64 %most, 2
-  %three = mul i64 %quarter, 3
-  %room = select i1 %open, i64 1048576, i64 %three
+  %attributes = alloca [128 x i8], align 16
+  %lowest = alloca i64, align 8
+  %size = alloca i64, align 8
+  store i64 8388608, ptr %size
+  %process = call i32 @getpid()
+  %thread = call i32 @gettid()
   %now = ptrtoint ptr %here to i64
-  %lowest = sub i64 %now, %room
-  ret i64 %lowest
+  %first = icmp eq i32 %process, %thread
+  br i1 %first, label %grows, label %made
+grows:
+  %ignored = call i32 @getrlimit(i32 3, ptr %attributes)
+  %limit = load i64, ptr %attributes
+  %open = icmp ugt i64 %limit, 1099511627776
+  %most = select i1 %open, i64 1048576, i64 %limit
+  %most.quarter = lshr i64 %most, 2
+  %room = mul i64 %most.quarter, 3
+  %end = sub i64 %now, %room
+  ret i64 %end
+made:
+  %self = call ptr @pthread_self()
+  %refused = call i32 @pthread_getattr_np(ptr %self, ptr %attributes)
+  %known = icmp eq i32 %refused, 0
+  br i1 %known, label %ask, label %little
+ask:
+  %ignored.too = call i32 @pthread_attr_getstack(ptr %attributes, ptr %lowest, ptr %size)
+  %ignored.three = call i32 @pthread_attr_destroy(ptr %attributes)
+  %base = load i64, ptr %lowest
+  %bytes = load i64, ptr %size
+  %quarter = lshr i64 %bytes, 2
+  %stop = add i64 %base, %quarter
+  ret i64 %stop
+little:
+  %near = sub i64 %now, 32768
+  ret i64 %near
 }}"""
 
 
@@ -504,8 +534,9 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
     keep(_WORKSPACE, workspace)
     keep(_FREE_FROM, text._at(workspace, workspace_bytes))
     keep(_FREE_TO, text._at(workspace, workspace_bytes + FIRST_CHUNK))
-    text._line("%limit = call i64 @flow.limit(ptr %run)")
-    keep(_LIMIT, "%limit", "i64")
+    if any(isinstance(i, (Call, Apply)) for f in program.functions for i in walk(f.body)):
+        text._line("%limit = call i64 @flow.limit(ptr %run)")
+        keep(_LIMIT, "%limit", "i64")
     for k in range(inputs):
         text._take(k, wrapper)
         text._line(f"store ptr {argument(k)}, ptr {text._at(f'%r{k}', _FIELDS)}")
