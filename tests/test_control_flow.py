@@ -386,12 +386,26 @@ def test_deep_graphs_lower_without_recursion() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("def @main(%c: bool, %x: Tensor[(?), float32]) { if (%c) { nn.relu(%x) } else { tanh(%x) } }", r"'x' of @main has the type Tensor\[\(\?\), float32\], and code is made for known sizes; annotate it"),
+    ("def @main(%c: bool, %x: Tensor[(?), float32]) { if (%c) { nn.relu(%x) } else { tanh(%x) } }", r"input 'x' of @main is Tensor\[\(\?\), float32\], and a compiled program takes tensors of known sizes; give the tensors"),
+    (LIST + "def @main(%l: List[int32]) { match (%l) { Cons(%h, _) => %h, Nil => 0, } }", r"input 'l' of @main is List\[int32\], and a compiled program takes tensors"),
+    (
+        "def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { 1f } else { @f(%x) } }\ndef @f(%y: Tensor[(?), float32]) -> float32 { sum(%y) }",
+        r"'y' of @f has the type Tensor\[\(\?\), float32\], and code is made for known sizes; annotate it with a size",
+    ),
     (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], and a compiled program returns tensors and tuples of them"),
 ])
 def test_refusals(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         relay.build(parse(text), "llvm")
+
+
+def test_an_operator_that_runs_in_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compute(self: Any, *args: Any) -> Any:
+        raise NotImplementedError
+
+    monkeypatch.setattr(relay.op.get("tanh"), "compute", compute)
+    with pytest.raises(CompileError, match=r"tanh .*has no native kernel, and stands in a program with control flow.*create_executor\('debug'\)"):
+        relay.build(parse("def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { tanh(%x) } else { %x } }"), "llvm")
 
 
 def test_a_program_with_control_flow_has_no_steps() -> None:

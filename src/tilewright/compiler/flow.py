@@ -56,6 +56,13 @@ def needs_control(main: Function) -> bool:
 
 def lower_control(mod: IRModule) -> Lowered:
     """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form."""
+    for p in mod["main"].params:
+        kind = p.checked_type
+        if not isinstance(kind, TensorType) or not kind.is_static:
+            raise CompileError(
+                f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; "
+                "give the tensors in it as inputs of their own, with sizes", p.span
+            )
     done = _Module(mod)
     done.function_of("main")
     while done.waiting:

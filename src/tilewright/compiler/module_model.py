@@ -28,7 +28,10 @@ class ModuleModel(Model):
         for p in self._source["main"].params:
             kind = p.checked_type
             if not isinstance(kind, TensorType) or not kind.is_static:
-                raise CompileError(f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes", p.span)
+                raise CompileError(
+                    f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; "
+                    "give the tensors in it as inputs of their own, with sizes", p.span
+                )
             self._signature.append((p.name_hint, list(kind.concrete_shape), str(kind.dtype)))
 
     def _cached_or_built(self, shapes: Sequence[tuple[int, ...]]) -> Artifact:

@@ -65,16 +65,13 @@ def build_flow(
     lowered: Lowered, main: Function, blocks: IRModule, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = (),
 ) -> Callable[[], Artifact]:
     """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
-    builder = _Builder(target, report, cache)
+    builder = _Builder(target, report, cache, in_python=False)
     made = []
     for k in range(len(lowered.blocks)):
         with report.phase("plan"):
             plan = plan_memory(blocks[f"block_{k}"])
-        steps = builder.steps(plan)
-        for step in steps:
-            if isinstance(step, HostStep):
-                raise CompileError(f"{step.name} ({step.origin or 'no origin'}) has no native kernel, and stands inside control flow, which runs without Python")
-        made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, steps=tuple(steps), workspace_bytes=plan.workspace_bytes))
+        steps = tuple(builder.steps(plan))
+        made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = _tensors(main.ret_type)
@@ -132,8 +129,9 @@ def _static(t: Any, what: str) -> tuple[int, ...]:
 class _Builder:
     """The kernels and constants of one program while it is built."""
 
-    def __init__(self, target: Target, report: Report, cache: Cache) -> None:
-        self.target, self.report, self.cache = target, report, cache
+    def __init__(self, target: Target, report: Report, cache: Cache, in_python: bool = True) -> None:
+        """`in_python` says whether operators without a native kernel may run in Python."""
+        self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
         self.machine = target.machine
         self.constants = _Constants()
@@ -206,6 +204,11 @@ class _Builder:
 
     def _host_step(self, function: Function, s: PlanStep, origin: str) -> HostStep:
         title = _title(function)
+        if not self.in_python:
+            raise CompileError(
+                f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, which does not go back to Python; "
+                "replace it, or evaluate the program with relay.create_executor('debug')"
+            )
         warnings.warn(f"{title} ({origin or 'no origin'}) has no native kernel yet and runs by its numpy meaning", stacklevel=2)
 
         def run(*arrays: Array) -> Sequence[Array]:
