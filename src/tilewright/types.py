@@ -349,6 +349,8 @@ def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: 
         return bound.setdefault(pattern, given) == given
     if isinstance(pattern, TensorType) and isinstance(given, TensorType):
         return pattern.dtype is given.dtype and sizes_fit(pattern.shape, given.shape)
+    if isinstance(pattern, FuncType) and isinstance(given, FuncType) and given.type_params and not pattern.type_params:
+        return bind_types(given, substitute_type(pattern, bound), frozenset(given.type_params), {})
     ours, theirs = type_children(pattern), type_children(given)
     if type(pattern) is not type(given) or len(ours) != len(theirs):
         return False

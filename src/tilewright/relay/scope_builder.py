@@ -23,7 +23,7 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
     """`expr` with these values in place of its free variables; parameters of a function that get one are no longer parameters."""
     from tilewright.relay.expr import Function
 
-    values: dict[Expr, Expr] = dict(binds)
+    values: dict[Expr, Expr] = dict(binds.items())
     if not isinstance(expr, Function):
         return substitute(expr, values)
     left = [p for p in expr.params if p not in binds]
@@ -93,7 +93,7 @@ class ScopeBuilder:
 
     def _pop(self) -> None:
         for stack in (self._scopes, self._results, self._branch):
-            stack.pop()  # type: ignore[attr-defined]
+            stack.pop()
 
     def _close(self, what: str) -> Expr:
         body = self._results[-1]

@@ -33,6 +33,7 @@ from tilewright.relay.transform.inline import Inline
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
+from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
@@ -42,6 +43,7 @@ from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
+from tilewright.relay.transform.to_cps import ToCPS, to_cps, un_cps
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
@@ -78,6 +80,7 @@ __all__ = [
     "MemoryPlan",
     "MergeCompilerRegions",
     "MergeComposite",
+    "PartialEvaluate",
     "PartitionGraph",
     "Pass",
     "PassContext",
@@ -92,6 +95,7 @@ __all__ = [
     "Step",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
+    "ToCPS",
     "ToGraphNormalForm",
     "ToMixedPrecision",
     "function_pass",
@@ -100,4 +104,6 @@ __all__ = [
     "module_pass",
     "optimize",
     "plan_memory",
+    "to_cps",
+    "un_cps",
 ]

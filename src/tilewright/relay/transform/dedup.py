@@ -104,7 +104,7 @@ def _rebound(e: Expr, now: list[Expr], new: Mapping[Expr, Expr]) -> Expr:
         case Let():
             return Let(_var(e.var, new), now[0], now[1], e.span)
         case Match():
-            clauses = [Clause(_pattern(c.lhs, new), rhs) for c, rhs in zip(e.clauses, now[1:], strict=True)]
+            clauses = [Clause(rename_pattern(c.lhs, new), rhs) for c, rhs in zip(e.clauses, now[1:], strict=True)]
             return Match(now[0], tuple(clauses), e.complete, e.span)
         case _:
             return with_operands(e, now)
@@ -115,13 +115,14 @@ def _var(v: Var, new: Mapping[Expr, Expr]) -> Var:
     return found if isinstance(found, Var) else v
 
 
-def _pattern(p: Pattern, new: Mapping[Expr, Expr]) -> Pattern:
+def rename_pattern(p: Pattern, new: Mapping[Expr, Expr]) -> Pattern:
+    """A pattern with the variables that `new` has in place of its own."""
     match p:
         case PatternVar():
             return PatternVar(_var(p.var, new))
         case PatternTuple():
-            return PatternTuple(tuple(_pattern(q, new) for q in p.patterns))
+            return PatternTuple(tuple(rename_pattern(q, new) for q in p.patterns))
         case PatternConstructor():
-            return PatternConstructor(p.constructor, tuple(_pattern(q, new) for q in p.patterns))
+            return PatternConstructor(p.constructor, tuple(rename_pattern(q, new) for q in p.patterns))
         case _:
             return p

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from tilewright.errors import CompileError, ShapeError
 from tilewright.ir.module import IRModule
@@ -151,7 +151,8 @@ class _Inference:
 
     def call(self, name: str, e: Call) -> Hole | None:
         if isinstance(e.op, Expr):
-            return self.call_function(name, e)
+            self.call_function(name, e)
+            return None
         types = [self.solver.expand(self.type_of(a)) for a in e.args]
         for t in types:
             hole = self.solver.hole_in(t)
@@ -161,7 +162,8 @@ class _Inference:
             found = e.op.infer_call(types, None)
         except ShapeError as error:
             self.fail(name, e, error.message)
-        return self.same(name, e, found, "the result is {1}, and {0} is wanted")
+        self.same(name, e, found, "the result is {1}, and {0} is wanted")
+        return None
 
     def call_function(self, name: str, e: Call) -> None:
         args, function = [self.type_of(a) for a in e.args], self.solver.resolve(self.type_of(e.op))
@@ -189,7 +191,8 @@ class _Inference:
             self.fail(name, e, f"a tuple was expected, and {short(e.tuple_value)} is {self.shown(whole)}")
         if not 0 <= e.index < len(whole.fields):
             self.fail(name, e, f"there is no field {e.index} in a tuple of {len(whole.fields)}, {self.shown(whole)}")
-        return self.same(name, e, whole.fields[e.index], "the field is {1}, and {0} is wanted")
+        self.same(name, e, whole.fields[e.index], "the field is {1}, and {0} is wanted")
+        return None
 
     def function(self, name: str, e: Function) -> None:
         ret = self.type_of(e)
@@ -249,7 +252,7 @@ class _Inference:
                 if not self.solver.unify(self.type_of(p.var), given):
                     self.fail(name, e, f"%{p.var.name_hint} is {self.shown(self.type_of(p.var))}, and stands for a value of {self.shown(given)}")
             case PatternTuple():
-                fields = [Hole() for _ in p.patterns]
+                fields: list[Type] = [Hole() for _ in p.patterns]
                 if not self.solver.unify(TupleType(fields), given):
                     self.fail(name, e, f"a tuple of {len(fields)} is matched with a value of type {self.shown(given)}")
                 for q, t in zip(p.patterns, fields, strict=True):
@@ -283,7 +286,7 @@ class _Inference:
                 if hole is not None:
                     self.fail_unknown(name, v)
 
-    def fail_unknown(self, name: str, e: Expr) -> None:
+    def fail_unknown(self, name: str, e: Expr) -> NoReturn:
         if isinstance(e, Var):
             user = next((s for s, (where, hole) in self.stuck.items() if where == name and self.solver.hole_in(self.type_of(e)) is hole), None)
             needed = f" where {short(user)} needs it" if user is not None else ""
@@ -307,7 +310,7 @@ class _Inference:
     def shown(self, t: Type) -> str:
         return repr(self.solver.expand(t))
 
-    def fail(self, name: str, e: Expr, why: str) -> Any:
+    def fail(self, name: str, e: Expr, why: str) -> NoReturn:
         raise ShapeError(f"{_in(name)}at {short(e)}: {why}", e.span)
 
 
@@ -332,9 +335,9 @@ def short(e: Any, depth: int = 1) -> str:
             return str(e.name_hint)
         case Constant():
             return str(e.value.item()) if not e.value.shape else "a constant"
-        case Call() if depth:
+        case Call():
             name = short(e.op, 0) if isinstance(e.op, Expr) else e.op.name
-            return f"{name}({', '.join(short(a, 0) for a in e.args)})"
+            return f"{name}({', '.join(short(a, 0) for a in e.args) if depth else '…' if e.args else ''})"
         case Function():
             return f"fn ({', '.join(f'%{p.name_hint}' for p in e.params)}) {{…}}"
         case Let():

@@ -1,0 +1,255 @@
+"""Relay as a functional language: types found, programs run, analyses, and passes that keep what random programs compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from random_programs import random_module
+from tilewright import relay
+from tilewright.errors import CompileError, InputError, OptionError
+from tilewright.ir import IRModule
+from tilewright.relay import analysis, transform
+from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
+from tilewright.types import FuncType, TensorType, TupleType, Type
+
+VERSION = '#[version = "0.0.5"]\n'
+LIST = """
+type List[A] { Cons(A, List[A]), Nil, }
+def @make(%n: int32, %all: List[int32]) -> List[int32] { if (equal(%n, 0)) { %all } else { @make(subtract(%n, 1), Cons(%n, %all)) } }
+def @sum(%l: List[int32]) { match (%l) { Cons(%h, %t) => add(%h, @sum(%t)), Nil => 0 } }
+def @map<A, B>(%f: fn(A) -> B, %l: List[A]) -> List[B] { match (%l) { Cons(%h, %t) => Cons(%f(%h), @map(%f, %t)), Nil => Nil() } }
+"""
+
+
+def program(text: str) -> IRModule:
+    return transform.InferType()(relay.parse(VERSION + text))
+
+
+def value_of(kind: Type, rng: np.random.Generator) -> Any:
+    if isinstance(kind, TupleType):
+        return tuple(value_of(f, rng) for f in kind.fields)
+    assert isinstance(kind, TensorType)
+    if kind.dtype.is_float:
+        return rng.standard_normal(kind.concrete_shape).astype(kind.dtype.numpy())
+    return rng.integers(0, 4, kind.concrete_shape).astype(kind.dtype.numpy())
+
+
+def assert_same(a: Any, b: Any) -> None:
+    if isinstance(a, tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_same(x, y)
+    elif isinstance(a, ConstructorValue):
+        assert a.tag == b.tag
+        assert_same(a.fields, b.fields)
+    elif isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype
+        kind = np.float64 if a.dtype != bool else bool
+        np.testing.assert_allclose(a.astype(kind), b.astype(kind), rtol=1e-3, atol=1e-4)
+    else:
+        assert type(a) is type(b)
+
+
+def draws(mod: IRModule) -> bool:
+    """Whether a module has random numbers in it."""
+    return any(not getattr(getattr(e, "op", None), "pure", True) for f in mod.functions.values() if isinstance(f, relay.Function) for e in analysis.post_order(f))
+
+
+PASSES = [
+    transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(), transform.DeadCodeElimination(),
+    transform.DeadCodeElimination(inline_once=True), transform.EliminateCommonSubexpr(), transform.LambdaLift(), transform.DeDup(),
+    transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(), transform.PartialEvaluate(),
+]
+
+
+@pytest.mark.parametrize("graph_pass", PASSES, ids=repr)
+def test_passes_keep_what_random_programs_compute(graph_pass: Any) -> None:
+    changed = 0
+    for seed in range(200):
+        mod = transform.InferType()(random_module(seed, static=True, vary=False))
+        after = transform.InferType()(graph_pass(mod))
+        analysis.check_well_formed(after)
+        changed += after is not mod
+        if not draws(mod):
+            inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
+            assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
+    assert changed > 20 or isinstance(graph_pass, (transform.DeDup, transform.EtaExpand))
+
+
+def test_continuation_passing_style_keeps_what_random_programs_compute() -> None:
+    for seed in range(200):
+        mod = transform.InferType()(random_module(seed, static=True, vary=False))
+        if mod["main"].attrs.get("Primitive") or draws(mod):
+            continue
+        after = transform.InferType()(transform.ToCPS()(mod))
+        analysis.check_well_formed(after)
+        assert len(after["main"].params) == len(mod["main"].params) + 1
+        plain = after.copy()
+        plain["main"] = transform.un_cps(after["main"])
+        inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
+        assert_same(evaluate(plain, *inputs), evaluate(mod, *inputs))
+
+
+def test_to_cps_adds_the_functions_that_are_called() -> None:
+    mod = program("def @main(%x: int32) { add(@f(%x), 1) }\ndef @f(%n: int32) -> int32 { if (less(%n, 1)) { %n } else { @f(subtract(%n, 2)) } }")
+    made = transform.to_cps(mod["main"], mod)
+    assert set(mod) == {"main", "f", "f_cps"}
+    assert evaluate(transform.un_cps(made), np.int32(7), functions=dict(mod.items())) == 0
+
+
+# Types.
+def test_types_are_found_and_recorded_in_the_nodes() -> None:
+    mod = program(LIST + "def @main(%k: int32) { let %f = fn (%y) { add(%y, %k) }; @sum(@map(%f, Cons(%k, Nil()))) }")
+    main = mod["main"]
+    assert main.checked_type == FuncType([TensorType((), "int32")], TensorType((), "int32"))
+    assert main.body.value.params[0].checked_type == TensorType((), "int32")
+    assert mod.get_global_var("sum").checked_type == mod["sum"].checked_type
+    assert all(e.known_type() is not None for f in mod.functions.values() for e in analysis.post_order(f))
+
+
+def test_types_of_long_chains_without_annotation() -> None:
+    x = relay.var("x")
+    e: relay.Expr = x
+    for _ in range(10_000):
+        e = relay.nn.relu(e)
+    y = relay.var("y", shape=(2,))
+    f = relay.Function([y], relay.Call(relay.Function([x], e), [y]))
+    assert transform.InferType()(IRModule.from_expr(f))["main"].ret_type == TensorType((2,), "float32")
+
+
+def test_a_function_of_another_type_under_the_same_name() -> None:
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    mod = program("def @main(%x: Tensor[(2), float32]) { @f(%x) }\ndef @f(%x: Tensor[(2), float32]) { exp(%x) }")
+    mod["f"] = relay.Function([y], relay.cast(y, "int8"))
+    assert transform.InferType()(mod)["main"].ret_type == TensorType((2,), "int8")
+    assert transform.InferTypeLocal(relay.add(x, x)) == TensorType((2,), "float32")
+
+
+def test_unknown_sizes_of_branches_join() -> None:
+    c, a, b = relay.var("c", shape=(), dtype="bool"), relay.var("a", shape=(relay.Any(), 3)), relay.var("b", shape=(2, 3))
+    assert relay.If(c, a, b).checked_type == TensorType((relay.Any(), 3), "float32")
+    with pytest.raises(CompileError, match="differ"):
+        relay.If(c, relay.var("d", shape=(4, 3)), b)
+
+
+@pytest.mark.parametrize(("make", "shape"), [
+    (lambda x: relay.reshape(x, (-1,)), ("?",)), (lambda x: relay.concatenate([x, x], axis=0), ("?", 3)), (lambda x: relay.nn.dense(x, relay.ones((4, 3), "float32")), ("?", 4)),
+    (lambda x: x + relay.ones((1, 3), "float32"), ("?", 3)), (lambda x: relay.strided_slice(x, [1, 0], [5, 2]), ("?", 2)), (lambda x: relay.nn.pad(x, ((1, 1), (0, 1))), ("?", 4)),
+])  # fmt: skip
+def test_operators_over_unknown_sizes(make: Any, shape: tuple[Any, ...]) -> None:
+    found = make(relay.var("x", shape=(relay.Any(), 3))).checked_type
+    assert found == TensorType([relay.Any() if d == "?" else d for d in shape], "float32")
+
+
+# The interpreter.
+def test_recursion_is_as_deep_as_the_data() -> None:
+    mod = program(LIST + "def @main(%k: int32) { @sum(@map(fn (%y) { add(%y, %k) }, @make(5000, Nil()))) }")
+    assert evaluate(mod, np.int32(1)) == 5000 * 5001 // 2 + 5000
+
+
+def test_references_are_shared_by_closures() -> None:
+    mod = program("""def @main(%x: int32) {
+        let %r = ref(%x); let %next = fn () { let %u = ref_write(%r, add(ref_read(%r), 1)); ref_read(%r) };
+        let %a = %next(); let %b = %next(); (%a, %b, %r) }""")
+    a, b, r = evaluate(mod, np.int32(3))
+    assert (a, b) == (4, 5)
+    assert isinstance(r, RefValue) and r.value == 5
+
+
+def test_values_of_data_types() -> None:
+    found = evaluate(program(LIST + "def @main(%k: int32) { Cons(%k, Nil()) }"), np.int32(7))
+    assert found.constructor.name_hint == "Cons" and found.tag == 0 and found.fields[0] == 7
+    assert repr(found) == "Cons(array(7, dtype=int32), Nil())"
+
+
+def test_a_match_that_nothing_fits() -> None:
+    with pytest.raises(CompileError, match="no clause of the match fits the value Nil"):
+        evaluate(program(LIST + "def @main(%k: int32) { match? (@make(0, Nil())) { Cons(%h, _) => %h } }"), np.int32(7))
+
+
+def test_executors() -> None:
+    x = relay.var("x", shape=(3,))
+    mod = IRModule.from_expr(relay.Function([x], relay.add(x, x)))
+    for kind in ("debug", "graph"):
+        run = relay.create_executor(kind, mod, target="llvm").evaluate()
+        np.testing.assert_array_equal(run(x=np.ones(3, "float32")).numpy(), np.full(3, 2, "float32"))
+    executor = relay.create_executor("debug", mod)
+    assert executor.evaluate(relay.add(relay.const(1), relay.const(2))).numpy() == 3
+    y = relay.var("y", shape=(), dtype="int32")
+    assert executor.evaluate(relay.add(y, y), {y: relay.const(4)}).numpy() == 8
+    with pytest.raises(OptionError, match="there is no executor 'debgu'"):
+        relay.create_executor("debgu")
+    with pytest.raises(InputError, match="missing: x"):
+        executor.evaluate()()
+    with pytest.raises(InputError, match="'z' is not a parameter"):
+        executor.evaluate()(z=1)
+
+
+# Analyses.
+def test_variables() -> None:
+    mod = program(LIST + "def @main(%k: int32) { let %f = fn (%y: int32) { add(%y, %k) }; %f(%k) }")
+    body = mod["main"].body
+    assert [v.name_hint for v in analysis.free_vars(body)] == ["k"]
+    assert {v.name_hint for v in analysis.bound_vars(body)} == {"f", "y"}
+    assert {v.name_hint for v in analysis.all_vars(body)} == {"f", "y", "k"}
+    assert [v.name_hint for v in analysis.bound_type_vars(mod["map"])] == ["A", "B"]
+    assert not analysis.free_type_vars(mod["map"]) and len(analysis.free_type_vars(mod["map"].body)) <= 2
+    seen: list[str] = []
+    analysis.post_order_visit(mod["main"], lambda e: seen.append(type(e).__name__))
+    assert seen[-1] == "Function" and seen.count("Function") == 2
+
+
+def test_unmatched_cases() -> None:
+    mod = program(LIST + "def @main(%k: int32) { match? (@make(%k, Nil())) { Cons(%h, Cons(_, _)) => %h } }")
+    match = mod["main"].body
+    found = analysis.unmatched_cases(match, mod)
+    assert [p.constructor.name_hint for p in found] == ["Cons", "Nil"]
+    assert found[0].patterns[1].constructor.name_hint == "Nil"
+    assert not analysis.unmatched_cases(mod["sum"].body, mod)
+
+
+def test_call_graph_purity_and_features() -> None:
+    mod = program(LIST + "def @set(%r: ref(int32)) { ref_write(%r, 1) }\ndef @main(%k: int32) { let %r = ref(%k); let %u = @set(%r); @sum(@make(%k, Nil())) }")
+    graph = analysis.CallGraph(mod)
+    assert set(graph["main"]) == {"set", "make", "sum"} and graph.is_recursive("sum") and not graph.is_recursive("main")
+    assert graph.topological_order().index("sum") < graph.topological_order().index("main")
+    assert not analysis.is_pure(mod["main"].body, mod) and analysis.is_pure(mod["sum"].body, mod)
+    features = analysis.detect_feature(mod)
+    assert {analysis.Feature.fMatch, analysis.Feature.fRefWrite, analysis.Feature.fLet} <= features and analysis.Feature.fTuple not in features
+
+
+def test_multiplications_are_counted() -> None:
+    x, w = relay.var("x", shape=(1, 8, 10, 10)), relay.var("w", shape=(16, 8, 3, 3))
+    conv = relay.nn.conv2d(x, w, padding=(1, 1), channels=16, kernel_size=(3, 3))
+    assert analysis.get_total_mac_number(conv) == 16 * 10 * 10 * 8 * 9
+    assert analysis.get_total_mac_number(relay.nn.dense(relay.var("a", shape=(2, 5)), relay.var("b", shape=(7, 5)))) == 2 * 5 * 7
+
+
+def test_a_data_type_that_is_not_there() -> None:
+    mod = program(LIST + "def @main(%k: int32) { Cons(%k, Nil()) }")
+    alone = IRModule({"main": mod["main"]})
+    with pytest.raises(CompileError, match="'main' uses Cons of the data type List, which is not in the module"):
+        analysis.check_well_formed(alone)
+    assert analysis.well_formed(mod) and analysis.check_basic_block_normal_form(mod["main"])
+
+
+# Building programs.
+def test_scope_builder_and_bind() -> None:
+    sb, x, c = relay.ScopeBuilder(), relay.var("x", shape=()), relay.var("c", shape=(), dtype="bool")
+    y = sb.let("y", relay.add(x, x))
+    with sb.if_scope(c):
+        sb.ret(y)
+    with sb.else_scope():
+        z = sb.let(("z", TensorType((), "float32")), relay.negative(y))
+        sb.ret(z)
+    f = relay.Function([x, c], sb.get())
+    assert evaluate(f, np.float32(2), np.bool_(False)) == -4 and evaluate(f, np.float32(2), np.bool_(True)) == 4
+    bound = relay.bind(f, {x: relay.const(3.0)})
+    assert bound.params == (c,) and evaluate(bound, np.bool_(True)) == 6
+    with pytest.raises(CompileError, match="else_scope needs an if_scope right before it"), relay.ScopeBuilder().else_scope():
+        pass
+    with pytest.raises(CompileError, match="has no value; call ret"):
+        relay.ScopeBuilder().get()
