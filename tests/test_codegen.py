@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +340,102 @@ def test_concurrent_callers_share_a_pool() -> None:
         t.join()
     native.close()
     assert not wrong
+
+
+CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+on_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores, and a system where threads can be bound to them")
+
+
+class Placed:
+    """A pool whose workers can be asked for the cores on which they may run."""
+
+    def __init__(self, threads: int) -> None:
+        before = self._threads()
+        self.native = Native(scaled_rows(50, 33, 1), threads=threads)
+        self.workers = [int(name) for name in self._threads() - before]
+
+    @staticmethod
+    def _threads() -> set[str]:
+        return {entry.name for entry in Path("/proc/self/task").iterdir()}
+
+    def cores(self) -> list[set[int]]:
+        """After a call."""
+        data, result = floats(50, 33), np.zeros((50, 33), "float32")
+        self.native(data, np.float32([1]), result)
+        np.testing.assert_array_equal(result[1:], (data + np.arange(50, dtype="float32")[:, None])[1:])
+        return [os.sched_getaffinity(worker) for worker in self.workers]
+
+    def settle(self, expected: list[set[int]]) -> bool:
+        """Whether calls lead there; a worker that has not started yet is placed by a later call."""
+        deadline = time.monotonic() + 20
+        while (found := self.cores()) != expected and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found == expected
+
+
+@pytest.fixture
+def unbound() -> Iterator[None]:
+    yield
+    os.sched_setaffinity(0, CORES)
+
+
+@on_two_cores
+def test_workers_keep_off_the_core_of_the_caller(unbound: None) -> None:
+    pool = Placed(2)
+    for core in [*sorted(CORES), min(CORES)]:
+        os.sched_setaffinity(0, {core})
+        assert pool.settle([CORES - {core}])
+    pool.native.close()
+
+
+@on_two_cores
+def test_workers_stay_on_the_cores_that_the_caller_was_given(unbound: None) -> None:
+    few = set(sorted(CORES)[:2])
+    os.sched_setaffinity(0, few)
+    pool = Placed(2)
+    os.sched_setaffinity(0, {min(few)})
+    assert pool.settle([{max(few)}])
+    pool.native.close()
+
+
+@on_two_cores
+def test_workers_that_lose_their_cores_to_others_finish_their_chunks() -> None:
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in CORES]
+    try:
+        pool = Placed(len(CORES))
+        for _ in range(100):
+            pool.cores()
+        pool.native.close()
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+@on_two_cores
+def test_more_threads_than_cores_are_not_bound() -> None:
+    pool = Placed(len(CORES) + 1)
+    for _ in range(20):
+        assert pool.cores() == [CORES] * len(CORES)
+    pool.native.close()
+
+
+@on_two_cores
+def test_threads_of_a_pool_made_on_one_core_stay_there(unbound: None) -> None:
+    os.sched_setaffinity(0, {min(CORES)})
+    pool = Placed(2)
+    for _ in range(20):
+        assert pool.cores() == [{min(CORES)}]
+    pool.native.close()
+
+
+@on_two_cores
+def test_binding_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_BIND_THREADS", "0")
+    pool = Placed(2)
+    for _ in range(20):
+        assert pool.cores() == [CORES]
+    pool.native.close()
 
 
 @pytest.mark.parametrize("n", [0, -5])

@@ -108,6 +108,16 @@ def test_the_python_of_the_page_on_relay_texts_runs(capsys: pytest.CaptureFixtur
     assert [text for text in shown if text not in printed] == []
 
 
+def test_the_python_of_the_page_on_modules_and_passes_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """And it prints the report that the page shows."""
+    page = ROOT / "docs" / "modules_and_passes.md"
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+    printed = capsys.readouterr().out
+    assert blocks(page, "text")[1].strip() in printed and "AddToSubtract: " in printed and "fold_constant.py:" in printed
+
+
 def test_every_step_of_a_te_schedule_is_described() -> None:
     text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
     steps = {name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")} - {"restart", "normalize"}

@@ -11,19 +11,17 @@ import pytest
 
 from tilewright.errors import CompileError, InternalError, OptionError, ShapeError
 from tilewright.ir import IRModule
-from tilewright.ir.transform import (
+from tilewright.ir.instrument import (
     DumpInstrument,
-    FunctionPass,
-    Pass,
-    PassContext,
-    PassInfo,
+    DumpIR,
+    PassPrintingInstrument,
     PassTimingInstrument,
-    Sequential,
+    PrintAfterAll,
+    PrintBeforeAll,
     VerifyInstrument,
-    module_pass,
-    named_pass,
     pass_instrument,
 )
+from tilewright.ir.transform import ApplyPassToFunction, FunctionPass, Pass, PassContext, PassInfo, Sequential, module_pass, named_pass
 from tilewright.relay.analysis import check_well_formed, well_formed
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, var
 from tilewright.relay.op.elementwise import Relu
@@ -143,7 +141,7 @@ def test_an_unknown_pass_names_the_nearest() -> None:
 def test_the_timing_instrument_shows_nested_passes() -> None:
     timing = PassTimingInstrument()
     with PassContext(instruments=[timing]):
-        Sequential((AppendRelu(), AppendRelu()), label="both")(module())
+        Sequential((AppendRelu(), AppendRelu()), name="both")(module())
         lines = timing.render().splitlines()
     assert [line.partition(":")[0] for line in lines] == ["both", "  AppendRelu", "  AppendRelu"]
     assert all(" ms (" in line for line in lines)
@@ -171,17 +169,84 @@ def test_an_instrument_of_the_field_sees_and_skips_passes() -> None:
             self.events.append(f"after {info.name}")
 
     watch = Watch()
-    with PassContext(instruments=[watch]):  # type: ignore[list-item]
-        assert depth(Sequential((AppendRelu(),), label="all")(module())) == 1
+    with PassContext(instruments=[watch]):
+        assert depth(Sequential((AppendRelu(),), name="all")(module())) == 1
     assert watch.events == ["enter", "before all", "after all", "exit"]
 
 
 def test_the_dump_instrument_writes_a_file_a_pass(tmp_path: Path) -> None:
     with PassContext(instruments=[DumpInstrument(tmp_path / "dump")]):
-        Sequential((AppendRelu(), AppendRelu()), label="all")(module())
+        Sequential((AppendRelu(), AppendRelu()), name="all")(module())
     files = sorted((tmp_path / "dump").iterdir())
     assert [f.name for f in files] == ["00_AppendRelu.relay", "01_AppendRelu.relay", "02_all.relay"]
     assert files[0].read_text().count("nn.relu") == 2
+
+
+def test_the_dump_folder_is_emptied_when_asked(tmp_path: Path) -> None:
+    for _ in range(2):
+        with PassContext(instruments=[DumpIR(tmp_path / "dump", refresh=True)]):
+            AppendRelu()(module())
+    assert [f.name for f in (tmp_path / "dump").iterdir()] == ["00_AppendRelu.relay"]
+
+
+def test_modules_are_printed_around_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = Sequential((AppendRelu(),), name="all")
+    with PassContext(instruments=[PassPrintingInstrument(["AppendRelu"], ["all"])]):
+        nothing(module())
+    heads = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# ")]
+    assert heads == ["# before the pass AppendRelu", "# after the pass all"]
+    with PassContext(instruments=[PrintBeforeAll(), PrintAfterAll()]):
+        AppendRelu()(module())
+    out = capsys.readouterr().out
+    assert out.index("# before the pass AppendRelu") < out.index("# after the pass AppendRelu") and out.count("nn.relu") == 3
+
+
+def test_instruments_are_replaced_within_a_context() -> None:
+    first, second = PassTimingInstrument(), PassTimingInstrument()
+    with PassContext(instruments=[first]) as context:
+        AppendRelu()(module())
+        context.override_instruments([second])
+        AppendRelu(2)(AppendRelu()(module()))
+    assert (len(first.rows), len(second.rows)) == (1, 2)
+    assert repr(context).startswith("PassContext(opt_level=2, required_pass=[], disabled_pass=[], instruments=['PassTimingInstrument'], config={}")
+
+
+def test_the_options_are_listed() -> None:
+    configs = PassContext.list_configs()
+    assert configs["relay.FuseOps.max_depth"] == {"type": "int", "default": 64, "doc": "most calls in one fused function"}
+    assert configs["relay.check_rewrites"]["choices"] == (False, True, "skip") and configs["relay.check_rewrites"]["type"] == "bool or str"
+    with pytest.raises(OptionError, match=r"configuration option 'relay\.check_rewrites' is one of False, True, skip, and was given 'maybe'"):
+        PassContext(config={"relay.check_rewrites": "maybe"})
+
+
+def test_a_sequence_has_a_level_and_required_passes_of_its_own() -> None:
+    inner = Sequential([AppendRelu()], opt_level=3, name="inner", required=["AppendRelu"], traceable=True)
+    assert inner.info == PassInfo(3, "inner", ("AppendRelu",), True) and repr(inner) == "Sequential(AppendRelu, name='inner')"
+    with PassContext(opt_level=2):
+        assert depth(Sequential([inner])(module())) == 1
+    with PassContext(opt_level=3):
+        assert depth(Sequential([inner])(module())) == 3
+    with PassContext(opt_level=2, required_pass=["inner"]):
+        assert depth(Sequential([inner])(module())) == 3
+
+
+def test_a_pass_over_functions_by_name() -> None:
+    mod = module()
+    mod["other"] = mod["main"]
+    new = ApplyPassToFunction(AppendRelu(), "oth.*")(mod)
+    assert depth(new) == 1 and new["other"] is not mod["other"]
+    assert ApplyPassToFunction(AppendRelu(), "ain")(mod) is mod
+    with pytest.raises(OptionError, match="no function of the module is called like 'ain'; it has main, other"):
+        ApplyPassToFunction(AppendRelu(), "ain", error_if_no_function_matches_regex=True)(mod)
+
+
+def test_what_no_pass_is_made_of() -> None:
+    with pytest.raises(OptionError, match=r"the class Empty is no pass: it has no method transform_module\(self, …\)"):
+        @module_pass(opt_level=0)
+        class Empty:
+            pass
+    with pytest.raises(OptionError, match="a pass is made of a function or a class, not of 3"):
+        module_pass(3)
 
 
 def test_an_error_of_the_user_keeps_its_kind_and_names_the_pass() -> None:

@@ -23,7 +23,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.printer import text_of
 from tilewright.types import TensorType
 
-OTHERS = ("relay_parse_errors", "relay_text")  # of test_relay_parser.py
+OTHERS = ("relay_parse_errors", "relay_text", "relay_functional_passes", "relay_type_errors")  # of test_relay_parser.py and test_relay_language_text.py
 FILES = sorted(f for f in (Path(__file__).parent / "text").glob("relay_*.md") if f.stem not in OTHERS)
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
 REGISTERED: list[tuple[str, str]] = []

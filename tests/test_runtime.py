@@ -150,6 +150,18 @@ def test_number_of_threads_from_the_environment(monkeypatch):
     assert 1 <= threads.default_threads() <= (os.cpu_count() or 1)
 
 
+def test_binding_of_threads_from_the_environment(monkeypatch):
+    executable = programs.squares(threads=2).executable()
+    threads.POOLS.close()
+    monkeypatch.setenv(threads.BINDING, "no")
+    with pytest.raises(OptionError, match="TILEWRIGHT_BIND_THREADS is 'no'; set it to 0 to let the system place the threads"):
+        executable()
+    for value in ("0", "1"):
+        threads.POOLS.close()
+        monkeypatch.setenv(threads.BINDING, value)
+        np.testing.assert_array_equal(executable(), np.arange(100) ** 2)
+
+
 def test_one_pool_for_all_executables():
     first, second = programs.affine().executable(2), programs.squares().executable(2)
     first(X), second()

@@ -16,7 +16,7 @@ import pytest
 
 import loop_programs
 from loop_programs import same
-from tilewright import expr, tir
+from tilewright import expr, intrinsics, tir
 from tilewright.tir import stmt
 from tilewright.tir.transform.common_subexpressions import common_subexpressions
 from tilewright.tir.transform.hoist_conditions import hoist_conditions
@@ -37,7 +37,7 @@ def cases() -> list[Any]:
 
 
 def run_case(case: re.Match[str]) -> str:
-    names: dict[str, Any] = {**vars(expr), **vars(stmt), **vars(loop_programs), "parse": tir.parse}
+    names: dict[str, Any] = {**vars(expr), **vars(intrinsics), **vars(stmt), **vars(loop_programs), "parse": tir.parse}
     exec(case["code"], names)
     after = before = names["before"]
     for name in case["pass"].split(", "):

@@ -12,16 +12,18 @@ The names that scripts written for TVM v0.8 to v0.13 use are here too (`import t
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 __version__ = "0.1.0"
 
 _MODULES: Final = frozenset({
-    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "nd", "parser", "relay", "runtime", "script", "settings", "target", "te", "tir", "topi", "transform",
+    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "nd", "params", "parser", "registry", "relay", "runtime", "script", "serialization", "settings", "target", "te", "tir", "topi", "transform", "_ffi",
 })
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
-    "Target": ("target.target", "Target"), "build": ("compiler.functions", "build"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
+    "DataType": ("types", "DataType"), "DataTypeCode": ("types", "DataTypeCode"), "Target": ("target.target", "Target"), "convert": ("ir.container", "convert"),
+    "get_global_func": ("registry", "get_global_func"), "register_func": ("registry", "register_func"), "build": ("compiler.functions", "build"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
     "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"),
 }
 """Public name -> the module that has it, and its name there."""
@@ -35,11 +37,15 @@ if TYPE_CHECKING:
         errors,
         instrument,
         ir,
+        logs,
         nd,
+        params,
         parser,
+        registry,
         relay,
         runtime,
         script,
+        serialization,
         settings,
         target,
         te,
@@ -50,10 +56,13 @@ if TYPE_CHECKING:
     from tilewright.compiler.functions import build, lower
     from tilewright.compiler.model import Model, compile
     from tilewright.errors import TVMError
+    from tilewright.ir.container import convert
     from tilewright.ir.module import IRModule
     from tilewright.nd import NDArray, cpu, device
+    from tilewright.registry import get_global_func, register_func
     from tilewright.runtime.artifact import load_executable as load
     from tilewright.target.target import Target
+    from tilewright.types import DataType, DataTypeCode
 
 
 def __getattr__(name: str) -> Any:
@@ -71,6 +80,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "build", "compile", "contrib", "cpu", "device", "driver", "error", "errors",
-    "instrument", "ir", "load", "lower", "nd", "parser", "relay", "runtime", "script", "settings", "target", "te", "tir", "topi", "transform",
+    "DataType", "DataTypeCode", "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "build", "compile", "contrib", "convert", "cpu", "device", "driver",
+    "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "nd", "params", "parser", "register_func", "registry", "relay", "runtime", "script",
+    "serialization", "settings", "target", "te", "tir", "topi", "transform",
 ]
+
+if os.environ.get("TILEWRIGHT_LOG") or os.environ.get("TVM_LOG_DEBUG"):
+    from tilewright.logs import configure
+
+    configure(os.environ.get("TILEWRIGHT_LOG") or os.environ["TVM_LOG_DEBUG"])

@@ -25,6 +25,12 @@ class Setting:
     choices: tuple[Any, ...] = ()
     """The values there are, when they are few."""
 
+    def described(self) -> dict[str, Any]:
+        """The switch as a row of a table."""
+        kind = " or ".join(sorted({type(c).__name__ for c in self.choices})) if self.type is object else self.type.__name__
+        row = {"type": kind, "default": self.default, "doc": self.doc}
+        return {**row, "choices": self.choices} if self.choices else row
+
 
 def _table(*settings: Setting) -> dict[str, Setting]:
     return {s.name: s for s in settings}
@@ -41,6 +47,13 @@ SETTINGS: Final = _table(
     ),
     Setting("relay.ToMixedPrecision.acc_type", str, "float32", "what the products of mixed precision are summed in", ("float32", "float16", "bfloat16")),
     Setting("relay.ToMixedPrecision.keep_orig_output_dtype", bool, False, "whether the pass on its own gives results their first type back"),
+    Setting("relay.SplitBatch.images", int, 0, "how many images of a batch to compute at once; 0: as many as suit the caches, -1: all"),
+    Setting(
+        "relay.check_rewrites", object, False,
+        "after each pass run the module before and after on random inputs: a difference is an error (True), or the pass is left out with a warning (skip)",
+        (False, True, "skip"),
+    ),
+    Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
     Setting(
         "relay.backend.winograd", str, "auto",
         "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",

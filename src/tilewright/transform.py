@@ -1,7 +1,9 @@
 """The field's `tvm.transform`: the pass runner. The passes over graphs are in `tilewright.relay.transform`."""
 
 from tilewright.ir.transform import (
+    ApplyPassToFunction,
     FunctionPass,
+    ModulePass,
     Pass,
     PassContext,
     PassInfo,
@@ -11,4 +13,4 @@ from tilewright.ir.transform import (
     module_pass,
 )
 
-__all__ = ["FunctionPass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "function_pass", "module_pass"]
+__all__ = ["ApplyPassToFunction", "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "function_pass", "module_pass"]

@@ -11,6 +11,7 @@ are equal, and printing one gives its text in Relay.
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -25,6 +26,23 @@ from tilewright.node import node
 _NAME: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
 _BITS: Final = {"int": (4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
 _KNOWN: dict[str, DataType] = {}
+
+
+class DataTypeCode(enum.IntEnum):
+    """The numbers of the codes in the field, and in DLPack. From 129 on they are custom types, which there are none of here."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+
+
+_CODE_NUMBERS: Final = {
+    "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT, "handle": DataTypeCode.HANDLE,
+    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT,
+}
+FIRST_CUSTOM_CODE: Final = 129
 
 
 class DataType(str):
@@ -47,6 +65,8 @@ class DataType(str):
     @classmethod
     def _parse(cls, text: str) -> DataType:
         match = _NAME.fullmatch(text)
+        if match is None and text.startswith("custom["):
+            raise CompileError(f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of the machine")
         if match is None:
             raise CompileError(f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4")
         code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
@@ -72,6 +92,22 @@ class DataType(str):
 
     def __getnewargs__(self) -> tuple[str]:
         return (str(self),)
+
+    @classmethod
+    def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
+        """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
+        if type_code >= FIRST_CUSTOM_CODE:
+            raise CompileError(f"type code {type_code} is a custom data type, and there are none here; the codes are 0 to {max(DataTypeCode)}")
+        if type_code not in list(DataTypeCode):
+            raise CompileError(f"there is no type code {type_code}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
+        code = DataTypeCode(type_code)
+        base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else "handle" if code is DataTypeCode.HANDLE else f"{code.name.lower()}{bits}"
+        return cls(base if lanes == 1 else f"{base}x{lanes}")
+
+    @property
+    def type_code(self) -> DataTypeCode:
+        """The number of the code in the field, and in DLPack; bool is an unsigned integer of one bit."""
+        return _CODE_NUMBERS[self.code]
 
     @property
     def is_float(self) -> bool:

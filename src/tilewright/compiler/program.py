@@ -30,6 +30,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.relay.transform.split_batch import PARTS
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
@@ -56,7 +57,7 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
         plan = plan_memory(main)
     builder = _Builder(target, report, cache)
     steps = builder.steps(plan)
-    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
     return functools.partial(_finished, manifest, (*builder.objects.values(), entry), builder.constants, report)
 
@@ -69,9 +70,10 @@ def build_flow(
     made = []
     for k in range(len(lowered.blocks)):
         with report.phase("plan"):
-            plan = plan_memory(blocks[f"block_{k}"])
+            block = blocks[f"block_{k}"]
+            plan = plan_memory(block)
         steps = tuple(builder.steps(plan))
-        made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, steps=steps, workspace_bytes=plan.workspace_bytes))
+        made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = _tensors(main.ret_type)
@@ -87,17 +89,15 @@ def build_flow(
 
 
 def _manifest(
-    name: str, inputs: Sequence[Var], outputs: Sequence[TensorType], output_names: Sequence[str], builder: _Builder, **rest: Any,
+    name: str, inputs: Sequence[Var], outputs: Sequence[TensorType], output_names: Sequence[str], builder: _Builder, parts: int = 1, **rest: Any,
 ) -> Manifest:
     target = builder.target
     return Manifest(
         name=name,
-        inputs=tuple(TensorInfo(p.name_hint, _static(p.tensor_type, p.name_hint), p.tensor_type.dtype) for p in inputs),
-        outputs=tuple(
-            TensorInfo(output_names[k] if k < len(output_names) else f"output_{k}", _static(t, f"output {k}"), t.dtype)
-            for k, t in enumerate(outputs)
-        ),
+        inputs=tuple(_info(p.name_hint, p.checked_type, parts) for p in inputs),
+        outputs=tuple(_info(output_names[k] if k < len(output_names) else f"output_{k}", t, parts) for k, t in enumerate(outputs)),
         constants_bytes=builder.constants.size,
+        parts=parts,
         target=str(target),
         triple=target.mtriple,
         cpu=target.mcpu,
@@ -118,6 +118,12 @@ def _tensors(t: Type | None) -> list[TensorType]:
 def _finished(manifest: Manifest, objects: tuple[bytes, ...], constants: _Constants, report: Report) -> Artifact:
     with report.phase("pack"):
         return Artifact(manifest, objects, constants.blob())
+
+
+def _info(name: str, kind: Any, parts: int) -> TensorInfo:
+    """An input or output of the whole program, of which `main` sees one of `parts` along the first axis."""
+    shape = _static(kind, name)
+    return TensorInfo(name, shape if parts == 1 else (shape[0] * parts, *shape[1:]), kind.dtype)
 
 
 def _static(t: Any, what: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.errors import InputError
 from tilewright.nd import Device, NDArray
+from tilewright.params import load_param_dict
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.module import FactoryModule, Session
 
@@ -76,9 +77,9 @@ class GraphModule:
         outputs = self.module.executable.outputs
         return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
 
-    def load_params(self, params: Mapping[str, Any]) -> None:
-        """Set the inputs that are named in `params`; other parameters are constants of the program already."""
-        self.set_input(**dict(params))
+    def load_params(self, params: bytes | bytearray | Mapping[str, Any]) -> None:
+        """Set the inputs that are named in `params`, a mapping or what `save_param_dict` wrote; other parameters are constants of the program already."""
+        self.set_input(**dict(params if isinstance(params, Mapping) else load_param_dict(params)))
 
     def share_params(self, other: GraphModule, params: Mapping[str, Any]) -> None:
         """Use the input arrays of `other`, without a copy, for the inputs that are named in `params`."""

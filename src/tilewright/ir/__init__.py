@@ -1,8 +1,51 @@
-"""Modules of functions, structural equality and hashing, and the pass runner."""
+"""What all programs have: modules, types, structural equality and hashing, JSON, the pass runner.
 
-from tilewright.ir import transform
+Expressions belong to a dialect, `tilewright.relay` or `tilewright.tir`; those that the field has here too (`GlobalVar`, `Op`,
+`RelayExpr`) and JSON, which knows all dialects, are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.expr import FloatImm, IntImm, PrimExpr
+from tilewright.ir import container, instrument, transform
+from tilewright.ir.container import Array, Map
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
+from tilewright.ir.source import SequentialSpan, SourceName, Span
 from tilewright.ir.structural import assert_structural_equal, structural_equal, structural_hash
+from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 
-__all__ = ["IRModule", "assert_structural_equal", "register_op_attr", "reset_op_attr", "structural_equal", "structural_hash", "transform"]
+if TYPE_CHECKING:
+    from tilewright.relay.adt import Constructor, TypeData
+    from tilewright.relay.expr import Expr as RelayExpr
+    from tilewright.relay.expr import GlobalVar
+    from tilewright.relay.op.registry import Op
+    from tilewright.serialization import load_json, save_json
+
+_LATE: Final = {
+    "Constructor": ("relay.adt", "Constructor"), "GlobalVar": ("relay.expr", "GlobalVar"), "Op": ("relay.op.registry", "Op"), "RelayExpr": ("relay.expr", "Expr"),
+    "TypeData": ("relay.adt", "TypeData"), "load_json": ("serialization", "load_json"), "save_json": ("serialization", "save_json"),
+}
+"""Name -> the module that has it, and its name there."""
+
+RelayRefType = RefType
+
+__all__ = [
+    "Array", "Constructor", "FloatImm", "FuncType", "GlobalTypeVar", "GlobalVar", "IRModule", "IntImm", "Map", "Op", "PrimExpr", "RefType", "RelayExpr", "RelayRefType",
+    "SequentialSpan", "SourceName", "Span", "TensorType", "TupleType", "Type", "TypeCall", "TypeData", "TypeVar", "assert_structural_equal", "container", "instrument",
+    "load_json", "register_op_attr", "reset_op_attr", "save_json", "structural_equal", "structural_hash", "transform",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'tilewright.ir' has no attribute '{name}'")
+    module, attribute = _LATE[name]
+    return getattr(importlib.import_module(f"tilewright.{module}"), attribute)
+
+
+def __dir__() -> list[str]:
+    return __all__

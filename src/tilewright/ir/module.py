@@ -33,14 +33,14 @@ class IRModule:
             self[name] = function
 
     @classmethod
-    def from_expr(cls, expr: Any, functions: Mapping[Any, Any] | None = None) -> IRModule:
+    def from_expr(cls, expr: Any, functions: Mapping[Any, Any] | None = None, type_defs: Mapping[Any, Any] | None = None) -> IRModule:
         """A module whose `main` is `expr`; an expression with free variables becomes a function of them, in order of use."""
         from tilewright.relay.expr import Expr, Function  # the one dialect that has bare expressions
         from tilewright.relay.visitor import free_vars
 
         if isinstance(expr, Expr) and not isinstance(expr, Function):
             expr = Function(tuple(free_vars(expr)), expr)
-        return cls({**(functions or {}), "main": expr})
+        return cls({**(functions or {}), "main": expr}, type_defs)
 
     def __getitem__(self, name: Any) -> Any:
         if isinstance(name, GlobalTypeVar):
@@ -68,6 +68,10 @@ class IRModule:
 
     def __len__(self) -> int:
         return len(self._functions)
+
+    def functions_items(self) -> list[tuple[Any, Any]]:
+        """The functions with their `GlobalVar`s."""
+        return list(self.functions.items())
 
     def items(self) -> list[tuple[str, Any]]:
         """The functions with their names."""
@@ -151,13 +155,34 @@ class IRModule:
 
     def with_attr(self, key: str, value: Any) -> IRModule:
         """The same module with one more attribute."""
+        return self.with_attrs({key: value})
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+        """The same module with more attributes."""
         new = self.copy()
-        new.attrs[key] = value
+        new.attrs.update(attrs)
+        return new
+
+    def without_attr(self, key: str) -> IRModule:
+        """The same module without an attribute."""
+        new = self.copy()
+        new.attrs.pop(key, None)
         return new
 
     def get_attr(self, key: str) -> Any:
         """An attribute, or None."""
         return self.attrs.get(key)
+
+    def get_attrs(self) -> dict[str, Any]:
+        """The attributes, as a dictionary that may be changed."""
+        return dict(self.attrs)
+
+    def _import(self, file_to_import: str | Path) -> None:
+        """Add the definitions of a file of Relay's text."""
+        from tilewright.relay.parser import parse
+
+        path = Path(file_to_import)
+        self.update(parse(path.read_text(encoding="utf-8"), str(path), init_module=self))
 
     def import_from_std(self, name: str) -> None:
         """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` when there is none of that name."""
@@ -175,8 +200,29 @@ class IRModule:
 
         return astext(self, show_meta_data, annotate, show_spans)
 
+    def script(self) -> str:
+        """The text of the module: Relay's, and that of functions of loops."""
+        return self.astext(show_meta_data=False)
+
+    def show(self) -> None:
+        """Print the text of the module."""
+        print(self.script())
+
     def __repr__(self) -> str:
         return self.astext(show_meta_data=False)
+
+    def __copy__(self) -> IRModule:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> IRModule:
+        """Functions are never changed, so that a copy may have the same ones."""
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as JSON."""
+        from tilewright.serialization import load_json, save_json
+
+        return load_json, (save_json(self),)
 
 
 def _name(key: Any) -> str:

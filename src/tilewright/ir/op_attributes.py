@@ -3,17 +3,31 @@
     @register_op_attr("nn.conv2d", "target.npu")
     def conv2d_on_npu(expr): ...
 
-An attribute has a level; a registration replaces one of a lower level.
+An attribute has a level; a registration replaces one of a lower level. `relay.op.get("nn.conv2d").get_attr("target.npu")` reads it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final
 
 from tilewright.errors import OptionError
 
-_ATTRIBUTES: Final[dict[tuple[str, str], tuple[int, Any]]] = {}
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registered attribute: its value, its level, and the file and line of the registration."""
+
+    value: Any
+    level: int
+    place: str
+
+
+OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
+"""The attributes by operator and key."""
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
@@ -21,15 +35,17 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
     Raises `OptionError` when the operator has this attribute with the same level or a higher one.
     """
+    frame: FrameType | None = sys._getframe(1)
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
     def register(given: Any) -> Any:
-        known = _ATTRIBUTES.get((op_name, attr_key))
-        if known is not None and known[0] >= level:
+        known = OP_ATTRIBUTES.get((op_name, attr_key))
+        if known is not None and known.level >= level:
             raise OptionError(
-                f"the attribute '{attr_key}' of {op_name} is registered already, with level {known[0]}; "
-                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r})"
+                f"the attribute '{attr_key}' of {op_name} is registered already, with level {known.level}; "
+                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}"
             )
-        _ATTRIBUTES[op_name, attr_key] = (level, given)
+        OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
         return given
 
     return register if value is None else register(value)
@@ -37,10 +53,10 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 def reset_op_attr(op_name: str, attr_key: str) -> None:
     """Take a registered attribute back; nothing happens when there is none."""
-    _ATTRIBUTES.pop((op_name, attr_key), None)
+    OP_ATTRIBUTES.pop((op_name, attr_key), None)
 
 
 def op_attr(op_name: str, attr_key: str) -> Any:
     """A registered attribute of an operator, or None."""
-    known = _ATTRIBUTES.get((op_name, attr_key))
-    return None if known is None else known[1]
+    known = OP_ATTRIBUTES.get((op_name, attr_key))
+    return None if known is None else known.value

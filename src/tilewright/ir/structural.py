@@ -4,6 +4,9 @@ Names do not count and positions do: two programs are equal when some one-to-one
 makes them the same text. A graph call that is used twice differs from two calls; scalar expressions are values. What a
 node consists of is derived from its fields, so a new kind of node needs nothing here; its `span` and `origin` do not
 count. Nothing recurses over a graph. The hash is stable between processes.
+
+Variables of types are bound by what is generic in them, sizes by the annotation of a variable in which they stand. A dimension of
+which nothing is known equals any other such.
 """
 
 from __future__ import annotations
@@ -19,13 +22,43 @@ import numpy as np
 from tilewright import expr as scalar
 from tilewright.errors import CompileError
 from tilewright.expr_walk import walk
-from tilewright.types import TensorType, Type, TypeVar, type_children
+from tilewright.types import FuncType, TensorType, Type, TypeVar, type_children
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_LABELS: dict[type, tuple[tuple[str, str], ...]] = {}
+MOST_LINES: Final = 6
+"""Lines of a part of a program that a message shows."""
+MOST_STEPS: Final = 32
+"""Steps of a path that a message shows."""
 
-Step = tuple[Any, str]
+_ATTRIBUTE: Final = "\0"
+"""Stands before the label of an attribute of an operator, whose path is that of the call and `attrs`."""
+
+
+class _Program(dict[str, Any]):
+    """The data types and functions of a module by name."""
+
+
+class _Missing:
+    """What stands for a function that only the other module has."""
+
+    def __repr__(self) -> str:
+        return "nothing of that name"
+
+
+_MISSING: Final = _Missing()
+
+
+@dataclasses.dataclass(slots=True)
+class _Step:
+    """One step of the way to a difference: where it begins on both sides, and the label of the part that it goes into."""
+
+    before: _Step | None
+    label: str
+    left: Any
+    right: Any
 
 
 def fields_of(kind: type) -> tuple[str, ...]:
@@ -61,45 +94,63 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     """The labelled components of a node, a container or a type; the binders first, so that names are met where they are bound."""
     if isinstance(x, (tuple, list)):
         return [(f"[{i}]", v) for i, v in enumerate(x)]
+    if isinstance(x, _Program):
+        return [(f".{k}", x[k]) for k in sorted(x)]
     if isinstance(x, dict):
         return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str)]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
-    names = fields_of(type(x))
-    if "body" in names:
-        names = tuple(n for n in names if n in _BINDERS) + tuple(n for n in names if n not in _BINDERS)
-    return [(f".{n}", getattr(x, n)) for n in names]
+    return [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
+
+
+def _labels_of(kind: type) -> tuple[tuple[str, str], ...]:
+    """The labels and names of the components of a class of nodes."""
+    known = _LABELS.get(kind)
+    if known is None:
+        names = fields_of(kind)
+        if "body" in names:
+            names = tuple(n for n in names if n in _BINDERS) + tuple(n for n in names if n not in _BINDERS)
+        lead = _ATTRIBUTE if _is_op(kind) else ""
+        known = _LABELS[kind] = tuple((f"{lead}.{n}", n) for n in names)
+    return known
 
 
 def _bound_names(x: Any) -> Iterator[Any]:
     """The names that the node `x` itself binds."""
     names = fields_of(type(x)) if not isinstance(x, (tuple, list, dict)) else ()
-    if "body" in names or {"var", "extent"} <= set(names) or "type_params" in names or "type_vars" in names or names == ("var",):
+    if "body" in names or {"var", "extent"} <= set(names) or "type_vars" in names or isinstance(x, FuncType):
         for n in _BINDERS:
             if n in names:
                 value = getattr(x, n)
-                yield from (v for v in (value if isinstance(value, tuple) else (value,)) if is_name(v))
+                for v in value if isinstance(value, tuple) else (value,):
+                    if is_name(v):
+                        yield v
+                        yield from _sizes_of(getattr(v, "type_annotation", None))
+    elif names == ("var",):  # a pattern
+        yield x.var
+        yield from _sizes_of(x.var.type_annotation)
     if "params" in names:
         yield from _sizes_and_inner(x)
+
+
+def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
+    """The sizes that stand in a type."""
+    if isinstance(t, TensorType):
+        for d in t.shape:
+            yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
+    elif t is not None:
+        for c in type_children(t):
+            yield from _sizes_of(c)
 
 
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
     """What a function binds besides its parameters: the sizes of those, and the memory that its attributes list."""
     for p in func.params:
-        for d in getattr(p, "shape", None) or _sizes_of(getattr(p, "type_annotation", None)):
+        for d in getattr(p, "shape", ()):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
     for listed in (getattr(func, "attrs", None) or {}).values():
         if isinstance(listed, tuple):
             yield from (v for v in listed if isinstance(v, scalar.Buffer))
-
-
-def _sizes_of(t: Any) -> Iterator[Any]:
-    """The dimensions of the tensors in a type."""
-    if isinstance(t, TensorType):
-        yield from t.shape
-    elif t is not None:
-        for inner in type_children(t):
-            yield from _sizes_of(inner)
 
 
 def _is_leaf(x: Any) -> bool:
@@ -124,25 +175,26 @@ class _Comparison:
         self.alive: list[Any] = []
         self.bound: set[int] = set()
 
-    def difference(self, lhs: Any, rhs: Any) -> tuple[str, Any, Any] | None:
-        stack: list[tuple[Any, Any, Any]] = [(lhs, rhs, None)]
+    def difference(self, lhs: Any, rhs: Any) -> tuple[_Step | None, Any, Any] | None:
+        """The way to the first difference, and what stands there on both sides."""
+        stack: list[tuple[Any, Any, _Step | None]] = [(lhs, rhs, None)]
         while stack:
             a, b, path = stack.pop()
             if _is_leaf(a) or _is_leaf(b):
                 if not _same_leaf(a, b):
-                    return _text(path), a, b
+                    return path, a, b
                 continue
             if isinstance(a, np.ndarray):
                 if not _same_array(a, b):
-                    return _text(path), a, b
+                    return path, a, b
                 continue
             if (id(a), id(b)) in self.done:
                 continue
             if not self._enter(a, b):
-                return _text(path), a, b
+                return path, a, b
             below = self._below(a, b, path)
             if below is None:
-                return _text(path), a, b
+                return path, a, b
             stack.extend(reversed(below))
         return None
 
@@ -173,11 +225,15 @@ class _Comparison:
     def _pair(self, a: Any, b: Any) -> bool:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
 
-    def _below(self, a: Any, b: Any, path: Any) -> list[tuple[Any, Any, Any]] | None:
+    def _below(self, a: Any, b: Any, path: _Step | None) -> list[tuple[Any, Any, _Step | None]] | None:
         mine, other = _parts(a), _parts(b)
         if [n for n, _ in mine] != [n for n, _ in other]:
-            return None
-        return [(x, y, (path, n)) for (n, x), (_, y) in zip(mine, other, strict=True)]
+            if not isinstance(a, (_Program, dict)):
+                return None
+            left, right = dict(mine), dict(other)
+            mine = [(n, left.get(n, _MISSING)) for n in sorted({**left, **right})]
+            other = [(n, right.get(n, _MISSING)) for n, _ in mine]
+        return [(x, y, _Step(path, n, a, b)) for (n, x), (_, y) in zip(mine, other, strict=True)]
 
 
 def _same_leaf(a: Any, b: Any) -> bool:
@@ -200,12 +256,17 @@ def _same_array(a: np.ndarray[Any, Any], b: Any) -> bool:
     return bool(np.array_equal(a, b)) or a.tobytes() == b.tobytes()
 
 
-def _text(path: Any) -> str:
+def _text(path: _Step | None) -> str:
     labels = []
     while path is not None:
-        path, label = path
-        labels.append(label)
-    return "".join(reversed(labels)) or "the whole"
+        labels.append(path.label)
+        path = path.before
+    labels.reverse()
+    if len(labels) > MOST_STEPS:
+        half = MOST_STEPS // 2
+        labels[half:-half] = [f" … {len(labels) - MOST_STEPS} steps … "]
+    text = "".join(labels).replace(f".op{_ATTRIBUTE}", ".attrs").replace(_ATTRIBUTE, "")
+    return text.removeprefix(".") or "the whole"
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
@@ -215,7 +276,8 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
 
 def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> tuple[str, Any, Any] | None:
     """Where two programs differ first: `(path, left, right)`, or None."""
-    return _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+    found = _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+    return None if found is None else (_text(found[0]), found[1], found[2])
 
 
 def _program(x: Any) -> Any:
@@ -223,20 +285,40 @@ def _program(x: Any) -> Any:
     if not hasattr(x, "get_global_vars"):
         return x
     types = {f"type {header.name_hint}": data for header, data in x.type_definitions.items()}
-    return {**types, **dict(x.items())}
+    attrs = {"the attributes": dict(x.attrs)} if x.attrs else {}
+    return _Program({**types, **attrs, **dict(x.items())})
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise `CompileError`, showing the first difference and where it is, unless both are structurally equal."""
-    found = first_difference(lhs, rhs, map_free_vars)
-    if found is not None:
-        path, a, b = found
-        raise CompileError(f"the programs differ at {path}:\n  left:  {_shown(a)}\n  right: {_shown(b)}")
+    """Raise `CompileError`, showing the first difference and the lines that it is in, unless both are structurally equal."""
+    found = _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+    if found is None:
+        return
+    path, a, b = found
+    lines = [f"the programs differ at {_text(path)}:", f"  left:  {_shown(a)}", f"  right: {_shown(b)}"]
+    for side, whole, at in (("left", lhs, a), ("right", rhs, b)):
+        line = _line_around(whole, at, path, side)
+        lines += [f"  in the {side} program: {line}"] if line else []
+    raise CompileError("\n".join(lines))
+
+
+def _line_around(whole: Any, at: Any, path: _Step | None, side: str) -> str | None:
+    """The line of the text of one program in which its part of the difference stands."""
+    from tilewright.relay.text_lines import line_of  # programs print themselves, whatever their dialect
+
+    while True:
+        line = line_of(whole, at)
+        if line is not None or path is None:
+            return line
+        at, path = getattr(path, side), path.before
 
 
 def _shown(x: Any) -> str:
     text = f"{x.dtype} array of shape {x.shape}" if isinstance(x, np.ndarray) else repr(x)
-    return text if len(text) <= 400 else f"{text[:400]}…"
+    lines = [line for line in text.split("\n") if not line.startswith("#[version")]
+    more = [f"… {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+    text = "\n         ".join(lines[:MOST_LINES] + more)
+    return text if len(text) <= 2000 else f"{text[:2000]}…"
 
 
 def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "content") -> str:

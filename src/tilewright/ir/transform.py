@@ -2,23 +2,24 @@
 
 A pass is a small frozen dataclass whose fields are its options; called on a module it returns a module, and a pass that
 raises leaves nothing half-way, since modules are values. `PassContext` says how passes run: the optimisation level, what is
-switched off, the configuration, the instruments that watch. It lives on a context variable, so threads do not meet.
+switched off, the configuration, the instruments that watch (`ir/instrument.py`). It lives on a context variable, so threads do not meet.
 """
 
 from __future__ import annotations
 
-import time
+import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, Final, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
 
 from tilewright import settings
 from tilewright.errors import InternalError, OptionError, TVMError
+from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 
-C = TypeVar("C", bound=type)
+log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class PassInfo:
     opt_level: int
     name: str
     required: tuple[str, ...] = ()
+    traceable: bool = False
 
 
 PASSES: Final[dict[str, type[Pass]]] = {}
@@ -41,6 +43,10 @@ class Pass:
     """The lowest level of `PassContext` at which a `Sequential` runs this pass."""
     required: ClassVar[tuple[str, ...]] = ()
     """Names of passes that a `Sequential` runs right before this one."""
+    traceable: ClassVar[bool] = False
+    """A note of the field, that the pass may be part of a trace; nothing here asks for it."""
+    exact: ClassVar[bool] = True
+    """False where results change on purpose (by an approximation), so that `relay.check_rewrites` leaves the pass out."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -53,7 +59,7 @@ class Pass:
 
     @property
     def info(self) -> PassInfo:
-        return PassInfo(self.opt_level, self.name, self.required)
+        return PassInfo(self.opt_level, self.name, self.required, self.traceable)
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         """The module after the pass; `mod` itself when there is nothing to do."""
@@ -77,24 +83,41 @@ class FunctionPass(Pass):
         return mod.map_functions(lambda f: self.transform_function(f, mod, context), self.kind)
 
 
-@dataclass(frozen=True)
-class Sequential(Pass):
-    """Passes one after the other; those above the level of the context or switched off are left out."""
+class ModulePass(Pass):
+    """A pass that looks at the whole module: what `module_pass` makes."""
 
-    passes: Sequence[Pass]
-    label: str = "sequential"
+
+class Sequential(Pass):
+    """Passes one after the other; those above the level of the context or switched off are left out.
+
+    The sequence has a name, a level and required passes of its own, by which a sequence around it runs it.
+    """
+
+    def __init__(
+        self, passes: Sequence[Pass] | None = None, opt_level: int = 0, name: str = "sequential", required: Sequence[str] | None = None, traceable: bool = False
+    ) -> None:
+        self.passes = tuple(passes or ())
+        self._info = PassInfo(opt_level, name, tuple(required or ()), traceable)
 
     @property
     def name(self) -> str:
-        return self.label
+        return self._info.name
+
+    @property
+    def info(self) -> PassInfo:
+        return self._info
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         for p in self.passes:
-            if isinstance(p, Sequential) or context.pass_enabled(p.info):
-                for name in p.required:
+            info = p.info
+            if context.pass_enabled(info):
+                for name in info.required:
                     mod = named_pass(name)(mod)
                 mod = p(mod)
         return mod
+
+    def __repr__(self) -> str:
+        return f"Sequential({', '.join(p.name for p in self.passes)}, name={self.name!r})"
 
 
 def named_pass(name: str) -> Pass:
@@ -103,31 +126,6 @@ def named_pass(name: str) -> Pass:
     if found is None:
         raise OptionError(f"there is no pass '{name}'{settings.nearest(name, PASSES)}")
     return found()
-
-
-class PassInstrument:
-    """What watches passes run; every method may be left as it is."""
-
-    def enter_pass_ctx(self) -> None:
-        """The context begins."""
-
-    def exit_pass_ctx(self) -> None:
-        """The context ends."""
-
-    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """False to leave this pass out."""
-        return True
-
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """`mod` is about to go through the pass."""
-
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        """`mod` is what the pass returned."""
-
-
-def pass_instrument(cls: C) -> C:
-    """Make a class with some of the methods of `PassInstrument` an instrument."""
-    return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__, "__module__": cls.__module__})  # type: ignore[return-value]
 
 
 _CURRENT: ContextVar[PassContext | None] = ContextVar("tilewright_pass_context", default=None)
@@ -151,7 +149,7 @@ class PassContext:
         self.opt_level = opt_level
         self.required_pass = frozenset(required_pass or ())
         self.disabled_pass = frozenset(disabled_pass or ())
-        self.instruments = tuple(instruments or ())
+        self.instruments: tuple[PassInstrument, ...] = tuple(instruments or ())
         self.config = settings.checked(config or {})
         self._tokens: list[Token[PassContext | None]] = []
 
@@ -159,6 +157,20 @@ class PassContext:
     def current() -> PassContext:
         """The innermost context of this thread or task; a default one outside of any."""
         return _CURRENT.get() or PassContext()
+
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, Any]]:
+        """Every configuration option: its type, its default, its meaning, and its values when they are few."""
+        return {name: s.described() for name, s in sorted(settings.SETTINGS.items())}
+
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Let others watch from now on; those that did leave, as they do at the end of the context."""
+        active = bool(self._tokens)
+        if active:
+            self._leave()
+        self.instruments = tuple(instruments or ())
+        if active:
+            self._begin()
 
     def get(self, name: str) -> Any:
         """The value of a configuration option, or its default."""
@@ -173,14 +185,27 @@ class PassContext:
 
     def __enter__(self) -> Self:
         self._tokens.append(_CURRENT.set(self))
-        for i in self.instruments:
-            i.enter_pass_ctx()
+        self._begin()
         return self
 
     def __exit__(self, *exc: object) -> None:
         _CURRENT.reset(self._tokens.pop())
+        self._leave()
+
+    def _begin(self) -> None:
+        for i in self.instruments:
+            i.enter_pass_ctx()
+
+    def _leave(self) -> None:
         for i in self.instruments:
             i.exit_pass_ctx()
+
+    def __repr__(self) -> str:
+        config = ", ".join(f"{k}={v!r}" for k, v in self.config.items())
+        return (
+            f"PassContext(opt_level={self.opt_level}, required_pass={sorted(self.required_pass)}, disabled_pass={sorted(self.disabled_pass)}, "
+            f"instruments={[getattr(i, 'name', type(i).__name__) for i in self.instruments]}, config={{{config}}})"
+        )
 
 
 def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
@@ -189,6 +214,7 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         return mod
     for i in context.instruments:
         i.run_before_pass(mod, info)
+    log.debug("%s", info.name)
     try:
         new = p.transform_module(mod, context)
     except TVMError as error:
@@ -198,48 +224,77 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         raise InternalError(f"the pass {info.name} failed with {type(error).__name__}: {error}") from error
     if not isinstance(new, IRModule):
         raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule")
+    if new is not mod and p.exact and not isinstance(p, Sequential) and (mode := context.get("relay.check_rewrites")):
+        from tilewright.relay.check_rewrites import checked_rewrite  # the meaning of a module is its dialect's
+
+        new = checked_rewrite(mod, new, info.name, skip=mode == "skip", most=context.get("relay.check_rewrites.max_work"))
     for i in context.instruments:
         i.run_after_pass(new, info)
     return new
 
 
-def _declared(base: type[Pass], method: str, target: Any, opt_level: int, name: str | None, required: Sequence[str] | None) -> Any:
+def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any:
     """`target`, a function or a class with `method`, as a pass (a function) or a maker of passes (a class)."""
-    title = name or target.__name__
-    spec = {"opt_level": opt_level, "required": tuple(required or ()), "name": property(lambda self: title), "__doc__": target.__doc__}
+    spec: dict[str, Any] = {
+        "opt_level": info.opt_level, "required": info.required, "traceable": info.traceable, "name": property(lambda self: info.name),
+        "__doc__": target.__doc__, "__module__": target.__module__, "declared_by": target,
+    }
     if isinstance(target, type):
+        if not hasattr(target, method):
+            raise OptionError(f"the class {target.__name__} is no pass: it has no method {method}(self, …)")
         return type(f"_{target.__name__}", (target, base), spec)
-    return type(f"_{title}", (base,), {**spec, method: lambda self, *args: target(*args)})()
+    return type(f"_{target.__name__}", (base,), {**spec, method: lambda self, *args: target(*args)})()
+
+
+def _declaration(base: type[Pass], method: str, pass_func: Any, opt_level: int, name: str | None, required: Sequence[str] | None, traceable: bool) -> Any:
+    def declare(target: Any) -> Any:
+        if not callable(target):
+            raise OptionError(f"a pass is made of a function or a class, not of {target!r}")
+        return _declared(base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable))
+
+    return declare if pass_func is None else declare(pass_func)
 
 
 def module_pass(
-    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None
+    pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None, traceable: bool = False
 ) -> Any:
     """Make a pass of `f(mod, context) -> mod`, or of a class with `transform_module(self, mod, context)`."""
-
-    def declare(target: Any) -> Any:
-        return _declared(Pass, "transform_module", target, opt_level, name, required)
-
-    return declare if pass_func is None else declare(pass_func)
+    return _declaration(ModulePass, "transform_module", pass_func, opt_level, name, required, traceable)
 
 
 def function_pass_of(base: type[FunctionPass]) -> Callable[..., Any]:
     """The decorator `function_pass` for one kind of function."""
 
     def function_pass(
-        pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None
+        pass_func: Any = None, opt_level: int = 0, name: str | None = None, required: Sequence[str] | None = None, traceable: bool = False
     ) -> Any:
         """Make a pass of `f(func, mod, context) -> func`, or of a class with `transform_function(self, func, mod, context)`."""
-
-        def declare(target: Any) -> Any:
-            return _declared(base, "transform_function", target, opt_level, name, required)
-
-        return declare if pass_func is None else declare(pass_func)
+        return _declaration(base, "transform_function", pass_func, opt_level, name, required, traceable)
 
     return function_pass
 
 
 function_pass: Final = function_pass_of(FunctionPass)
+
+
+@dataclass(frozen=True)
+class ApplyPassToFunction(Pass):
+    """Runs a pass on the functions whose whole name matches a regular expression; the others stay as they are."""
+
+    transform: Pass
+    func_name_regex: str
+    error_if_no_function_matches_regex: bool = False
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        kept = {name: f for name, f in mod.items() if not re.fullmatch(self.func_name_regex, name)}
+        if len(kept) == len(mod):
+            if self.error_if_no_function_matches_regex:
+                raise OptionError(f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}")
+            return mod
+        new = self.transform(mod).copy()
+        for name, f in kept.items():
+            new.update_func(name, f)
+        return new
 
 
 @dataclass(frozen=True)
@@ -252,55 +307,3 @@ class PrintIR(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         print(f"PrintIR({self.header}):\n{mod.astext(show_meta_data=self.show_meta_data)}")
         return mod
-
-
-@dataclass
-class PassTimingInstrument(PassInstrument):
-    """Measures every pass; `render()` is the table."""
-
-    rows: list[tuple[int, str, float]] = field(default_factory=list)
-    _open: list[tuple[int, float]] = field(default_factory=list)
-
-    def enter_pass_ctx(self) -> None:
-        self.rows.clear()
-
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        self._open.append((len(self.rows), time.perf_counter()))
-        self.rows.append((len(self._open) - 1, info.name, 0.0))
-
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        at, begin = self._open.pop()
-        depth, name, _ = self.rows[at]
-        self.rows[at] = (depth, name, time.perf_counter() - begin)
-
-    def render(self) -> str:
-        """One line a pass, nested passes indented: its name, milliseconds, share of the total."""
-        total = sum(t for depth, _, t in self.rows if depth == 0) or 1.0
-        return "\n".join(f"{'  ' * depth}{name}: {t * 1e3:.3f} ms ({t / total:.1%})" for depth, name, t in self.rows)
-
-
-@dataclass
-class DumpInstrument(PassInstrument):
-    """Writes the module as text after every pass: `folder/03_FoldConstant.relay`."""
-
-    folder: str | Path
-    _count: int = 0
-
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self._count:02d}_{info.name}.relay").write_text(mod.astext(show_meta_data=False))
-        self._count += 1
-
-
-@dataclass
-class VerifyInstrument(PassInstrument):
-    """Runs `check` on what every pass returns; what it raises names the pass."""
-
-    check: Callable[[IRModule], None]
-
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        try:
-            self.check(mod)
-        except TVMError as error:
-            raise InternalError(f"the module is not well formed after the pass {info.name}: {error}") from error

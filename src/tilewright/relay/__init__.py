@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from tilewright.expr import UnknownDim as Any
+from tilewright.params import load_param_dict, save_param_dict
 from tilewright.relay import image, nn, op, qnn, random, vision
 from tilewright.relay.adt import (
     Clause,
@@ -51,10 +52,10 @@ if TYPE_CHECKING:
     from tilewright.compiler import vm
     from tilewright.compiler.build import build
     from tilewright.compiler.executor import create_executor
-    from tilewright.relay import analysis, dataflow_pattern, frontend, prelude, transform
+    from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({"analysis", "backend", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
 
 __all__ = [
     "Any",
@@ -97,6 +98,7 @@ __all__ = [
     "annotation",
     "arange",
     "astext",
+    "backend",
     "bind",
     "build",
     "const",
@@ -106,6 +108,7 @@ __all__ = [
     "frontend",
     "gather",
     "image",
+    "load_param_dict",
     "logsumexp",
     "nn",
     "op",
@@ -114,6 +117,7 @@ __all__ = [
     "prelude",
     "qnn",
     "random",
+    "save_param_dict",
     "scalar_type",
     "segment_sum",
     "sparse_to_dense",

@@ -72,6 +72,12 @@ class Expr:
 
         return text_of(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied as JSON, which depth does not matter to."""
+        from tilewright.serialization import load_json, save_json
+
+        return load_json, (save_json(self),)
+
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None, show_spans: bool = False) -> str:
         """The expression as text, which `relay.parse_expr` reads. `annotate` and `show_spans` are those of `relay.astext`."""
         from tilewright.relay.printer import astext

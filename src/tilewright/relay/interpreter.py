@@ -69,8 +69,14 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     if len(args) != len(function.params):
         names = ", ".join(p.name_hint for p in function.params)
         raise InputError(f"{len(args)} inputs were given, and there are {len(function.params)}: {names}")
-    values = [_checked(p, a) for p, a in zip(function.params, args, strict=True)]
-    return Interpreter(functions or {}).run(function, values)
+    parts = function.attrs.get("Parts", 1)
+    results = []
+    for k in range(parts):
+        values = [_checked(p, a if parts == 1 else np.split(np.asarray(a), parts)[k]) for p, a in zip(function.params, args, strict=True)]
+        results.append(Interpreter(functions or {}).run(function, values))
+    if parts == 1:
+        return results[0]
+    return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
 
 
 def _checked(param: Var, value: Any) -> Any:

@@ -1,11 +1,25 @@
 """Running compiled models: arrays in, arrays out. Nothing here needs the compiler."""
 
+from typing import Any
+
 from tilewright.nd import NDArray, cpu, device
+from tilewright.params import load_param_dict, save_param_dict
 from tilewright.runtime import vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
+from tilewright.types import DataType
 
-__all__ = ["Artifact", "BenchmarkResult", "Executable", "FactoryModule", "FunctionModule", "NDArray", "cpu", "device", "load", "load_module", "vm"]
+__all__ = [
+    "Artifact", "BenchmarkResult", "DataType", "Executable", "FactoryModule", "FunctionModule", "NDArray", "convert", "cpu", "device", "load", "load_module",
+    "load_param_dict", "save_param_dict", "vm",
+]
+
+
+def convert(value: Any) -> Any:
+    """`tvm.convert`: a value as the containers of programs hold it."""
+    from tilewright.ir.container import convert as converted
+
+    return converted(value)

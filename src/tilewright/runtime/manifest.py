@@ -52,6 +52,7 @@ class Scalar:
 class Manifest:
     """What a program needs and does. A library of functions has `functions`, by symbol, and no steps.
 
+    The steps are carried out `parts` times, each time on the next of so many equal parts of all inputs and outputs along the first axis.
     `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads it was
     tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written. A program with
     control flow has no steps: its code says all, and `failures` are the messages of what it may run into.
@@ -63,6 +64,7 @@ class Manifest:
     steps: tuple[Step, ...]
     workspace_bytes: int = 0
     constants_bytes: int = 0
+    parts: int = 1
     target: str = "llvm"
     triple: str = ""
     cpu: str = ""
@@ -153,6 +155,8 @@ class Manifest:
         }
         if self.failures:
             content["failures"] = list(self.failures)
+        if self.parts > 1:
+            content["parts"] = self.parts
         if self.functions:
             content["functions"] = {
                 name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
@@ -186,6 +190,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         steps=tuple(map(step_from_json, content["steps"])),
         workspace_bytes=_count(content["workspace_bytes"]),
         constants_bytes=_count(content["constants_bytes"]),
+        parts=max(1, _count(content.get("parts", 1))),
         target=str(content["target"]),
         triple=str(content["triple"]),
         cpu=str(content["cpu"]),

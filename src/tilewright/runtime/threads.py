@@ -18,6 +18,8 @@ from tilewright.errors import InternalError, OptionError
 from tilewright.runtime.program import Code
 
 VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"
+BINDING: Final = "TILEWRIGHT_BIND_THREADS"
+"""Set to 0, the system places the threads; else workers keep off the core of the thread that calls. The native pool reads it."""
 _MOST: Final = 1024
 _CREATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)
 _DESTROY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -37,6 +39,7 @@ class Pools:
         with self._lock:
             known = self._contexts.get(count)
             if known is None:
+                _check_binding()
                 address = _CREATE(code.address("tw_pool_create"))(count)
                 if not address:
                     raise InternalError(f"the system refused to start {count} threads")
@@ -72,6 +75,12 @@ def default_threads() -> int:
     if not text.isdecimal():
         raise OptionError(f"{VARIABLE} is '{text}', which is not a number of threads; set it to 1 or more, or unset it")
     return checked_threads(int(text))
+
+
+def _check_binding() -> None:
+    text = os.environ.get(BINDING, "")
+    if text not in ("", "0", "1"):
+        raise OptionError(f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep them off the caller's core")
 
 
 def checked_threads(count: int) -> int:

@@ -28,7 +28,7 @@ _NAMES: Final = {
     "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
-    "decl_buffer": "tir.buffers", "call_extern": "expr", "call_pure_extern": "expr", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
+    "decl_buffer": "tir.buffers", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 

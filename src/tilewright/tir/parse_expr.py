@@ -21,7 +21,7 @@ from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, P
 from tilewright.settings import nearest
 from tilewright.types import DataType
 
-INTRINSICS: Final = {f.name: f for f in vars(E).values() if isinstance(f, Intrinsic)}
+INTRINSICS: Final = {f.name: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
 }

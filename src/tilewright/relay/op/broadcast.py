@@ -363,6 +363,9 @@ class BroadcastTo(Op):
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.broadcast(self.shape, lambda x: x, data, name="broadcast_to")
 
+    def resized(self, shape: tuple[Any, ...]) -> Op:
+        return BroadcastTo(shape)
+
     def simplify(self, call: Call) -> Expr | None:
         return call.args[0] if call.args[0].tensor_type.shape == self.shape else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import indexing as topi
 from tilewright.topi import scattering
@@ -71,6 +73,18 @@ class Take(Op):
             return topi.take_flat(data, indices, self.mode)
         shape = self._shape(dims(data), dims(indices))
         return topi.take(data, indices, self.axis % data.ndim, self._batch(indices.ndim), self.mode, shape)
+
+    def simplify(self, call: Call) -> Expr | None:
+        """All slices along the axis in their order -> reshape."""
+        from tilewright.relay.op.shaping import Reshape
+
+        data, indices = call.args
+        if not isinstance(indices, Constant) or self.batch_dims or not data.tensor_type.is_static:
+            return None
+        size = math.prod(data.tensor_type.shape) if self.axis is None else data.tensor_type.shape[self.axis]
+        if indices.value.size != size or not np.array_equal(indices.value.reshape(-1), np.arange(size)):
+            return None
+        return Reshape(call.tensor_type.shape, allowzero=True)(data, span=call.span)
 
 
 def _positive(indices: Array, size: int) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.expr import Var as ScalarVar
 from tilewright.expr_walk import walk
@@ -74,6 +75,37 @@ class Op:
         """The name of the kind of node in the field's reflection."""
         return "Op"
 
+    @staticmethod
+    def get(op_name: str) -> type[Op]:
+        """The operator class of that name: `tvm.ir.Op.get("nn.conv2d")`."""
+        return get(op_name)
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """The names of all operators."""
+        return sorted(OPS)
+
+    @classmethod
+    def get_attr(cls, attr_name: str) -> Any:
+        """What was registered for this operator with `register_op_attr`; how it fuses for `TOpPattern`; None for any other name."""
+        found = op_attr(cls.name, attr_name)
+        return int(cls.kind) if found is None and attr_name == "TOpPattern" else found
+
+    @classmethod
+    def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """`register_op_attr` for this operator."""
+        register_op_attr(cls.name, attr_name, value, plevel)
+
+    @classmethod
+    def reset_attr(cls, attr_name: str) -> None:
+        """Take a registered attribute back."""
+        reset_op_attr(cls.name, attr_name)
+
+    @classmethod
+    def has_attr(cls, attr_name: str) -> bool:
+        """Whether an attribute is registered for this operator."""
+        return op_attr(cls.name, attr_name) is not None
+
     def keys(self) -> list[str]:
         """The names of the attributes."""
         return [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
@@ -108,6 +140,10 @@ class Op:
         on the logical order.
         """
         return None
+
+    def resized(self, shape: tuple[Any, ...]) -> Op:
+        """The operator with a result of `shape` where it has that shape among its attributes; itself otherwise."""
+        return self
 
     def joined_axis(self, *args: Any) -> int | None:
         """The axis along which the tensors of a tuple, the one argument, stand one after another in the result.

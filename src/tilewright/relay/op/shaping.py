@@ -60,6 +60,9 @@ class Reshape(View):
         if isinstance(self.newshape, int):
             object.__setattr__(self, "newshape", (self.newshape,))
 
+    def resized(self, shape: Shape) -> Op:
+        return Reshape(shape, allowzero=True)
+
     def shape_of(self, shape: Shape) -> Shape:
         result = fill_left_over(shape, self._spelled_out(shape), self.newshape)
         return require_elements(shape, result, self.newshape)

@@ -41,6 +41,7 @@ from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunct
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.split_batch import SplitBatch
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.transform.to_cps import ToCPS, to_cps, un_cps
@@ -92,6 +93,7 @@ __all__ = [
     "SimplifyExpr",
     "SimplifyInference",
     "SinkReshape",
+    "SplitBatch",
     "Step",
     "ToANormalForm",
     "ToBasicBlockNormalForm",

@@ -35,6 +35,7 @@ class FakeQuantizationToInteger(FunctionPass):
     A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces.
     """
 
+    exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:

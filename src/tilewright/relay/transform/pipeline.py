@@ -21,6 +21,7 @@ from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.split_batch import SplitBatch
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 
@@ -47,9 +48,10 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldConstant(),
         EliminateCommonSubexpr(),
         *_mixed_precision(),
+        SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None else target.machine.l2_bytes),
         FoldGate(),
         FuseOps(),
-    ), label="graph_passes")
+    ), name="graph_passes")
 
 
 def _mixed_precision() -> list[ToMixedPrecision]:

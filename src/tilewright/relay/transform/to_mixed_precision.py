@@ -13,7 +13,7 @@ Every operator class declares its category, `Op.precision`; `Op.mixed_precision`
 
 Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once and
 round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of its own.
-Products of bfloat16 go two at a time (`expr.dot2`); instructions that do so may take subnormal numbers as zero.
+Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do so may take subnormal numbers as zero.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class ToMixedPrecision(FunctionPass):
     missing_op_mode: int = 1
     acc_dtype: str = "float32"
     keep_orig_output_dtype: bool | None = None
+    exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
     def __post_init__(self) -> None:

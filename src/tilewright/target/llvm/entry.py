@@ -13,7 +13,7 @@ from typing import Final
 
 from tilewright.errors import InternalError
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall, Place, Step, entry_symbols, segments
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall, Place, Step, TensorInfo, entry_symbols, segments
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
@@ -43,6 +43,8 @@ def emit_entry(manifest: Manifest) -> str:
     lines = _declarations(step for part in native for step in part)
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _Function(manifest).emit(symbol, part)
+        if manifest.parts > 1:
+            lines.append(_loop(manifest, symbol))
     return "\n".join(lines) + "\n"
 
 
@@ -51,6 +53,8 @@ def emit_blocks(blocks: Sequence[Manifest]) -> str:
     lines = _declarations(step for block in blocks for step in block.steps)
     for k, block in enumerate(blocks):
         lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
+        if block.parts > 1:
+            lines.append(_loop(block, f"flow.block.{k}"))
     return "\n".join(lines) + "\n"
 
 
@@ -69,10 +73,10 @@ class _Function:
         constants = count + len(manifest.outputs)
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
-        self._lengths = {INPUT: [t.nbytes for t in manifest.inputs], OUTPUT: [t.nbytes for t in manifest.outputs]}
+        self._parts = manifest.parts
+        self._lengths = {INPUT: _part_bytes(manifest, manifest.inputs), OUTPUT: _part_bytes(manifest, manifest.outputs)}
         self._bytes = {CONSTANT: manifest.constants_bytes, "workspace": manifest.workspace_bytes}
         self._bases: dict[int, str] = {}
-        self._input_bytes = [t.nbytes for t in manifest.inputs]
         self._known: dict[Place, str] = {}
         self._head: list[str] = []
         self._body: list[str] = []
@@ -88,13 +92,16 @@ class _Function:
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args)
                 self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
         head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
+        if self._parts > 1:
+            head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
+            return [head, *self._head, *self._body, "  ret void", "}"]
         return [head, *self._head, *self._body, "  ret i32 0", "}"]
 
     def _fetch_inputs(self, step: KernelCall) -> None:
         """Inputs come from outside of the caches: read in order they arrive sooner than as the windows of a kernel ask for them."""
         for place in step.args:
             if place.kind == INPUT and place not in self._known:
-                pointer, size = self._pointer(place), self._input_bytes[place.offset]
+                pointer, size = self._pointer(place), self._lengths[INPUT][place.offset]
                 if 0 < size <= _MOST_FETCHED:
                     self._body.append(f"  call void @fetch(ptr {pointer}, i64 {size})")
 
@@ -130,6 +137,41 @@ class _Function:
             self._head.append(f"  {name}.slot = getelementptr inbounds ptr, ptr %args, i64 {slot}")
             self._head.append(f"  {name} = load ptr, ptr {name}.slot, align 8")
         return name
+
+
+def _part_bytes(manifest: Manifest, tensors: Sequence[TensorInfo]) -> list[int]:
+    """The bytes of each tensor that are one part of the batch."""
+    return [t.nbytes // manifest.parts for t in tensors]
+
+
+_LOOP: Final = """\
+define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{
+entry:
+  %moved = alloca [{slots} x ptr], align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %moved, ptr %args, i64 {bytes}, i1 false)
+  br label %part
+part:
+  %k = phi i64 [ 0, %entry ], [ %next, %part ]
+  call void @{symbol}_part(ptr %ctx, ptr %moved)
+{moves}
+  %next = add nuw nsw i64 %k, 1
+  %more = icmp ult i64 %next, {parts}
+  br i1 %more, label %part, label %done
+done:
+  ret i32 0
+}}"""
+_MOVE: Final = """\
+  %slot{k} = getelementptr inbounds ptr, ptr %moved, i64 {k}
+  %old{k} = load ptr, ptr %slot{k}, align 8
+  %new{k} = getelementptr i8, ptr %old{k}, i64 {bytes}
+  store ptr %new{k}, ptr %slot{k}, align 8"""
+
+
+def _loop(manifest: Manifest, symbol: str) -> str:
+    """The function that computes the batch part by part: the addresses of inputs and outputs move on."""
+    sizes = _part_bytes(manifest, (*manifest.inputs, *manifest.outputs))
+    moves = "\n".join(_MOVE.format(k=k, bytes=size) for k, size in enumerate(sizes))
+    return _LOOP.format(symbol=symbol, slots=len(sizes) + 2, bytes=8 * (len(sizes) + 2), moves=moves, parts=manifest.parts)
 
 
 def _quoted(symbol: str) -> str:

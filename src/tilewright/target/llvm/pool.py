@@ -6,10 +6,16 @@
 A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd value
 joins (`active` + 1), looks again whether the job is still there, and takes chunks until none is left. Each thread has a
 queue of its own, an equal run of neighbouring chunks, so that it works where it worked in the loop before and finds its
-data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks too, withdraws the job, and waits only for workers that have joined: one that still
-sleeps delays nobody. Joining and withdrawing are sequentially consistent, so one of the two sides sees the other.
-Workers spin for some 30 us, then sleep on a futex at `job`. A call while a job runs, from another thread or from inside a
-loop body, runs serially. On systems without futexes every call does.
+data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks too, withdraws
+the job, and waits only for workers that have joined: one that still sleeps delays nobody. Joining and withdrawing are
+sequentially consistent, so one of the two sides sees the other. Workers spin for some 30 us, then sleep on a futex at `job`.
+A call while a job runs, from another thread or from inside a loop body, runs serially. On systems without futexes every call does.
+
+Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A caller
+that finds itself on another core than before, at the start of a loop or while it waits for its end, lets the workers run on all
+its cores but that one; which of these a worker uses, the system chooses, so that several processes do not choose the same. A worker that has lost its core to another
+process with a chunk in hand finishes it on the core of the caller, which has to wait for it anyway. Without a core for each thread, and with
+the variable TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
 """
 
 from __future__ import annotations
@@ -21,16 +27,19 @@ from tilewright.target.llvm.compile import compile_text
 from tilewright.target.target import Target
 
 _FUTEX: Final = {"x86": 202, "aarch64": 98, "riscv": 98}
+_GETTID: Final = {"x86": 186, "aarch64": 178, "riscv": 178}
 _SPINS: Final = {"x86": 2_000, "aarch64": 20_000, "riscv": 20_000}
 _PAUSE: Final = {"x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)", "riscv": "fence seq_cst"}
 _DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""}
 
-# parallel_for, num_threads, pool | job, asleep | active | body, closure, n, grain | busy, stop | a line for each thread, the caller first
-_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
-                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "stop": (260, "i32"), "lines": (320, "i8")}
-"""Field -> its byte in the context and its type; what different threads write lies on different cache lines."""
-_LINE: Final = {"end": 8, "handle": 16, "owner": 24}
-"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, and the context."""
+# parallel_for, num_threads, pool | job, asleep, stop | active | body, closure, n, grain | busy, left | cores | a line for each thread, the caller first
+_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
+                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (320, "<16 x i64>"), "lines": (448, "i8")}
+"""Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is the
+core that workers keep off, -1 for none, -2 for never; `cores` are those on which the pool was made, one a bit."""
+_LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
+"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's number of the
+thread, whether it is at work, and its processor time when a caller last looked."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -42,7 +51,7 @@ def pool_object(target: Target) -> bytes:
 def pool_text(target: Target) -> str:
     """The pool as an LLVM module."""
     threaded = "linux" in target.mtriple and target.family in _FUTEX
-    parts = [_SERIAL, _THREADED if threaded else "", _CREATE if threaded else _CREATE_SERIAL]
+    parts = [_SERIAL, _CORES + _THREADED + _CREATE if threaded else _CREATE_SERIAL]
     text = "\n".join(parts)
     for field, (offset, _) in _FIELDS.items():
         text = text.replace(f"FIELD({field})", f"getelementptr i8, ptr %ctx, i64 {offset}")
@@ -51,8 +60,10 @@ def pool_text(target: Target) -> str:
     if not threaded:
         return text
     family = target.family
-    text = text.replace("PAUSE", _PAUSE[family]).replace("SPINS", str(_SPINS[family])).replace("FUTEX", str(_FUTEX[family]))
-    return f"{_DECLARE_PAUSE[family]}\n{text}"
+    numbers = {"SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0]}
+    for word, number in numbers.items():
+        text = text.replace(word, str(number))
+    return f"{_DECLARE_PAUSE[family]}\n{text.replace('PAUSE', _PAUSE[family])}"
 
 
 _SERIAL: Final = """
@@ -88,6 +99,202 @@ done:
 
 define void @tw_pool_destroy(ptr %ctx) nounwind {
   call void @free(ptr %ctx)
+  ret void
+}
+"""
+
+_CORES: Final = """
+@tw_bind_variable = private constant [24 x i8] c"TILEWRIGHT_BIND_THREADS\\00"
+declare ptr @getenv(ptr)
+declare i32 @clock_gettime(i32, ptr)
+declare i32 @sched_getcpu()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+declare <16 x i64> @llvm.ctpop.v16i64(<16 x i64>)
+declare i64 @llvm.vector.reduce.add.v16i64(<16 x i64>)
+
+; the cores on which the calling thread may run; none when the system does not say
+define internal <16 x i64> @tw_cores() nounwind {
+  %mask = alloca <16 x i64>, align 8
+  store <16 x i64> zeroinitializer, ptr %mask, align 8
+  %error = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
+  %cores = load <16 x i64>, ptr %mask, align 8
+  ret <16 x i64> %cores
+}
+
+; one core, of 1024
+define internal <16 x i64> @tw_core(i32 %core) nounwind {
+  %word = lshr i32 %core, 6
+  %within = and i32 %word, 15
+  %place = and i32 %core, 63
+  %wide = zext i32 %place to i64
+  %bit = shl i64 1, %wide
+  %cores = insertelement <16 x i64> zeroinitializer, i64 %bit, i32 %within
+  ret <16 x i64> %cores
+}
+
+; a thread runs on some cores; where the system refuses, it runs where it did
+define internal void @tw_bind(i32 %thread, <16 x i64> %cores) nounwind {
+  %mask = alloca <16 x i64>, align 8
+  store <16 x i64> %cores, ptr %mask, align 8
+  %refused = call i32 @sched_setaffinity(i32 %thread, i64 128, ptr %mask)
+  ret void
+}
+
+; whether there is a core for each of some threads
+define internal i1 @tw_suffices(<16 x i64> %cores, i64 %threads) nounwind {
+  %counts = call <16 x i64> @llvm.ctpop.v16i64(<16 x i64> %cores)
+  %count = call i64 @llvm.vector.reduce.add.v16i64(<16 x i64> %counts)
+  %enough = icmp sge i64 %count, %threads
+  ret i1 %enough
+}
+
+; remembers the cores of a new pool, and whether its workers are to keep off one of them
+define internal void @tw_find_cores(ptr %ctx, i64 %threads) nounwind {
+entry:
+  %cores.at = FIELD(cores)
+  %left.at = FIELD(left)
+  %cores = call <16 x i64> @tw_cores()
+  store <16 x i64> %cores, ptr %cores.at, align 8
+  %enough = call i1 @tw_suffices(<16 x i64> %cores, i64 %threads)
+  %text = call ptr @getenv(ptr @tw_bind_variable)
+  %unset = icmp eq ptr %text, null
+  br i1 %unset, label %decide, label %read
+read:
+  %letter = load i8, ptr %text
+  %zero = icmp eq i8 %letter, 48
+  %wanted = xor i1 %zero, true
+  br label %decide
+decide:
+  %binds = phi i1 [ true, %entry ], [ %wanted, %read ]
+  %both = and i1 %binds, %enough
+  %left = select i1 %both, i32 -1, i32 -2
+  store i32 %left, ptr %left.at
+  ret void
+}
+
+; The workers leave `core`, the caller's, to it. A caller that was given too few cores of its own leaves them those of the pool.
+; A worker that has not started yet does so at the next loop.
+define internal void @tw_leave_core(ptr %ctx, i32 %core) nounwind {
+entry:
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %cores.at = FIELD(cores)
+  %left.at = FIELD(left)
+  %threads = load i64, ptr %count.at
+  %of.pool = load <16 x i64>, ptr %cores.at, align 8
+  %of.caller = call <16 x i64> @tw_cores()
+  %enough = call i1 @tw_suffices(<16 x i64> %of.caller, i64 %threads)
+  %cores = select i1 %enough, <16 x i64> %of.caller, <16 x i64> %of.pool
+  %own = call <16 x i64> @tw_core(i32 %core)
+  %common = and <16 x i64> %cores, %own
+  %others = xor <16 x i64> %cores, %common
+  %known = icmp ult i32 %core, 1024
+  br i1 %known, label %next, label %done
+next:
+  %k = phi i64 [ 1, %entry ], [ %k.next, %moved ]
+  %left = phi i32 [ %core, %entry ], [ %left.next, %moved ]
+  %line = call ptr @tw_line(ptr %ctx, i64 %k)
+  %thread.at = OF_LINE(thread)
+  %thread = load atomic i32, ptr %thread.at monotonic, align 4
+  %started = icmp ne i32 %thread, 0
+  %left.next = select i1 %started, i32 %left, i32 -1
+  br i1 %started, label %move, label %moved
+move:
+  call void @tw_bind(i32 %thread, <16 x i64> %others)
+  br label %moved
+moved:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %threads
+  br i1 %more, label %next, label %finish
+finish:
+  store i32 %left.next, ptr %left.at
+  br label %done
+done:
+  ret void
+}
+
+; whether a thread has run since the last look at its line
+define internal i1 @tw_has_run(ptr %line) nounwind {
+  %time = alloca [2 x i64], align 8
+  %thread.at = OF_LINE(thread)
+  %clock.at = OF_LINE(clock)
+  %thread = load atomic i32, ptr %thread.at monotonic, align 4
+  %inverse = xor i32 %thread, -1
+  %shifted = shl i32 %inverse, 3
+  %clock = or i32 %shifted, 6
+  %error = call i32 @clock_gettime(i32 %clock, ptr %time)
+  %unknown = icmp ne i32 %error, 0
+  br i1 %unknown, label %yes, label %compare
+yes:
+  ret i1 true
+compare:
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i8, ptr %time, i64 8
+  %rest = load i64, ptr %rest.at
+  %scaled = mul i64 %seconds, 1000000000
+  %now = add i64 %scaled, %rest
+  %before = load i64, ptr %clock.at
+  store i64 %now, ptr %clock.at
+  %ran = icmp ne i64 %now, %before
+  ret i1 %ran
+}
+
+; Called by the thread that waits for the end of a job. A worker that is at work and has not run since the last look has lost
+; its core to somebody else: it goes on on this core, which the caller is about to yield, and is sent away again at the next job.
+define internal void @tw_fetch(ptr %ctx) nounwind {
+entry:
+  %count.at = getelementptr i8, ptr %ctx, i64 8
+  %left.at = FIELD(left)
+  %threads = load i64, ptr %count.at
+  %left = load i32, ptr %left.at
+  %apart = icmp sge i32 %left, 0
+  br i1 %apart, label %locate, label %done
+locate:
+  %core = call i32 @sched_getcpu()
+  %stayed = icmp eq i32 %core, %left
+  br i1 %stayed, label %next, label %moved
+moved:
+  call void @tw_leave_core(ptr %ctx, i32 %core)
+  ret void
+next:
+  %k = phi i64 [ 1, %locate ], [ %k.next, %looked ]
+  %line = call ptr @tw_line(ptr %ctx, i64 %k)
+  %joined.at = OF_LINE(joined)
+  %joined = load atomic i32, ptr %joined.at monotonic, align 4
+  %works = icmp ne i32 %joined, 0
+  br i1 %works, label %look, label %looked
+look:
+  %runs = call i1 @tw_has_run(ptr %line)
+  br i1 %runs, label %looked, label %fetch
+fetch:
+  %thread.at = OF_LINE(thread)
+  %thread = load atomic i32, ptr %thread.at monotonic, align 4
+  %here = call <16 x i64> @tw_core(i32 %core)
+  call void @tw_bind(i32 %thread, <16 x i64> %here)
+  store i32 -1, ptr %left.at
+  br label %looked
+looked:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %threads
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}
+
+; called by the thread that publishes a job: if it has moved, the workers leave it the core where it is now
+define internal void @tw_keep_off(ptr %ctx) nounwind {
+  %left.at = FIELD(left)
+  %left = load i32, ptr %left.at
+  %binds = icmp ne i32 %left, -2
+  br i1 %binds, label %locate, label %done
+locate:
+  %core = call i32 @sched_getcpu()
+  %stayed = icmp eq i32 %core, %left
+  br i1 %stayed, label %done, label %moved
+moved:
+  call void @tw_leave_core(ptr %ctx, i32 %core)
+  br label %done
+done:
   ret void
 }
 """
@@ -186,6 +393,11 @@ entry:
   %asleep = FIELD(asleep)
   %active = FIELD(active)
   %stop = FIELD(stop)
+  %joined.at = OF_LINE(joined)
+  %thread.at = OF_LINE(thread)
+  %wide = call i64 (i64, ...) @syscall(i64 GETTID)
+  %thread = trunc i64 %wide to i32
+  store atomic i32 %thread, ptr %thread.at monotonic, align 4
   br label %idle
 idle:
   %last = phi i32 [ 0, %entry ], [ %seen, %leave ], [ %last, %idle.again ]
@@ -222,7 +434,9 @@ join:
   %same = icmp eq i32 %still, %seen
   br i1 %same, label %work, label %leave
 work:
+  store atomic i32 1, ptr %joined.at monotonic, align 4
   call void @tw_take_chunks(ptr %ctx, i64 %self)
+  store atomic i32 0, ptr %joined.at monotonic, align 4
   br label %leave
 leave:
   %j1 = atomicrmw sub ptr %active, i32 1 seq_cst
@@ -258,6 +472,7 @@ publish:
   %chunk = select i1 %positive, i64 %grain, i64 1
   store i64 %chunk, ptr %grain.at
   call void @tw_fill_queues(ptr %ctx, i64 %n, i64 %chunk)
+  call void @tw_keep_off(ptr %ctx)
   %opened = atomicrmw add ptr %job, i32 1 seq_cst
   %sleepers = load atomic i32, ptr %asleep seq_cst, align 4
   %wake = icmp ne i32 %sleepers, 0
@@ -271,8 +486,8 @@ work:
   br label %wait
 wait:
   %spun = phi i32 [ 0, %work ], [ %spun.next, %spin ], [ 0, %yield ]
-  %left = load atomic i32, ptr %active seq_cst, align 4
-  %done = icmp eq i32 %left, 0
+  %running = load atomic i32, ptr %active seq_cst, align 4
+  %done = icmp eq i32 %running, 0
   br i1 %done, label %finish, label %hold
 hold:
   %spun.next = add i32 %spun, 1
@@ -282,6 +497,7 @@ spin:
   PAUSE
   br label %wait
 yield:
+  call void @tw_fetch(ptr %ctx)
   %y = call i32 @sched_yield()
   br label %wait
 finish:
@@ -297,7 +513,7 @@ entry:
   %wanted = select i1 %least, i64 %threads, i64 1
   %workers = sub i64 %wanted, 1
   %list = mul i64 %wanted, 64
-  %size = add i64 %list, 320
+  %size = add i64 %list, HEADER
   %ctx = call ptr @aligned_alloc(i64 64, i64 %size)
   %none = icmp eq ptr %ctx, null
   br i1 %none, label %failed, label %fill
@@ -307,6 +523,7 @@ fill:
   %m = call ptr @memset(ptr %ctx, i32 0, i64 %size)
   %pool = getelementptr i8, ptr %ctx, i64 16
   store ptr %ctx, ptr %pool
+  call void @tw_find_cores(ptr %ctx, i64 %wanted)
   br label %next
 next:
   %k = phi i64 [ 0, %fill ], [ %count, %try ]

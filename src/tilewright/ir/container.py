@@ -1,0 +1,73 @@
+"""The field's containers: `Array` and `Map`, which nobody writes to, and `convert`, which makes them.
+
+Nodes hold plain tuples and dictionaries; these are for programs that were written with the field's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilewright import expr as scalar
+from tilewright.errors import CompileError
+
+
+class Array(tuple[Any, ...]):
+    """A sequence whose elements stay as they are; `a + [x]` is a new one."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Array:
+        return Array((*self, *other))
+
+    def __radd__(self, other: Any) -> Array:
+        return Array((*other, *self))
+
+    def __getitem__(self, index: Any) -> Any:
+        found = tuple.__getitem__(self, index)
+        return Array(found) if isinstance(index, slice) else found
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise CompileError("an Array is never changed; make another: Array([*a[:i], value, *a[i + 1:]])")
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self))}]"
+
+
+class Map(Mapping[Any, Any]):
+    """A mapping that stays as it is; `Map({**m, key: value})` is a new one."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[Any, Any]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise CompileError(f"a Map is never changed; make another: Map({{**m, {key!r}: value}})")
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def convert(value: Any) -> Any:
+    """A value as the field's containers hold it: `Array` of a sequence, `Map` of a mapping, constants of numbers; the rest as it is."""
+    if isinstance(value, (bool, np.bool_)):
+        return scalar.IntImm("bool", int(value))
+    if isinstance(value, (int, np.integer)):
+        return scalar.IntImm("int32" if abs(int(value)) < 1 << 31 else "int64", int(value))
+    if isinstance(value, (float, np.floating)):
+        return scalar.FloatImm("float32", float(value))
+    if isinstance(value, (list, tuple)):
+        return Array(convert(v) for v in value)
+    return Map({k: convert(v) for k, v in value.items()}) if isinstance(value, Mapping) else value

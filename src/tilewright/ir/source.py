@@ -1,0 +1,48 @@
+"""The field's names for where a node comes from: `Span`, `SourceName`, `SequentialSpan`. All are `Origin`s, which messages show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.errors import Origin
+
+
+class SourceName(str):
+    """The name of a text."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
+class Span(Origin):
+    """A stretch of a text: lines and columns from 1, both ends."""
+
+    __slots__ = ("column", "end_column", "end_line")
+    column: int
+    end_column: int
+    end_line: int
+
+    def __init__(self, source_name: str, line: int, end_line: int, column: int, end_column: int) -> None:
+        super().__init__(f"{line}:{column}", "", str(source_name), line)
+        for name, value in (("column", column), ("end_column", end_column), ("end_line", end_line)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def source_name(self) -> SourceName:
+        return SourceName(self.file)
+
+
+class SequentialSpan(Origin):
+    """Several places: what a rewrite made of more than one node comes from."""
+
+    __slots__ = ("spans",)
+    spans: tuple[Origin, ...]
+
+    def __init__(self, spans: Sequence[Origin]) -> None:
+        flat = tuple(t for s in spans for t in (s.spans if isinstance(s, SequentialSpan) else (s,)))
+        first = flat[0] if flat else Origin("")
+        super().__init__(", ".join(s.name for s in flat), first.kind, first.file, first.line)
+        object.__setattr__(self, "spans", flat)

@@ -1,0 +1,229 @@
+"""Whether an operator, or a function, treats the images of a batch apart: image n of its result depends on image n of its inputs only.
+
+A tensor of `images` images has so many equal groups of rows along its first axis, one after another: `(8, 3, 224, 224)` and
+`(8 * 128, 768)` are both eight images. The answer is read off the tensor expressions of the operator, from its results back:
+
+    out[i, j] = sum(a[i // 128, i % 128, k] * w[k, j])    with i = 128 * image + row, row < 128
+      reads a[image, row, k]    images of `a` lie along axis 0, and nothing else that is read or compared names `image`
+      reads w[k, j]             the same for every image
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from tilewright import expr as scalar
+from tilewright import te
+from tilewright.arith.bounds import bounds
+from tilewright.arith.ranges import Interval, Ranges
+from tilewright.arith.simplify import simplify
+from tilewright.expr import PrimExpr, add, mul, sub
+from tilewright.expr_walk import free_vars, rewrite
+from tilewright.node import node
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import post_order
+from tilewright.te.create import computations
+from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
+from tilewright.types import TensorType, TupleType, Type
+
+Reads: TypeAlias = tuple[tuple[bool | None, ...], ...]
+SHARED: Final = -1
+"""In place of the axis along which images lie: what is read is the same for every image."""
+
+
+@node
+class Batch:
+    """A function of so many `images`, which it treats apart; `own` are the constants of which every image reads rows of its own."""
+
+    images: int
+    apart: Mapping[Expr, tuple[bool, ...]]
+    own: frozenset[Expr]
+
+
+def batch_of(function: Function) -> Batch | None:
+    """What a function does with the images along the first axis of all its parameters.
+
+    None for fewer than two images, and where some value mixes them, has none, or cannot be looked into (closures, conditions).
+    """
+    images = images_of(function)
+    if images < 2:
+        return None
+    found = _Values(images)
+    for e in post_order(function.body, inside=False):
+        flags = found.flags(e)
+        if flags is None:
+            return None
+        found.apart[e] = flags
+    kept = all(found.apart[function.body]) and not any(isinstance(e, Constant) for e in found.apart if found.own.get(e) and _differs(e, images))
+    return Batch(images, found.apart, frozenset(e for e, own in found.own.items() if own)) if kept else None
+
+
+def images_of(function: Function) -> int:
+    """The first dimension of all parameters; 0 where it is not the same, or not known."""
+    types = [p.checked_type for p in function.params]
+    leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static else None for t in types}
+    images = leading.pop() if len(leading) == 1 else None
+    return images if isinstance(images, int) else 0
+
+
+def _differs(constant: Expr, images: int) -> bool:
+    """Does a constant have other rows for one image than for another?"""
+    rows = constant.value.reshape(images, -1)  # type: ignore[attr-defined]
+    return bool((rows != rows[:1]).any())
+
+
+class _Values:
+    """For every tensor of every value: does it hold images apart (True), or is it the same for all of them?"""
+
+    def __init__(self, images: int) -> None:
+        self.images = images
+        self.apart: dict[Expr, tuple[bool, ...]] = {}
+        self.own: dict[Expr, bool] = {}
+        self.known: dict[Any, Reads | None] = {}
+
+    def flags(self, e: Expr) -> tuple[bool, ...] | None:
+        match e:
+            case Var():
+                return (True,)
+            case Constant():
+                return (False,)
+            case Tuple():
+                return tuple(flag for f in e.fields for flag in self.apart[f])
+            case TupleGetItem() if all(isinstance(t, TensorType) for t in e.tuple_value.checked_type.fields):  # type: ignore[attr-defined]
+                return (self.apart[e.tuple_value][e.index],)
+            case Call() if isinstance(e.op, Op):
+                return self._results(e, e.op)
+            case _:
+                return None
+
+    def _results(self, e: Call, op: Op) -> tuple[bool, ...] | None:
+        kind = e.checked_type
+        results = kind.fields if isinstance(kind, TupleType) else (kind,)
+        types = [a.checked_type for a in e.args]
+        if not all(isinstance(t, TensorType) and t.is_static for t in (*results, *_tensors(types))):
+            return None
+        if not any(flag for a in e.args for flag in self.apart[a]):
+            return (False,) * len(results) if op.pure else None
+        key = (op, *types)
+        if key not in self.known:
+            self.known[key] = images_read(op, types, self.images)
+        reads = self.known[key]
+        if reads is None or not all(self._fits(a, flags) for a, flags in zip(e.args, reads, strict=True)):
+            return None
+        return (True,) * len(results)
+
+    def _fits(self, argument: Expr, reads: tuple[bool | None, ...]) -> bool:
+        """Does an argument hold what is read of it? A constant of whose rows each image reads its own is noted."""
+        fields = argument.fields if isinstance(argument, Tuple) else (argument,)
+        for k, (own, apart) in enumerate(zip(reads, self.apart[argument], strict=True)):
+            if own is None or own == apart:
+                continue
+            if apart or k >= len(fields) or not isinstance(fields[k], Constant):
+                return False
+        constants = [(f, own) for f, own in zip(fields, reads, strict=False) if isinstance(f, Constant) and own is not None]
+        return all(self.own.setdefault(f, own) == own for f, own in constants)
+
+
+def _tensors(types: Sequence[Type]) -> list[Type]:
+    return [f for t in types for f in (t.fields if isinstance(t, TupleType) else (t,))]
+
+
+def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
+    """For each argument and each tensor of it: True when image n of the results needs image n of it, False when the same is read for every
+    image, None when it is not read at all.
+
+    None when results mix images, when the first axis of one holds no whole images, or when nobody knows: without tensor expressions.
+    """
+    arguments = [_placeholders(t) for t in types]
+    given = [t for a in arguments for t in a]
+    try:
+        result = op.compute(*(tuple(a) if isinstance(t, TupleType) else a[0] for a, t in zip(arguments, types, strict=True)))
+    except NotImplementedError:
+        return None
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+    axes = _Walk(images).axes_of(given, outputs)
+    if axes is None or any(axes.get(t, SHARED) > 0 for t in given):
+        return None
+    return tuple(tuple(axes[t] == 0 if t in axes else None for t in a) for a in arguments)
+
+
+def _placeholders(kind: Type) -> list[Tensor]:
+    fields: Sequence[Any] = kind.fields if isinstance(kind, TupleType) else (kind,)
+    return [te.placeholder(t.shape, t.dtype) for t in fields if isinstance(t, TensorType)]
+
+
+class _Walk:
+    """From the results back to what they read; `axes` is where the images of every tensor lie, as far as it is known."""
+
+    def __init__(self, images: int) -> None:
+        self.images = images
+        self.image = scalar.Var("image")
+        self.axes: dict[Tensor, int] = {}
+
+    def axes_of(self, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> Mapping[Tensor, int] | None:
+        """Where the images of `outputs` and of all that they read lie, when those of `outputs` lie along axis 0; None where they do not lie apart."""
+        if not all(t.extents and self._each(t, 0) for t in outputs):
+            return None
+        self.axes.update(dict.fromkeys(outputs, 0))
+        for op in reversed(computations(given, outputs)):
+            if not isinstance(op, ComputeOp) or not self._apart(op):
+                return None
+        return self.axes
+
+    def _each(self, t: Tensor, axis: int) -> int:
+        """How many rows along `axis` an image has; 0 when the axis does not hold whole images."""
+        each, left = divmod(t.extents[axis], self.images)
+        return 0 if left else each
+
+    def _apart(self, op: ComputeOp) -> bool:
+        """Note what a computation reads; False when an image of its results needs more than its own."""
+        axis = {self.axes[t] for t in op.outputs if t in self.axes}
+        if len(axis) != 1:
+            return False
+        (along,) = axis
+        known: dict[scalar.Var, Interval] = {self.image: (0, self.images - 1)}
+        for a in (*op.axis, *op.reduce_axis):
+            known[a.var] = (0, bounds(a.extent, Ranges())[1] - 1)  # type: ignore[operator]
+        mapping: dict[PrimExpr, PrimExpr] = {}
+        if along != SHARED:
+            row, each = scalar.Var("row"), self._each(op.outputs[0], along)
+            known[row] = (0, each - 1)
+            mapping[op.axis[along].var] = add(mul(self.image, each), row)
+        reads = _Reads(self, Ranges(known), mapping)
+        memo: dict[PrimExpr, PrimExpr] = {}
+        return not any(reads.names_image(rewrite(b, reads.rule, memo)) for b in op.body) and not reads.mixed
+
+
+class _Reads:
+    """What the body of one computation reads: `mixed` when that is not an image's own."""
+
+    def __init__(self, walk: _Walk, ranges: Ranges, mapping: Mapping[PrimExpr, PrimExpr]) -> None:
+        self.walk, self.ranges, self.mapping = walk, ranges, mapping
+        self.mixed = False
+
+    def rule(self, e: PrimExpr) -> PrimExpr | None:
+        """Write the axis of the images as image and row; an element that is read becomes a number that nobody knows."""
+        if type(e) is not TensorElem:
+            return self.mapping.get(e)
+        axis = self._axis(e)
+        if axis is None or self.walk.axes.setdefault(e.tensor, axis) != axis:
+            self.mixed = True
+        return scalar.Var("element", e.dtype)
+
+    def _axis(self, e: TensorElem) -> int | None:
+        """The axis that is read at the image's own rows, when no other index names the image; None for any other way to read."""
+        naming = [k for k, i in enumerate(e.indices) if self.names_image(i)]
+        if len(naming) != 1:
+            return None if naming else SHARED
+        each = self.walk._each(e.tensor, naming[0])
+        row = simplify(sub(e.indices[naming[0]], mul(self.walk.image, each)), self.ranges)
+        lo, hi = bounds(row, self.ranges)
+        inside = each and lo is not None and hi is not None and lo >= 0 and hi < each
+        return naming[0] if inside and self.walk.image not in free_vars(row) else None
+
+    def names_image(self, e: PrimExpr) -> bool:
+        """Does the value of `e` depend on the number of the image?"""
+        image = self.walk.image
+        return image in free_vars(e) and image in free_vars(simplify(e, self.ranges))

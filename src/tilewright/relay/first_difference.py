@@ -1,0 +1,136 @@
+"""Which value of a function, in the order of evaluation, is the first that a rewrite got wrong.
+
+Both functions are taken without lets and calls of functions, and every value outside of branches is computed. A value of the new
+one has a counterpart in the old one by the model's node that it comes from, else by its place in the sequence of operators and types.
+The first that differs from its counterpart, and equals no other old value, is shown with the lines of both texts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
+from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, Var
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.text_lines import line_of
+from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+from tilewright.relay.visitor import operands, post_order, rewrite, substitute
+
+Program = tuple[Function, Mapping[str, Any]]
+Differs = Callable[[Any, Any], "str | None"]
+MOST_VALUES: Final = 5_000
+"""Values of the largest function that is looked into."""
+
+
+def first_difference(old: Program, new: Program, args: Sequence[Any], differs: Differs) -> str | None:
+    """The first wrong value as text: the lines before and after, and how they differ. None when no single value can be named."""
+    programs = [_straight(*p) for p in (old, new)]
+    if any(p is None for p in programs):
+        return None
+    sides = [(p, _values(p, args, functions)) for p, (_, functions) in zip(programs, (old, new), strict=True) if p is not None]
+    (before, known), (after, made) = sides
+    partner = _counterparts(list(known), list(made))
+    for e, value in made.items():
+        other = partner.get(e)
+        if other is None or (found := differs(known[other], value)) is None:
+            continue
+        if any(_alike(v, value) and differs(v, value) is None for v in known.values()):
+            continue
+        return (
+            f"  the first value that differs: {_label(e)}\n  before: {line_of(before, other)}\n  after:  {line_of(after, e)}\n  {found}"
+        )
+    return None
+
+
+def _label(e: Expr) -> str:
+    name = e.op.name if isinstance(e, Call) and not isinstance(e.op, Expr) else type(e).__name__
+    return name if e.span is None else f"{name}, from {e.span}"
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape and a.dtype == b.dtype
+
+
+def _straight(function: Function, functions: Mapping[str, Any]) -> Function | None:
+    """The function without lets and calls of functions; None where the order of evaluation has effects."""
+    if any(isinstance(e, (RefCreate, RefRead, RefWrite)) for e in post_order(function)):
+        return None
+
+    def inline(e: Expr) -> Expr | None:
+        if not isinstance(e, Call) or not isinstance(e.op, Expr):
+            return None
+        called = functions.get(e.op.name_hint) if isinstance(e.op, GlobalVar) else e.op
+        if not isinstance(called, Function) or any(isinstance(x, GlobalVar) for x in post_order(called)):
+            return None
+        return substitute(called.body, dict(zip(called.params, e.args, strict=True)))
+
+    plain: Function = ToGraphNormalForm().transform_function(function, IRModule(functions), PassContext.current())
+    return plain.with_body(rewrite(plain.body, inline))
+
+
+def _strict(e: Expr) -> tuple[Expr, ...]:
+    """What is computed whenever `e` is."""
+    match e:
+        case If():
+            return (e.cond,)
+        case Match():
+            return (e.data,)
+        case Function() | Let():
+            return ()
+        case Call():
+            return e.args
+        case _:
+            return operands(e)
+
+
+def _values(function: Function, args: Sequence[Any], functions: Mapping[str, Any]) -> dict[Expr, Any]:
+    """The arrays that the function computes outside of branches, in order of evaluation."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(function.body, False)]
+    while stack:
+        e, done = stack.pop()
+        if done:
+            order.append(e)
+        elif e not in seen:
+            seen.add(e)
+            stack.append((e, True))
+            stack.extend((o, False) for o in reversed(_strict(e)))
+    wanted = [e for e in order if not isinstance(e, (Var, Constant, Function, Tuple, GlobalVar))][:MOST_VALUES]
+    found = evaluate(Function(function.params, Tuple(tuple(wanted))), *args, functions=functions)
+    return {e: v for e, v in zip(wanted, found, strict=True) if isinstance(v, np.ndarray)}
+
+
+def _counterparts(old: Sequence[Expr], new: Sequence[Expr]) -> dict[Expr, Expr]:
+    """The value of `old` that each value of `new` stands for."""
+    partner: dict[Expr, Expr] = {e: e for e in set(old) & set(new)}
+    spans = [Counter((str(e.span), _kind(e)) for e in side if e.span is not None) for side in (old, new)]
+    by_span = {(str(e.span), _kind(e)): e for e in old if e.span is not None}
+    for e in new:
+        key = (str(e.span), _kind(e))
+        if e not in partner and spans[0][key] == spans[1][key] == 1:
+            partner[e] = by_span[key]
+    taken = set(partner.values())
+    left = [e for e in old if e not in taken]
+    right = [e for e in new if e not in partner]
+    _align(left, right, _kind, partner)
+    taken = set(partner.values())
+    _align([e for e in left if e not in taken], [e for e in right if e not in partner], lambda e: repr(e.known_type()), partner)
+    return partner
+
+
+def _align(old: Sequence[Expr], new: Sequence[Expr], key: Callable[[Expr], Any], partner: dict[Expr, Expr]) -> None:
+    for block in difflib.SequenceMatcher(None, [key(e) for e in old], [key(e) for e in new], autojunk=False).get_matching_blocks():
+        partner.update(zip(new[block.b : block.b + block.size], old[block.a : block.a + block.size], strict=True))
+
+
+def _kind(e: Expr) -> str:
+    name = e.op.name if isinstance(e, Call) and not isinstance(e.op, Expr) else type(e).__name__
+    return f"{name} {e.known_type()!r}"

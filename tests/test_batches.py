@@ -1,0 +1,183 @@
+"""Batches in parts: which operators and functions treat images apart, and that programs of parts answer what programs of the whole batch do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import op_examples
+from tilewright import relay
+from tilewright.compiler.build import build_module
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
+from tilewright.relay.analysis.images import batch_of, images_read
+from tilewright.relay.expr import Constant, Expr, Function, Tuple, const, var
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.transform.split_batch import PARTS, SplitBatch, best_part
+from tilewright.runtime.artifact import load
+from tilewright.target.target import Target
+
+IMAGES = 6
+
+
+def random(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def function(body: Any, *shape: int) -> Function:
+    x = var("x", shape=shape)
+    return Function((x,), body(x))
+
+
+def others(a: np.ndarray[Any, Any], image: int, images: int) -> np.ndarray[Any, Any]:
+    """The same image, among others: the rows of each other image are those of the next one."""
+    parts = np.split(a, images)
+    return np.concatenate([parts[k] if k == image else parts[(k + 1) % images] for k in range(images)])
+
+
+@pytest.mark.parametrize("example", op_examples.EXAMPLES, ids=lambda e: e.id)
+def test_an_image_depends_on_itself_only_where_the_analysis_says_so(example: op_examples.Example) -> None:
+    _, call = example.call()
+    for images in {n for a in example.inputs if a.ndim and (n := len(a)) > 1}:
+        reads = images_read(example.op, [a.checked_type for a in call.args], images)
+        if reads is None or not any(own for argument in reads for own in argument):
+            continue
+        flat = [own for argument in reads for own in argument]
+        expected = parts_of(example.expected(), images)
+        for image in range(images):
+            inputs = tuple(others(a, image, images) if own else a for a, own in zip(example.inputs, flat, strict=True))
+            found = parts_of(op_examples.Example(example.op, inputs).expected(), images)
+            for before, after in zip(expected, found, strict=True):
+                np.testing.assert_array_equal(before[image], after[image])
+
+
+def parts_of(result: Any, images: int) -> list[list[np.ndarray[Any, Any]]]:
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [np.split(np.asarray(r), images) for r in results]
+
+
+APART: dict[str, Any] = {
+    "elementwise": relay.nn.relu,
+    "mean of each image": lambda x: relay.mean(x, axis=(1, 2)),
+    "rows of dense": lambda x: relay.reshape(relay.nn.dense(relay.reshape(x, newshape=(-1, 8)), const(random(5, 8))), newshape=(IMAGES, 4, 5)),
+    "rows of several images": lambda x: relay.nn.softmax(relay.reshape(x, newshape=(IMAGES * 2, 16))),
+    "softmax of rows": lambda x: relay.nn.softmax(x, axis=1),
+    "a token before each": lambda x: relay.concatenate((const(np.repeat(random(1, 1, 8), IMAGES, 0)), x), axis=1),
+    "the same for all": lambda x: relay.add(x, relay.broadcast_to(const(random(1, 4, 8)), shape=(IMAGES, 4, 8))),
+    "an embedding": lambda x: relay.take(const(random(9, 3)), relay.cast(x, dtype="int32"), axis=0),
+    "parts and slices": lambda x: relay.split(relay.strided_slice(x, begin=(0, 1, 0), end=(IMAGES, 4, 8)), indices_or_sections=2, axis=2)[0],
+    "a product of each": lambda x: relay.nn.batch_matmul(x, x),
+    "an order of other axes": lambda x: relay.transpose(x, axes=(0, 2, 1)),
+    "all slices in order": lambda x: relay.take(x, const(np.arange(IMAGES)), axis=0),
+}
+
+
+@pytest.mark.parametrize("images", [1, 2, 3])
+@pytest.mark.parametrize("name", APART)
+def test_what_treats_images_apart_is_split(name: str, images: int) -> None:
+    before = IRModule.from_expr(function(APART[name], IMAGES, 4, 8))
+    after = SplitBatch(images)(optimize_without_fusion(before))
+    assert after["main"].attrs[PARTS] == IMAGES // images
+    assert after["main"].params[0].tensor_type.shape == (images, 4, 8)
+    x = np.abs(random(IMAGES, 4, 8))
+    np.testing.assert_allclose(evaluate(after, x), evaluate(before, x), rtol=1e-6)
+    assert SplitBatch(images)(after) is after
+
+
+def optimize_without_fusion(mod: IRModule) -> IRModule:
+    return relay.transform.SimplifyInference()(relay.transform.FoldConstant()(mod))
+
+
+MIXED: dict[str, Any] = {
+    "softmax over the batch": lambda x: relay.nn.softmax(x, axis=0),
+    "mean over images": lambda x: relay.subtract(x, relay.mean(x, axis=(0,), keepdims=True)),
+    "transpose of the batch": lambda x: relay.transpose(x, axes=(1, 0, 2)),
+    "another order of images": lambda x: relay.reverse(x, axis=0),
+    "images one after another": lambda x: relay.concatenate((x, x), axis=0),
+    "gather over the batch": lambda x: relay.take(x, const(np.array([3, 1, 4, 1, 5, 0])), axis=0),
+    "a slice of the batch": lambda x: relay.strided_slice(x, begin=(0,), end=(3,), axes=(0,)),
+    "a constant of its own": lambda x: relay.add(x, const(random(IMAGES, 4, 8))),
+    "the number of the image": lambda x: relay.add(x, relay.cast(relay.reshape(relay.arange(start=0, stop=IMAGES, step=1), newshape=(IMAGES, 1, 1)), dtype="float32")),
+    "sums along the batch": lambda x: relay.cumsum(x, axis=0),
+    "rows that are no images": lambda x: relay.reshape(x, newshape=(4, IMAGES * 8)),
+    "a result without images": lambda x: Tuple((x, const(random(IMAGES, 2)))),
+    "a number": relay.sum,
+    "products between images": lambda x: relay.nn.dense(relay.reshape(x, newshape=(IMAGES, 32)), relay.reshape(x, newshape=(IMAGES, 32))),
+    "the first image for all": lambda x: relay.add(x, relay.strided_slice(x, begin=(0,), end=(1,), axes=(0,))),
+    "numbers drawn anew": lambda x: relay.add(x, relay.random.uniform(relay.random.threefry_key(1), shape=(IMAGES, 4, 8))[1]),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_what_mixes_images_is_not_split(name: str) -> None:
+    mod = optimize_without_fusion(IRModule.from_expr(function(MIXED[name], IMAGES, 4, 8)))
+    assert batch_of(mod["main"]) is None
+    assert SplitBatch(2)(mod) is mod
+
+
+def test_a_batch_of_one_and_inputs_of_different_batches_stay() -> None:
+    one = IRModule.from_expr(function(relay.nn.relu, 1, 8))
+    assert SplitBatch(1)(one) is one
+    x, y = var("x", shape=(4, 8)), var("y", shape=(8,))
+    two = IRModule.from_expr(Function((x, y), relay.add(x, y)))
+    assert SplitBatch(1)(two) is two
+
+
+def test_images_at_once_are_a_part_of_the_batch_and_can_be_all() -> None:
+    mod = IRModule.from_expr(function(relay.nn.relu, IMAGES, 8))
+    assert [SplitBatch(n)(mod) is mod for n in (-1, 4, 5, 6, 7)] == [True] * 5
+    assert SplitBatch(3)(mod)["main"].attrs[PARTS] == 2
+
+
+def chain(images: int, channels: int, size: int) -> Function:
+    x = var("x", shape=(images, channels, size, size))
+    e: Expr = x
+    for _ in range(3):
+        e = relay.nn.relu(relay.nn.conv2d(e, Constant(random(channels, channels, 3, 3)), kernel_size=(3, 3), channels=channels, padding=(1, 1)))
+    return Function((x,), relay.nn.batch_flatten(relay.nn.global_avg_pool2d(e)))
+
+
+def test_small_values_stay_together_and_large_ones_are_taken_apart() -> None:
+    assert best_part(chain(8, 8, 8), 8, 1 << 20) == 8
+    assert best_part(chain(32, 16, 112), 32, 1 << 20) < 32
+
+
+def test_large_weights_are_read_for_many_images_at_once() -> None:
+    x = var("x", shape=(16, 4096))
+    wide = Function((x,), relay.nn.dense(x, Constant(np.zeros((4096, 4096), "float32"))))
+    assert best_part(wide, 16, 1 << 20) == 16
+
+
+@pytest.mark.parametrize("batch, images", [(6, 1), (6, 2), (6, 3), (7, 1), (15, 5)])
+def test_programs_of_parts_answer_what_those_of_the_whole_batch_do(batch: int, images: int) -> None:
+    mod, x = IRModule.from_expr(chain(batch, 7, 9)), random(batch, 7, 9, 9)
+    with PassContext(opt_level=3, config={"relay.SplitBatch.images": -1}):
+        whole = build_module(mod, Target("llvm"))
+    with PassContext(opt_level=3, config={"relay.SplitBatch.images": images}):
+        parts = build_module(mod, Target("llvm"))
+    assert (whole.manifest.parts, parts.manifest.parts) == (1, batch // images)
+    assert parts.manifest.inputs == whole.manifest.inputs and parts.manifest.outputs == whole.manifest.outputs
+    assert parts.manifest.workspace_bytes <= -(-whole.manifest.workspace_bytes * images // batch) + 64 * 8
+    expected = evaluate(mod, x)
+    np.testing.assert_allclose(parts.executable()(x), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(whole.executable()(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_optimize_splits_by_the_setting() -> None:
+    with PassContext(opt_level=3, config={"relay.SplitBatch.images": 2}):
+        assert optimize(IRModule.from_expr(chain(4, 4, 8)))["main"].attrs[PARTS] == 2
+
+
+def test_a_saved_program_of_parts_is_the_same_program(tmp_path: Path) -> None:
+    x = random(6, 7, 9, 9)
+    with PassContext(opt_level=3, config={"relay.SplitBatch.images": 2}):
+        made = build_module(IRModule.from_expr(chain(6, 7, 9)), Target("llvm"))
+    expected = made.executable()(x)
+    for name in ("model.so", "model.tar"):
+        loaded = load(made.save(tmp_path / name))
+        assert loaded.manifest.parts == 3
+        np.testing.assert_array_equal(loaded.executable()(x), expected)

@@ -1,0 +1,341 @@
+"""What somebody who knows Relay expects of its nodes and of what is around them: fields, kinds, containers, arrays, names."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import logs, nd, relay
+from tilewright.contrib.precision import precision_of
+from tilewright.errors import CompileError, ModelError, OptionError, TargetError
+from tilewright.ir.op_attributes import reset_op_attr
+from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, const, var
+from tilewright.relay.visitor import calls
+
+SOURCE = Path(tvm.__file__).parent
+
+
+def mnist() -> tuple[Function, dict[str, Any]]:
+    """softmax(bias_add(matmul(relu(bias_add(matmul(x, c1), c2)), c3), c4)), and its values by name."""
+    x = var("x", shape=(1, 784))
+    c1, c2, c3, c4 = (const(np.ones(s, "float32")) for s in ((784, 16), (16,), (16, 10), (10,)))
+    matmul1 = relay.nn.matmul(x, c1)
+    bias1 = relay.nn.bias_add(matmul1, c2)
+    matmul2 = relay.nn.matmul(relay.nn.relu(bias1), c3)
+    out = relay.nn.softmax(relay.nn.bias_add(matmul2, c4))
+    return Function((x,), out), {"x": x, "c1": c1, "c2": c2, "matmul1": matmul1, "bias1": bias1, "matmul2": matmul2}
+
+
+def test_data_types_have_code_bits_and_lanes() -> None:
+    codes = tvm.DataTypeCode
+    for name, code, bits, lanes in (
+        ("int8", codes.INT, 8, 1), ("uint16", codes.UINT, 16, 1), ("float32x4", codes.FLOAT, 32, 4), ("bfloat16", codes.BFLOAT, 16, 1),
+        ("handle", codes.HANDLE, 64, 1), ("bool", codes.UINT, 1, 1),
+    ):
+        t = tvm.DataType(name)
+        assert (str(t), t.type_code, t.bits, t.lanes) == (name, code, bits, lanes)
+        assert tvm.DataType.of_code(code, bits, lanes) is t
+    assert [int(c) for c in codes] == [0, 1, 2, 3, 4]
+
+
+def test_types_that_are_not_there_are_refused() -> None:
+    for name, message in (
+        ("bfloat32", "'bfloat32' is not a data type: bfloat is 16 bits wide"),
+        ("custom[posit]32", r"'custom\[posit\]32' is a custom data type, and there are none here"),
+        ("float31", "float is 16, 32, 64 bits wide"),
+        ("flot32", "'flot32' is not a data type; write for example float32"),
+    ):
+        with pytest.raises(CompileError, match=message):
+            tvm.DataType(name)
+    with pytest.raises(CompileError, match="type code 129 is a custom data type, and there are none here; the codes are 0 to 4"):
+        tvm.DataType.of_code(129, 32)
+    with pytest.raises(CompileError, match=r"there is no type code 7; the codes are 0 \(int\), 1 \(uint\), 2 \(float\), 3 \(handle\), 4 \(bfloat\)"):
+        tvm.DataType.of_code(7, 32)
+
+
+def test_the_memory_of_a_constant_is_shared_through_dlpack() -> None:
+    value = np.arange(6, dtype="float32").reshape(2, 3)
+    array = Constant(value).data
+    assert (array.shape, array.dtype, array.ndim, array.device.device_type) == ((2, 3), "float32", 2, 1)
+    assert np.shares_memory(np.from_dlpack(array), value)
+    assert np.shares_memory(np.asarray(tvm.nd.from_dlpack(array.to_dlpack())), value)
+
+
+def test_strides_and_offsets_pass_through_dlpack() -> None:
+    value = np.arange(24, dtype="int32").reshape(4, 6)
+    for view in (value[:, ::2], value[1:, 2:], value.T, value[::-1]):
+        for seen in (np.asarray(nd.from_dlpack(view)), np.from_dlpack(nd.NDArray(view))):
+            np.testing.assert_array_equal(seen, view)
+            assert seen.strides == view.strides and np.shares_memory(seen, value)
+
+
+def test_torch_and_this_package_share_memory_both_ways() -> None:
+    torch = pytest.importorskip("torch")
+    ours = nd.array(np.zeros((2, 3), "float32"))
+    theirs = torch.from_dlpack(ours)
+    theirs[1, 2] = 5
+    assert ours[1, 2] == 5
+    theirs = torch.utils.dlpack.from_dlpack(ours.to_dlpack())
+    assert theirs.data_ptr() == np.asarray(ours).ctypes.data
+    part = torch.arange(12).reshape(3, 4)[1:, 1::2]
+    seen = nd.from_dlpack(torch.utils.dlpack.to_dlpack(part))
+    assert seen.numpy().tolist() == part.tolist() and np.asarray(seen).ctypes.data == part.data_ptr()
+    flags = torch.tensor([True, False])
+    assert nd.from_dlpack(flags).dtype == "bool" and nd.from_dlpack(flags).numpy().tolist() == [True, False]
+    assert torch.from_dlpack(nd.array(np.array([True, False]))).dtype == torch.bool
+    half = nd.array(np.array([[1.5, 2.5], [3.5, 4.5]], ml_dtypes.bfloat16))
+    turned = torch.from_dlpack(nd.NDArray(np.asarray(half).T))
+    assert turned.dtype == torch.bfloat16 and turned.tolist() == [[1.5, 3.5], [2.5, 4.5]]
+
+
+def test_a_call_has_its_operator_its_attributes_and_its_arguments() -> None:
+    _, values = mnist()
+    call = values["matmul1"]
+    assert call.op.name == "nn.matmul" and call.op == relay.op.get("nn.matmul")
+    assert (call.attrs.transpose_a, call.attrs.transpose_b, call.attrs["transpose_b"]) == (False, False, False)
+    assert {"units", "out_dtype", "transpose_a", "transpose_b"} <= set(call.attrs.keys())
+    assert isinstance(call.args[0], Var) and isinstance(call.args[1], Constant) and isinstance(values["bias1"].args[0], Call)
+
+
+def test_the_chain_of_a_network_is_walked_from_its_end() -> None:
+    function, _ = mnist()
+    names, e = [], function.body
+    while isinstance(e, Call):
+        names.append(e.op.name)
+        e = e.args[0]
+    assert names == ["nn.softmax", "nn.bias_add", "nn.matmul", "nn.relu", "nn.bias_add", "nn.matmul"]
+    assert e is function.params[0]
+
+
+def test_what_is_called_may_be_a_function_a_global_or_a_variable() -> None:
+    x = var("x", shape=(2,))
+    f = Function((x,), relay.nn.relu(x))
+    g = relay.GlobalVar("g", f.checked_type)  # type: ignore[arg-type]
+    v = Var("f", f.checked_type)
+    for callee in (f, g, v):
+        assert Call(callee, (x,)).op is callee and Call(callee, (x,)).checked_type == x.checked_type
+
+
+def test_kinds_of_node_have_the_names_of_the_field() -> None:
+    x, c = var("x", shape=(2,)), const(True)
+    pair = Tuple((x, x))
+    nodes = {
+        "relay.Var": x, "relay.Constant": c, "relay.Call": relay.nn.relu(x), "relay.Function": Function((x,), x), "relay.Tuple": pair,
+        "relay.TupleGetItem": TupleGetItem(pair, 0), "relay.If": If(c, x, x), "relay.Let": Let(x, x, x), "GlobalVar": relay.GlobalVar("f"),
+        "relay.RefCreate": relay.RefCreate(x), "relay.TensorType": x.checked_type,
+    }
+    for key, node in nodes.items():
+        assert node.type_key == key
+    assert relay.nn.relu(x).op.type_key == "Op"
+
+
+def test_a_function_has_parameters_a_body_and_types() -> None:
+    function, values = mnist()
+    assert function.params == (values["x"],) and function.ret_type == relay.TensorType((1, 10)) and function.type_params == ()
+    assert function.with_attr("Compiler", "npu").attrs["Compiler"] == "npu"
+    assert [c.op.name for c in calls(function)] == ["nn.matmul", "nn.bias_add", "nn.relu", "nn.matmul", "nn.bias_add", "nn.softmax"]
+
+
+def test_a_module_maps_global_names_to_functions() -> None:
+    x = var("x", shape=(1, 784))
+    body, _ = mnist()
+    mod = tvm.IRModule({"first": body})
+    gv = mod.get_global_var("first")
+    mod["main"] = Function((x,), Call(gv, (x,)))
+    mod[relay.GlobalVar("third")] = body
+    assert {v.name_hint for v in mod.functions} == {"first", "main", "third"} and mod[gv] is body and mod["main"].body.op is gv
+    mod.update_func(gv, mod["main"])
+    assert mod["first"] is mod["main"]
+    assert mod.with_attrs({"a": 1, "b": 2}).without_attr("a").get_attrs() == {"b": 2} and mod.get_attrs() == {}
+    assert mod.script().count("def @") == 3 and [v.name_hint for v, _ in mod.functions_items()] == ["first", "main", "third"]
+
+
+def test_a_module_prints_and_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "more.relay"
+    path.write_text('#[version = "0.0.5"]\ndef @twice(%x: Tensor[(2,), float32]) { add(%x, %x) }\n', encoding="utf-8")
+    mod = tvm.IRModule()
+    mod._import(path)
+    mod.show()
+    assert "def @twice" in capsys.readouterr().out
+
+
+def test_containers_are_never_changed() -> None:
+    a = tvm.ir.container.Array([1, 2, 3])
+    assert (len(a), a[0], a[-1], list(a[1:]), list(a + [4]), repr(a)) == (3, 1, 3, [2, 3], [1, 2, 3, 4], "[1, 2, 3]")
+    with pytest.raises(CompileError, match="an Array is never changed; make another"):
+        a[0] = 5
+    source = {"x": 1}
+    m = tvm.ir.container.Map(source)
+    source["x"] = 2
+    assert m["x"] == 1 and list(m.items()) == [("x", 1)] and "y" not in m and repr(m) == "{'x': 1}"
+    with pytest.raises(CompileError, match=r"a Map is never changed; make another: Map\(\{\*\*m, 'y': value\}\)"):
+        m["y"] = 3
+
+
+def test_values_are_converted_to_containers() -> None:
+    found = tvm.runtime.convert([1, 2.5, "x", {"k": (True,)}])
+    assert isinstance(found, tvm.ir.Array) and isinstance(found[3], tvm.ir.Map) and isinstance(found[3]["k"], tvm.ir.Array)
+    assert (found[0].dtype, found[0].value, found[1].dtype, found[1].value, found[2], found[3]["k"][0].dtype) == ("int32", 1, "float32", 2.5, "x", "bool")
+    assert tvm.convert(1 << 40).dtype == "int64" and tvm.convert(found) == found
+
+
+def test_places_in_texts() -> None:
+    span = tvm.ir.Span(tvm.ir.SourceName("net.relay"), 3, 3, 5, 9)
+    assert (span.source_name.name, span.line, span.end_line, span.column, span.end_column) == ("net.relay", 3, 3, 5, 9)
+    both = tvm.ir.SequentialSpan([span, tvm.ir.SequentialSpan([span])])
+    assert both.spans == (span, span) and both.line == 3
+    with pytest.raises(CompileError, match=r"'3:5' \(net\.relay:3\): add"):
+        relay.add(var("x", shape=(2,)), var("y", shape=(3,)), span=span)
+
+
+def test_functions_are_registered_found_and_replaced() -> None:
+    try:
+        @tvm.register_func("test.double")
+        def double(x: int) -> int:
+            return 2 * x
+
+        assert tvm.get_global_func("test.double")(4) == 8 and "test.double" in tvm._ffi.registry.list_global_func_names()
+        with pytest.raises(OptionError, match=rf"the function 'test\.double' is registered already, at {re.escape(__file__)}:\d+; give override=True"):
+            tvm.register_func("test.double", double)
+        tvm.register_func("test.double", lambda x: 3 * x, override=True)
+        assert tvm.get_global_func("test.double")(4) == 12
+        with pytest.raises(OptionError, match=r"there is no registered function 'test\.duoble'; did you mean 'test\.double'"):
+            tvm.get_global_func("test.duoble")
+        assert tvm.get_global_func("test.duoble", allow_missing=True) is None
+        with pytest.raises(OptionError, match=r"there is no registered function 'nn\.conv2d'; it is an operator: relay\.op\.get"):
+            tvm.get_global_func("nn.conv2d")
+        with pytest.raises(OptionError, match="a function is registered as 'x', and this is 3"):
+            tvm.register_func("x")(3)
+    finally:
+        tvm.registry.remove_global_func("test.double")
+    assert "test.double" not in tvm.registry.list_global_func_names()
+
+
+def test_errors_of_a_registered_function_say_where_it_is() -> None:
+    @tvm.register_func("test.fail", override=True)
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        tvm.get_global_func("test.fail")()
+    tvm.registry.remove_global_func("test.fail")
+    line = fail.__code__.co_firstlineno
+    assert caught.value.__notes__ == [f"in the registered function 'test.fail', defined at {__file__}:{line}"]
+
+
+def defined(place: str) -> str:
+    path, _, line = place.rpartition(":")
+    return Path(path).read_text(encoding="utf-8").split("\n")[int(line) - 1]
+
+
+def test_every_name_leads_to_its_definition() -> None:
+    where = tvm.registry.where
+    assert '@op("nn.conv2d"' in defined(where("nn.conv2d"))
+    path, _, line = where("FoldConstant").rpartition(":")
+    assert path == str(SOURCE / "relay" / "transform" / "fold_constant.py")
+    assert "class FoldConstant" in "\n".join(Path(path).read_text(encoding="utf-8").split("\n")[int(line) - 1 : int(line) + 1])
+    assert '"relay.FuseOps.max_depth"' in defined(where("relay.FuseOps.max_depth"))
+    with pytest.raises(OptionError, match=r"nothing is called 'nn\.conv2dd'; did you mean 'nn\.conv2d'"):
+        where("nn.conv2dd")
+    for name in relay.op.OPS:
+        assert where(name).startswith(str(SOURCE)), name
+
+
+def test_attributes_of_operators() -> None:
+    op = tvm.ir.Op.get("nn.conv2d")
+    assert op is relay.op.get("nn.conv2d") and "nn.conv2d" in tvm.ir.Op.list_op_names()
+    try:
+        @tvm.ir.register_op_attr("nn.conv2d", "target.test")
+        def supported(expr: Any) -> bool:
+            return True
+
+        assert op.get_attr("target.test") is supported and op.has_attr("target.test") and not op.has_attr("target.tset")
+        for name in ("target.test", "nn.conv2d/target.test"):
+            assert "register_op_attr" in defined(tvm.registry.where(name))
+        with pytest.raises(OptionError, match=r"the attribute 'target\.test' of nn\.conv2d is registered already, with level 10; .*; it is at .*test_relay_language\.py:\d+"):
+            op.set_attr("target.test", 1)
+        op.set_attr("target.test", 1, plevel=11)
+        assert op.get_attr("target.test") == 1
+    finally:
+        reset_op_attr("nn.conv2d", "target.test")
+    assert op.get_attr("target.test") is None and op.get_attr("TOpPattern") == 4
+
+
+def test_levels_of_logging_by_module(caplog: pytest.LogCaptureFixture) -> None:
+    loggers = [logging.getLogger(n) for n in ("tilewright", "tilewright.ir.transform", "tilewright.relay")]
+    before = [(g, g.level) for g in loggers]
+    try:
+        assert logs.configure("ir.transform=DEBUG,relay=info") == {"tilewright.ir.transform": logging.DEBUG, "tilewright.relay": logging.INFO}
+        assert logs.configure("DEFAULT=0;src/ir/transform.cc=2") == {"tilewright": logging.INFO, "tilewright.ir.transform": logging.DEBUG}
+        relay.transform.InferType()(tvm.IRModule.from_expr(mnist()[0]))
+        assert ("tilewright.ir.transform", logging.DEBUG, "InferType") in caplog.record_tuples
+        with pytest.raises(OptionError, match="there is no level 'DEBGU' of logging; did you mean 'DEBUG'"):
+            logs.configure("relay=DEBGU")
+    finally:
+        for logger, level in before:
+            logger.setLevel(level)
+        logging.getLogger("tilewright").removeHandler(logs._HANDLER)
+
+
+@pytest.mark.parametrize("variable", ["TILEWRIGHT_LOG", "TVM_LOG_DEBUG"])
+def test_the_environment_sets_the_levels(variable: str) -> None:
+    code = "import tilewright as tvm\nfrom tilewright import relay\nrelay.transform.InferType()(tvm.IRModule.from_expr(relay.var('x', shape=(1,))))"
+    environment = {"PYTHONPATH": str(SOURCE.parent), variable: "ir/transform.py=1"}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"DEBUG tilewright\.ir\.transform:\d+: InferType\n", found.stderr)
+
+
+def test_accelerators_have_names_for_precisions() -> None:
+    names = [precision_of(t) for t in ("int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32")]
+    assert names == ["INT8", "INT16", "INT32", "UINT8", "UINT16", "UINT32", "FP16", "FP32"]
+    with pytest.raises(TargetError, match="Unsupported type: float64; the types are int8, int16"):
+        precision_of("float64")
+    with pytest.raises(TargetError, match="Unsupported type: int8x4; it has 4 lanes"):
+        precision_of("int8x4")
+
+
+def parameters() -> dict[str, np.ndarray[Any, Any]]:
+    kinds = ("float32", "float16", "float64", "int8", "uint8", "int64", "bool", ml_dtypes.bfloat16)
+    return {f"p{i}/é": np.arange(6).reshape(2, 3).astype(k) for i, k in enumerate(kinds)} | {"scalar": np.array(1.5), "none": np.zeros((0, 3), "int32")}
+
+
+def test_parameters_as_bytes() -> None:
+    given = parameters()
+    found = relay.load_param_dict(relay.save_param_dict(given))
+    assert list(found) == list(given)
+    for name, value in given.items():
+        assert found[name].numpy().dtype == value.dtype and found[name].numpy().tobytes() == value.tobytes() and found[name].shape == value.shape
+    assert tvm.runtime.save_param_dict({"a": nd.array(given["scalar"])}) == relay.save_param_dict({"a": given["scalar"]})
+
+
+def test_the_bytes_of_parameters_are_those_of_the_field() -> None:
+    raw = relay.save_param_dict({"w": np.array([1.0], "float32")})
+    assert raw.hex() == (
+        "b79c04054f8de5f7" "0000000000000000" "0100000000000000" "0100000000000000" "77" "0100000000000000"
+        "3fa1b496f0405edd" "0000000000000000" "01000000" "00000000" "01000000" "02" "20" "0100" "0100000000000000" "0400000000000000" "0000803f"
+    )
+
+
+def test_damaged_parameters_are_refused() -> None:
+    raw = relay.save_param_dict(parameters())
+    with pytest.raises(ModelError, match="these bytes are no parameters"):
+        relay.load_param_dict(b"\0" * 16)
+    with pytest.raises(ModelError, match="these parameters are damaged at byte"):
+        relay.load_param_dict(raw[:-1])
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        broken = bytearray(raw)
+        broken[int(rng.integers(len(raw)))] ^= int(rng.integers(1, 256))
+        try:
+            relay.load_param_dict(broken)
+        except ModelError as error:
+            assert "parameters" in error.message
