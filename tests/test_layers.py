@@ -51,6 +51,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.transform", "relay.check_rewrites"): "the option relay.check_rewrites runs relay's interpreter after each pass",
     ("runtime", "ir.container"): "tvm.runtime.convert is the field's name for making containers of programs",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
+    ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",

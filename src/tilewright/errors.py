@@ -68,6 +68,10 @@ class InputError(CompileError):
     """A run-time input has the wrong name, shape or dtype."""
 
 
+class RunError(CompileError):
+    """A compiled program with control flow cannot go on: no clause of a match fits, the stack or the memory is used up."""
+
+
 class ArtifactError(CompileError):
     """A compiled artifact is damaged, or was made for another machine or version."""
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from tilewright import expr
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.program import build_program
+from tilewright.compiler.flow import lower_control, needs_control
+from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr
 from tilewright.relay.transform.bind_params import bind_params
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule
@@ -52,13 +54,18 @@ def build_made(
     with no_garbage_collection():
         try:
             mod = make()
+            names = mod["main"].attrs.get("output_tensor_names", ())
             with report.phase("graph"):
-                optimized = optimize(mod, chosen)
+                lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
+                optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)
             if report.keeps_module:
                 report.module = optimized
-            names = mod["main"].attrs.get("output_tensor_names", ())
-            finish = build_program(optimized["main"], chosen, name, report, cache or Cache.default(), names)
-            del mod, optimized
+            kept = cache or Cache.default()
+            if lowered is None:
+                finish = build_program(optimized["main"], chosen, name, report, kept, names)
+            else:
+                finish = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
+            del mod, optimized, lowered
             return finish()
         finally:
             expr.release()

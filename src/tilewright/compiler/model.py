@@ -52,7 +52,7 @@ def compile(
 ) -> Model:
     """Compile a model for this machine or for `target`.
 
-    `model` is a path to an ONNX file, its bytes, or a `ModelProto`; `shapes` gives sizes to symbolic input dimensions.
+    `model` is a path to an ONNX file, its bytes, a `ModelProto`, or an `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
     Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. `opt_level`,
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
     stands between them in that type, with sums in float32; inputs and outputs keep their types. `threads` share the work of a call (default: all cores).
@@ -66,7 +66,12 @@ def compile(
     options = _Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)
-    made = Model(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
+    kind = Model
+    if type(model).__module__.startswith("tilewright."):  # asked by name, so that what is no module imports nothing
+        from tilewright.compiler.module_model import ModuleModel
+
+        kind = ModuleModel
+    made = kind(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
     made.prepare()
     return made
 

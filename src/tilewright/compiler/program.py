@@ -11,18 +11,21 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tilewright import __version__
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError
+from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
-from tilewright.relay.expr import Function
+from tilewright.relay.expr import Function, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
@@ -33,9 +36,12 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_entry
+from tilewright.target.llvm.entry import emit_blocks, emit_entry
+from tilewright.target.llvm.flow import FIRST_CHUNK, emit_flow
 from tilewright.target.llvm.pool import pool_text
+from tilewright.target.ownership import own
 from tilewright.target.target import Target
+from tilewright.types import TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 Pack = Callable[..., Array]
@@ -49,15 +55,47 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
     """
     with report.phase("plan"):
         plan = plan_memory(main)
-    builder = _Builder(plan, target, report, cache)
-    steps = [step for s in plan.steps for step in builder.step(s)]
-    parts = main.attrs.get(PARTS, 1)
-    manifest = Manifest(
+    builder = _Builder(target, report, cache)
+    steps = builder.steps(plan)
+    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
+    return functools.partial(_finished, manifest, (*builder.objects.values(), entry), builder.constants, report)
+
+
+def build_flow(
+    lowered: Lowered, main: Function, blocks: IRModule, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = (),
+) -> Callable[[], Artifact]:
+    """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
+    builder = _Builder(target, report, cache, in_python=False)
+    made = []
+    for k in range(len(lowered.blocks)):
+        with report.phase("plan"):
+            block = blocks[f"block_{k}"]
+            plan = plan_memory(block)
+        steps = tuple(builder.steps(plan))
+        made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
+    constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
+    workspace = max((m.workspace_bytes for m in made), default=0)
+    results = _tensors(main.ret_type)
+    manifest = _manifest(
+        name, main.params, results, output_names, builder, steps=(), workspace_bytes=workspace + FIRST_CHUNK, failures=tuple(lowered.program.messages),
+    )
+    made = [replace(m, constants_bytes=builder.constants.size) for m in made]
+    program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
+    text = emit_blocks(made) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
+    report.llvm["flow"] = text
+    entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
+    return functools.partial(_finished, manifest, (*builder.objects.values(), *entries), builder.constants, report)
+
+
+def _manifest(
+    name: str, inputs: Sequence[Var], outputs: Sequence[TensorType], output_names: Sequence[str], builder: _Builder, parts: int = 1, **rest: Any,
+) -> Manifest:
+    target = builder.target
+    return Manifest(
         name=name,
-        inputs=tuple(_info(p.name_hint, p.checked_type, parts) for p in plan.inputs),
-        outputs=tuple(_info(output_names[k] if k < len(output_names) else f"output_{k}", t, parts) for k, t in enumerate(plan.outputs)),
-        steps=tuple(steps),
-        workspace_bytes=plan.workspace_bytes,
+        inputs=tuple(_info(p.name_hint, p.checked_type, parts) for p in inputs),
+        outputs=tuple(_info(output_names[k] if k < len(output_names) else f"output_{k}", t, parts) for k, t in enumerate(outputs)),
         constants_bytes=builder.constants.size,
         parts=parts,
         target=str(target),
@@ -65,9 +103,16 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
         cpu=target.mcpu,
         features=tuple(sorted(target.features)),
         compiler=__version__,
+        **rest,
     )
-    entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return functools.partial(_finished, manifest, (*builder.objects.values(), entry), builder.constants, report)
+
+
+def _tensors(t: Type | None) -> list[TensorType]:
+    """The tensors of a result, nested tuples flattened."""
+    if isinstance(t, TupleType):
+        return [x for f in t.fields for x in _tensors(f)]
+    assert isinstance(t, TensorType)
+    return [t]
 
 
 def _finished(manifest: Manifest, objects: tuple[bytes, ...], constants: _Constants, report: Report) -> Artifact:
@@ -90,14 +135,21 @@ def _static(t: Any, what: str) -> tuple[int, ...]:
 class _Builder:
     """The kernels and constants of one program while it is built."""
 
-    def __init__(self, plan: MemoryPlan, target: Target, report: Report, cache: Cache) -> None:
-        self.plan, self.target, self.report, self.cache = plan, target, report, cache
+    def __init__(self, target: Target, report: Report, cache: Cache, in_python: bool = True) -> None:
+        """`in_python` says whether operators without a native kernel may run in Python."""
+        self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
+        self.known: Sequence[Array] = ()
         self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
 
-    def step(self, s: PlanStep) -> list[Step]:
+    def steps(self, plan: MemoryPlan) -> list[Step]:
+        """The steps of a plan; its kernels and constants join those that are there."""
+        self.known = plan.constants
+        return [step for s in plan.steps for step in self._step(s)]
+
+    def _step(self, s: PlanStep) -> list[Step]:
         if s.call is None:
             (source,), (destination,) = s.inputs, s.outputs
             return [Copy(self.place(source), self.place(destination), destination.type.nbytes)]
@@ -144,8 +196,8 @@ class _Builder:
     def place(self, loc: Location) -> Place:
         match loc.place:
             case Memory.CONSTANT:
-                value = self.plan.constants[loc.index]
-                return Place("constant", self.constants.add((loc.index,), None, [value], value.nbytes))
+                value = self.known[loc.index]
+                return Place("constant", self.constants.add((value,), None, value.nbytes))
             case Memory.INPUT | Memory.OUTPUT:
                 return Place(loc.place.value, loc.index, loc.skip)
             case _:
@@ -154,11 +206,15 @@ class _Builder:
     def _argument(self, a: Argument, inputs: Sequence[Location]) -> Place:
         if a.pack is None:
             return self.place(inputs[a.sources[0]])
-        sources = [inputs[k].index for k in a.sources]
-        return Place("constant", self.constants.add(tuple(sources), a.pack, [self.plan.constants[k] for k in sources], a.nbytes))
+        return Place("constant", self.constants.add(tuple(self.known[inputs[k].index] for k in a.sources), a.pack, a.nbytes))
 
     def _host_step(self, function: Function, s: PlanStep, origin: str) -> HostStep:
         title = _title(function)
+        if not self.in_python:
+            raise CompileError(
+                f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, which does not go back to Python; "
+                "replace it, or evaluate the program with relay.create_executor('debug')"
+            )
         warnings.warn(f"{title} ({origin or 'no origin'}) has no native kernel yet and runs by its numpy meaning", stacklevel=2)
 
         def run(*arrays: Array) -> Sequence[Array]:
@@ -179,9 +235,9 @@ class _Constants:
         self.pending: list[tuple[int, int, Pack | None, Sequence[Array]]] = []
         self.size = 0
 
-    def add(self, sources: tuple[int, ...], pack: Pack | None, values: Sequence[Array], nbytes: int) -> int:
+    def add(self, values: tuple[Array, ...], pack: Pack | None, nbytes: int) -> int:
         """The offset of `pack(*values)`, or of the one value as it is; `nbytes` is the size of it."""
-        key = (sources, pack)
+        key = (tuple(map(id, values)), pack)
         found = self.offsets.get(key)
         if found is None:
             found = self.offsets[key] = self.size

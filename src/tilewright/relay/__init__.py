@@ -49,6 +49,7 @@ from tilewright.relay.scope_builder import ScopeBuilder, bind
 from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 
 if TYPE_CHECKING:
+    from tilewright.compiler import vm
     from tilewright.compiler.build import build
     from tilewright.compiler.executor import create_executor
     from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
@@ -126,12 +127,17 @@ __all__ = [
     "var",
     "variance",
     "vision",
+    "vm",
 ]
 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
+    if name == "vm":
+        from tilewright.compiler import vm
+
+        return vm
     if name == "create_executor":
         from tilewright.compiler.executor import create_executor
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from tilewright.nd import NDArray, cpu, device
 from tilewright.params import load_param_dict, save_param_dict
+from tilewright.runtime import vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
@@ -13,7 +14,7 @@ from tilewright.types import DataType
 
 __all__ = [
     "Artifact", "BenchmarkResult", "DataType", "Executable", "FactoryModule", "FunctionModule", "NDArray", "convert", "cpu", "device", "load", "load_module",
-    "load_param_dict", "save_param_dict",
+    "load_param_dict", "save_param_dict", "vm",
 ]
 
 

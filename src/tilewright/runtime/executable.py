@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError, InternalError
+from tilewright.errors import InputError, InternalError, RunError
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
 
@@ -211,7 +211,7 @@ class Executable:
         finally:
             self._frames.append(frame)
         if status:
-            raise InternalError(f"the compiled model '{self.manifest.name}' failed with status {status}")
+            raise failure(self.manifest, status)
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> int:
         for part in self._plan:
@@ -253,6 +253,20 @@ class Executable:
             if target is not result:
                 np.copyto(target, result)
         return given
+
+
+def failure(manifest: Manifest, status: int) -> RunError | InternalError:
+    """What a status other than 0 means."""
+    if status == NO_MEMORY:
+        return RunError(f"'{manifest.name}' needs more memory than there is")
+    if status == NO_STACK:
+        return RunError(
+            f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the last thing that the function does, "
+            "or raise the limit (ulimit -s)"
+        )
+    if FIRST_MESSAGE <= status < FIRST_MESSAGE + len(manifest.failures):
+        return RunError(manifest.failures[status - FIRST_MESSAGE])
+    return InternalError(f"the compiled model '{manifest.name}' failed with status {status}")
 
 
 def _slow_address(x: Array) -> int:

@@ -15,6 +15,8 @@ from tilewright.types import DataType
 FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
+NO_MEMORY, NO_STACK, FIRST_MESSAGE = 1, 2, 3
+"""What a run that failed returns; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
 
 Size: TypeAlias = int | str
 """A dimension or a stride: a number, or integer arithmetic over the names of sizes (`n`, `(n * 2)`), see `runtime/sizes.py`."""
@@ -52,7 +54,8 @@ class Manifest:
 
     The steps are carried out `parts` times, each time on the next of so many equal parts of all inputs and outputs along the first axis.
     `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads it was
-    tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written.
+    tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written. A program with
+    control flow has no steps: its code says all, and `failures` are the messages of what it may run into.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Manifest:
     compiler: str = ""
     hashes: dict[str, str] = field(default_factory=dict)
     functions: dict[str, tuple[Parameter | Scalar, ...]] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -98,7 +102,7 @@ class Manifest:
             "#ifdef __cplusplus",
             'extern "C" {',
             "#endif",
-            "/* 0: done; 1: out of memory. May be called from several threads at once. */",
+            *self._statuses(),
             f"int32_t {name}_run(const void* const* inputs, void* const* outputs);",
             "/* Ends the threads and frees the memory of finished calls; needed before dlclose. A later call starts again. */",
             f"void {name}_close(void);",
@@ -108,6 +112,16 @@ class Manifest:
             f"#endif /* {guard} */",
             "",
         ])
+
+    def _statuses(self) -> list[str]:
+        """What the entry function returns, as comments."""
+        if self.steps:
+            return [f"/* 0: done; {NO_MEMORY}: out of memory. May be called from several threads at once. */"]
+        return [
+            f"/* 0: done; {NO_MEMORY}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
+            *(f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)),
+            " */",
+        ]
 
     def with_hashes(self, hashes: dict[str, str]) -> Manifest:
         return replace(self, hashes=hashes)
@@ -139,6 +153,8 @@ class Manifest:
             "hashes": self.hashes,
             "steps": [step_to_json(step) for step in steps],
         }
+        if self.failures:
+            content["failures"] = list(self.failures)
         if self.parts > 1:
             content["parts"] = self.parts
         if self.functions:
@@ -183,6 +199,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         compiler=str(content["compiler"]),
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
         functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
+        failures=tuple(map(str, content.get("failures", ()))),
     )
 
 

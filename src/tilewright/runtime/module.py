@@ -81,6 +81,11 @@ class FactoryModule:
         return self._executable
 
     @property
+    def mod(self) -> FactoryModule:
+        """The library itself: the field's `exe.mod.export_library(path)`."""
+        return self
+
+    @property
     def libmod_name(self) -> str:
         return self.artifact.manifest.name
 

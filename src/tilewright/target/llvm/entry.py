@@ -8,12 +8,12 @@ brings its own context and workspace, and `void <name>_close(void)`; it is compi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall, NativeStep, Place, TensorInfo, entry_symbols, segments
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall, Place, Step, TensorInfo, entry_symbols, segments
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
@@ -40,9 +40,7 @@ done:
 def emit_entry(manifest: Manifest) -> str:
     """All entry functions of the program, and the declarations of its kernels."""
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
-    kernels = {step.symbol: len(step.args) for part in native for step in part if isinstance(step, KernelCall)}
-    lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count))})" for symbol, count in kernels.items()]
-    lines += [_FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+    lines = _declarations(step for part in native for step in part)
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _Function(manifest).emit(symbol, part)
         if manifest.parts > 1:
@@ -50,11 +48,28 @@ def emit_entry(manifest: Manifest) -> str:
     return "\n".join(lines) + "\n"
 
 
+def emit_blocks(blocks: Sequence[Manifest]) -> str:
+    """The straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its own inputs and outputs."""
+    lines = _declarations(step for block in blocks for step in block.steps)
+    for k, block in enumerate(blocks):
+        lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
+        if block.parts > 1:
+            lines.append(_loop(block, f"flow.block.{k}"))
+    return "\n".join(lines) + "\n"
+
+
+def _declarations(steps: Iterable[Step]) -> list[str]:
+    kernels = {step.symbol: len(step.args) for step in steps if isinstance(step, KernelCall)}
+    lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count))})" for symbol, count in kernels.items()]
+    return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+
+
 class _Function:
     """One entry function; a pointer is loaded, and an address computed, where it is first used."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, fetches: bool = True) -> None:
         count = len(manifest.inputs)
+        self._fetches = fetches
         constants = count + len(manifest.outputs)
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
@@ -66,16 +81,17 @@ class _Function:
         self._head: list[str] = []
         self._body: list[str] = []
 
-    def emit(self, symbol: str, steps: Sequence[NativeStep]) -> list[str]:
+    def emit(self, symbol: str, steps: Sequence[Step], linkage: str = "") -> list[str]:
         for step in steps:
             if isinstance(step, Copy):
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
                 self._body.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 {step.nbytes}, i1 false)")
-            else:
-                self._fetch_inputs(step)
+            elif isinstance(step, KernelCall):
+                if self._fetches:
+                    self._fetch_inputs(step)
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args)
                 self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
-        head = f"define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
+        head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
         if self._parts > 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]

@@ -1,0 +1,521 @@
+"""Relay with control flow -> functions of control (`target/flow.py`) and the straight-line blocks between.
+
+    def @main(%n: int32) { if (less(%n, 0)) { negative(%n) } else { @f(add(%n, 1)) } }
+    ->  main(%0): %1 = run block 0(%0); if %1: %2 = run block 1(%0); return %2 else: %3 = run block 2(%0); jump f(%3)
+
+Calls of operators gather in an open block until something that is not an operator needs one of them, or a branch begins; a
+block is a relay function of tensors, which goes the way of every straight-line program. Tuples are only made where they leave the
+function or go into a cell. A closure is a record of what it sees; a function that is called last is jumped to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilewright.errors import CompileError, InternalError
+from tilewright.ir.module import IRModule
+from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from tilewright.relay.analysis.branches import ATOMS, Branches, captured, is_kernel, is_one_kernel
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.scopes import Scopes
+from tilewright.relay.visitor import operands, post_order
+from tilewright.target import flow
+from tilewright.types import TensorType, TupleType, Type
+
+Value: TypeAlias = "flow.Reg | tuple[Value, ...]"
+"""A register, or a tuple that is no cell."""
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A module as functions of control. `blocks` are relay functions of tensors, `constants` what a `Wrap` names."""
+
+    program: flow.FlowProgram
+    blocks: list[Function] = field(default_factory=list)
+    constants: list[np.ndarray[Any, Any]] = field(default_factory=list)
+
+
+def needs_control(main: Function) -> bool:
+    """Whether a function is more than calls of operators and tuples."""
+    seen: set[Expr] = set()
+    stack: list[Expr] = [main.body]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if isinstance(e, (If, Match, RefCreate, RefRead, RefWrite, Function, GlobalVar, Constructor)):
+            return True
+        stack.extend(e.args if isinstance(e, Call) and is_kernel(e) else operands(e))
+    return False
+
+
+def lower_control(mod: IRModule) -> Lowered:
+    """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form."""
+    for p in mod["main"].params:
+        kind = p.checked_type
+        if not isinstance(kind, TensorType) or not kind.is_static:
+            raise CompileError(
+                f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; "
+                "give the tensors in it as inputs of their own, with sizes", p.span
+            )
+    done = _Module(mod)
+    done.function_of("main")
+    while done.waiting:
+        done.waiting.pop(0).lower()
+    done.lowered.program.results = tuple(_results(mod["main"]))
+    return done.lowered
+
+
+def _results(main: Function) -> Iterator[tuple[int, ...]]:
+    """The way to each tensor in the result."""
+    found = main.ret_type
+    if found is None:
+        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span)
+    stack: list[tuple[Type, tuple[int, ...]]] = [(found, ())]
+    while stack:
+        t, path = stack.pop()
+        if isinstance(t, TupleType):
+            stack += [(f, (*path, k)) for k, f in reversed(list(enumerate(t.fields)))]
+        elif isinstance(t, TensorType):
+            yield path
+        else:
+            raise CompileError(f"@main returns a value of type {t!r}, and a compiled program returns tensors and tuples of them; take the tensors out of it in @main")
+
+
+class _Module:
+    """What the functions of one module share."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.lowered = Lowered(flow.FlowProgram([], [], (), []))
+        self.waiting: list[_Function] = []
+        self._numbers: dict[Any, int] = {}
+        self._constants: dict[int, int] = {}
+
+    def add(self, function: flow.FlowFunction) -> int:
+        self.lowered.program.functions.append(function)
+        return len(self.lowered.program.functions) - 1
+
+    def function_of(self, name: str) -> int:
+        """The number of a function of the module."""
+        found = self._numbers.get(name)
+        if found is None:
+            if name not in self.mod:
+                raise CompileError(f"the function @{name} is not in the module")
+            function = self.mod[name]
+            if not isinstance(function, Function):
+                raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only")
+            made = flow.FlowFunction(name)
+            found = self._numbers[name] = self.add(made)
+            self.waiting.append(_Function(self, made, function, _hoisted(function)))
+        return found
+
+    def closure_of(self, e: Function, sees: tuple[Expr, ...], own: Var | None, outer: _Function) -> int:
+        """The number of the function of a closure, which `sees` values of the function `outer`."""
+        key = (e, sees, own)
+        found = self._numbers.get(key)
+        if found is None:
+            made = flow.FlowFunction(f"{outer.made.name}.{own.name_hint if own is not None else 'fn'}")
+            found = self._numbers[key] = self.add(made)
+            self.waiting.append(_Function(self, made, e, outer.hoisted, sees, own))
+        return found
+
+    def value_of(self, e: GlobalVar | Constructor) -> int:
+        """The number of the function of a closure that sees nothing: a global function or a constructor as a value."""
+        key = ("value", e.name_hint, e if isinstance(e, Constructor) else None)
+        found = self._numbers.get(key)
+        if found is None:
+            count = len(e.inputs) if isinstance(e, Constructor) else len(self.mod[e.name_hint].params)
+            params = tuple(range(count))
+            body: flow.Body = (
+                [flow.Record(count + 1, e.tag, params), flow.Return(count + 1)] if isinstance(e, Constructor)
+                else [flow.TailCall(self.function_of(e.name_hint), params)]
+            )
+            found = self._numbers[key] = self.add(flow.FlowFunction(f"{e.name_hint}.value", params, (), count, body))
+        return found
+
+    def constant(self, array: np.ndarray[Any, Any]) -> int:
+        found = self._constants.get(id(array))
+        if found is None:
+            found = self._constants[id(array)] = len(self.lowered.constants)
+            self.lowered.constants.append(array)
+        return found
+
+    def block(self, function: Function) -> int:
+        blocks = self.lowered.blocks
+        blocks.append(function)
+        outputs = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
+        self.lowered.program.blocks.append((tuple(p.tensor_type.nbytes for p in function.params), tuple(o.tensor_type.nbytes for o in outputs)))
+        return len(blocks) - 1
+
+    def message(self, text: str) -> int:
+        self.lowered.program.messages.append(text)
+        return len(self.lowered.program.messages) - 1
+
+
+def _hoisted(function: Function) -> dict[Expr, tuple[Expr, ...]]:
+    """The values that a function inside `function` uses, and something outside of it as well."""
+    nested = any(isinstance(e, Function) and not is_one_kernel(e) for e in post_order(function.body))
+    return {e: values for e, values in Scopes(function).hoisted.items() if isinstance(e, Function)} if nested else {}
+
+
+class _Function:
+    """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name.
+
+    A closure `sees` values of the function that it stands in, and itself as `own`.
+    """
+
+    def __init__(
+        self, module: _Module, made: flow.FlowFunction, function: Function, hoisted: dict[Expr, tuple[Expr, ...]],
+        sees: tuple[Expr, ...] | None = None, own: Var | None = None,
+    ) -> None:
+        self.module, self.made, self.function, self.hoisted = module, made, function, hoisted
+        self.count = 0
+        self.known: dict[Expr, Value] = {}
+        self.same: dict[Expr, Expr] = {}
+        self.done: set[Expr] = set()
+        self.names: dict[Function, Var] = {}
+        self.body: flow.Body = []
+        self.open: dict[Expr, None] = {}
+        made.params = tuple(self._bind(p) for p in function.params)
+        made.captured = tuple(self._bind(v) for v in sees or ())
+        self.given = {v for v in sees or () if not isinstance(v, Var)}
+        self.seen: dict[Function, tuple[Expr, ...]] = {}
+        if sees is not None:
+            made.itself = self._register()
+            if own is not None:
+                self.known[own] = made.itself
+                self.done.add(own)
+
+    def lower(self) -> None:
+        self.branches = Branches(self.function.body, self.given, self._sees)
+        self.made.body = self._branch(self.function.body, None, tail=True)
+
+    def _register(self) -> flow.Reg:
+        self.count += 1
+        return self.count - 1
+
+    def _sees(self, f: Function) -> tuple[Expr, ...]:
+        """What a closure takes from this function."""
+        found = self.seen.get(f)
+        if found is None:
+            found = self.seen[f] = captured(f, self.given.union(self.hoisted.get(f, ())))
+        return found
+
+    def _bind(self, v: Expr) -> flow.Reg:
+        """A register for a value that is given."""
+        found = self._register()
+        self.known[v] = found
+        self.done.add(v)
+        return found
+
+    # Branches
+
+    def _branch(self, root: Expr, owner: Expr | None, tail: bool) -> flow.Body:
+        """The instructions of a branch with the value `root`; at the `tail` of the function it ends by returning, or by a jump."""
+        outer = self.body, self.open
+        self.body, self.open = [], {}
+        last = self._last(root, owner) if tail else None
+        if not self._visit(root, last):
+            value = self._cell(root)
+            self.body.append(flow.Return(value) if tail else flow.Yield(value))
+        found = self.body
+        self.body, self.open = outer
+        return found
+
+    def _last(self, root: Expr, owner: Expr | None) -> Expr | None:
+        """What makes the value of a branch, where nothing else needs it and it can end the function."""
+        path: list[Expr | None] = [owner]
+        e = root
+        while isinstance(e, Let):
+            path.append(e)
+            named = e.body is e.var and self.branches.users[e.var] == [e]
+            e = e.value if named else e.body
+        ends = isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e) and not isinstance(e.op, Constructor))
+        return e if ends and e not in self.done and all(u in path for u in self.branches.users[e]) else None
+
+    def _visit(self, root: Expr, last: Expr | None) -> bool:
+        """Compute `root`; True when the function ended with `last`."""
+        stack = [root]
+        while stack:
+            e = stack[-1]
+            if not self._waits(e):
+                stack.pop()
+                continue
+            missing = self._missing(e)
+            if missing:
+                stack.extend(reversed(missing))
+            elif e is last:
+                self._end(e)
+                return True
+            else:
+                self._emit(e)
+                self.done.add(e)
+                stack.pop()
+        return False
+
+    def _missing(self, e: Expr) -> list[Expr]:
+        """What must be computed before `e`."""
+        if isinstance(e, Let):
+            if e.var not in self.done:
+                if isinstance(e.value, Function):
+                    self.names.setdefault(e.value, e.var)
+                if self._waits(e.value):
+                    return [e.value]
+                self.same[e.var] = self._meant(e.value)
+                self.done.add(e.var)
+            below: Sequence[Expr] = (e.body,)
+        elif isinstance(e, (If, Match)):
+            below = (*self.branches.hoisted.get(e, ()), self.branches.operands(e)[0])
+        elif isinstance(e, Function):
+            below = [v for v in self._sees(e) if v is not self.names.get(e)]
+        elif isinstance(e, Var):
+            raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
+        else:
+            below = self.branches.operands(e)
+        return [o for o in below if self._waits(o)]
+
+    def _waits(self, e: Expr) -> bool:
+        return e not in self.done and (isinstance(e, Var) or not isinstance(e, ATOMS))
+
+    # Values
+
+    def _meant(self, e: Expr) -> Expr:
+        """What a name stands for."""
+        return self.same.get(e, e)
+
+    def _value(self, e: Expr) -> Value:
+        """The value of something that is computed; the open block is closed where it makes it."""
+        e = self._meant(e)
+        if e in self.open:
+            self._close()
+        if e in self.known:
+            return self.known[e]
+        match e:
+            case Constant():
+                return self._put(flow.Wrap(self._register(), self.module.constant(e.value)))
+            case GlobalVar() | Constructor():
+                return self._put(flow.Record(self._register(), self.module.value_of(e), ()))
+            case Tuple():
+                return tuple(self._value(f) for f in e.fields)
+            case TupleGetItem():
+                return self._field(self._value(e.tuple_value), e.index)
+            case _:
+                raise InternalError(f"a {type(e).__name__} of @{self.made.name} is used before it is computed")
+
+    def _field(self, whole: Value, index: int) -> Value:
+        return whole[index] if isinstance(whole, tuple) else self._put(flow.Field(self._register(), whole, index))
+
+    def _cell(self, e: Expr) -> flow.Reg:
+        """The value of `e` in one register."""
+        return self._boxed(self._value(e))
+
+    def _boxed(self, value: Value) -> flow.Reg:
+        return self._put(flow.Record(self._register(), 0, tuple(map(self._boxed, value)))) if isinstance(value, tuple) else value
+
+    def _put(self, i: Any) -> flow.Reg:
+        self.body.append(i)
+        out: flow.Reg = i.out
+        return out
+
+    # Instructions
+
+    def _emit(self, e: Expr) -> None:
+        if is_kernel(e):
+            self.open[e] = None
+            return
+        match e:
+            case Let():
+                self.same[e] = self._meant(e.body)
+            case Tuple():
+                pass
+            case TupleGetItem():
+                self._take(e)
+            case Call():
+                self._call(e)
+            case If() | Match():
+                self._close()
+                self.known[e] = out = self._register()
+                self._choice(e, out)
+            case Function():
+                own = self.names.get(e)
+                sees = tuple(v for v in self._sees(e) if v is not own)
+                number = self.module.closure_of(e, sees, own, self)
+                fields = tuple(map(self._cell, sees))
+                self.known[e] = self._put(flow.Record(self._register(), number, fields))
+            case RefCreate():
+                value = self._cell(e.value)
+                self.known[e] = self._put(flow.Record(self._register(), 0, (value,)))
+            case RefRead():
+                ref = self._cell(e.ref)
+                self.known[e] = self._put(flow.Read(self._register(), ref))
+            case RefWrite():
+                ref, value = self._cell(e.ref), self._cell(e.value)
+                self.body.append(flow.Write(ref, value))
+                self.known[e] = ()
+            case _:
+                raise CompileError(f"a {type(e).__name__} cannot be compiled", e.span)
+
+    def _take(self, e: TupleGetItem) -> None:
+        """A field: of a tuple that is known in parts by its part, of a cell by a load; of an open block when that is closed."""
+        whole = self._meant(e.tuple_value)
+        if isinstance(whole, Tuple):
+            self.same[e] = self._meant(whole.fields[e.index])
+        elif whole in self.known:
+            self.known[e] = self._field(self.known[whole], e.index)
+
+    def _call(self, e: Call) -> None:
+        args = tuple(map(self._cell, e.args))
+        if isinstance(e.op, GlobalVar):
+            self.known[e] = self._put(flow.Call(self._register(), self.module.function_of(e.op.name_hint), args))
+        elif isinstance(e.op, Constructor):
+            self.known[e] = self._put(flow.Record(self._register(), e.op.tag, args))
+        else:
+            closure = self._cell(e.op)
+            self.known[e] = self._put(flow.Apply(self._register(), closure, args))
+
+    def _end(self, e: Expr) -> None:
+        """End the function with the value of `e`."""
+        if isinstance(e, Call):
+            args = tuple(map(self._cell, e.args))
+            if isinstance(e.op, GlobalVar):
+                self.body.append(flow.TailCall(self.module.function_of(e.op.name_hint), args))
+            else:
+                self.body.append(flow.TailApply(self._cell(e.op), args))
+        else:
+            self._close()
+            self._choice(e, None)
+
+    def _choice(self, e: Expr, out: flow.Reg | None) -> None:
+        tail = out is None
+        if isinstance(e, If):
+            cond = self._cell(e.cond)
+            self.body.append(flow.If(out, cond, self._branch(e.true_branch, e, tail), self._branch(e.false_branch, e, tail)))
+            return
+        assert isinstance(e, Match)
+        value = self._cell(e.data)
+        cases = []
+        for clause in e.clauses:
+            tests: list[tuple[tuple[int, ...], int]] = []
+            binds: list[tuple[flow.Reg, tuple[int, ...]]] = []
+            self._pattern(clause.lhs, (), tests, binds)
+            cases.append(flow.Case(tuple(tests), tuple(binds), self._branch(clause.rhs, e, tail)))
+        where = f" ({e.span})" if e.span else ""
+        known = ", ".join(_text(c.lhs) for c in e.clauses)
+        site = self.module.message(f"no clause of a match in @{self.made.name}{where} fits the value; its clauses are for {known}; add the missing one")
+        self.body.append(flow.Choose(out, value, tuple(cases), site))
+
+    def _pattern(self, p: Pattern, path: tuple[int, ...], tests: list[Any], binds: list[Any]) -> None:
+        match p:
+            case PatternVar():
+                binds.append((self._bind(p.var), path))
+            case PatternConstructor():
+                tests.append((path, p.constructor.tag))
+        if isinstance(p, (PatternConstructor, PatternTuple)):
+            for k, q in enumerate(p.patterns):
+                self._pattern(q, (*path, k), tests, binds)
+
+    # Blocks
+
+    def _close(self) -> None:
+        """Make a block of the operators that wait, and run it."""
+        members, self.open = self.open, {}
+        results = [e for e in members if self._leaves(e, members)]
+        if not results:
+            return
+        block = _Block(self)
+        for e in members:
+            assert isinstance(e, Call)
+            block.inside[e] = Call(e.op, [block.operand(a) for a in e.args], span=e.span)
+        params = tuple(block.inputs.values())
+        for p in params:
+            if not p.tensor_type.is_static:
+                raise CompileError(
+                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known sizes; annotate it with a size", p.span
+                )
+        leaves: list[Expr] = []
+        made: list[flow.Reg] = []
+        for e in results:
+            self.known[e] = self._outputs(block.inside[e], leaves, made)
+        function = Function(params, leaves[0] if len(leaves) == 1 else Tuple(tuple(leaves)))
+        self.body.append(flow.Run(tuple(made), self.module.block(function), tuple(block.inputs)))
+
+    def _outputs(self, e: Expr, leaves: list[Expr], made: list[flow.Reg]) -> Value:
+        """Registers for the tensors of a result."""
+        kind = e.checked_type
+        if isinstance(kind, TupleType):
+            return tuple(self._outputs(TupleGetItem(e, k), leaves, made) for k in range(len(kind.fields)))
+        if isinstance(kind, TensorType) and not kind.is_static:
+            raise CompileError(f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its variables with sizes", e.span)
+        leaves.append(e)
+        made.append(self._register())
+        return made[-1]
+
+    def _leaves(self, e: Expr, members: dict[Expr, None]) -> bool:
+        """Is the value needed by anything that is not of the same block?"""
+        seen: set[Expr] = set()
+        stack = [e]
+        while stack:
+            x = stack.pop()
+            if x in seen:
+                continue
+            seen.add(x)
+            if x is self.function.body:
+                return True
+            for u in self.branches.users.get(x, ()):
+                if isinstance(u, Let):
+                    stack += [y for y, z in ((u.var, u.value), (u, u.body)) if z is x]
+                elif isinstance(u, (Tuple, TupleGetItem)):
+                    stack.append(u)
+                elif u not in members:
+                    return True
+        return False
+
+
+class _Block:
+    """A block while it is made: `inside` are its values over its own parameters, one for each register that it takes."""
+
+    def __init__(self, owner: _Function) -> None:
+        self.owner = owner
+        self.inside: dict[Expr, Expr] = {}
+        self.inputs: dict[flow.Reg, Var] = {}
+
+    def operand(self, e: Expr) -> Expr:
+        """What stands for `e` in the block."""
+        name = e.name_hint if isinstance(e, Var) else ""
+        e = self.owner._meant(e)
+        if e in self.inside or isinstance(e, Constant):
+            return self.inside.get(e, e)
+        if isinstance(e, Tuple):
+            return Tuple(tuple(map(self.operand, e.fields)), e.span)
+        if isinstance(e, TupleGetItem) and e not in self.owner.known:
+            whole = self.operand(e.tuple_value)
+            return whole.fields[e.index] if isinstance(whole, Tuple) else TupleGetItem(whole, e.index, e.span)
+        self.inside[e] = self._input(self.owner._value(e), e.checked_type, name)
+        return self.inside[e]
+
+    def _input(self, value: Value, kind: Type, name: str) -> Expr:
+        if isinstance(kind, TupleType):
+            return Tuple(tuple(self._input(self.owner._field(value, k), t, name) for k, t in enumerate(kind.fields)))
+        if not isinstance(kind, TensorType) or isinstance(value, tuple):
+            raise InternalError(f"an operator in @{self.owner.made.name} takes a value of type {kind!r}")
+        return self.inputs.setdefault(value, Var(name or f"x{len(self.inputs)}", kind))
+
+
+def _text(p: Pattern) -> str:
+    """A pattern as Relay writes it."""
+    match p:
+        case PatternConstructor():
+            inner = ", ".join(map(_text, p.patterns))
+            return f"{p.constructor.name_hint}({inner})" if inner else p.constructor.name_hint
+        case PatternTuple():
+            return f"({', '.join(map(_text, p.patterns))})"
+        case PatternVar():
+            return f"%{p.var.name_hint}"
+        case _:
+            return "_"

@@ -1,0 +1,139 @@
+"""In which branch of a function each value is computed: in the innermost one that all its users stand in.
+
+The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of its node. A
+function inside the body is a value like others, whose operands are what it sees of the scope around it; what is in it is placed
+when its own body is. Linear in the graph, but for the depth of branches within each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
+
+from tilewright.relay.adt import Constructor, Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import binders, operands, post_order
+
+ATOMS = (Var, GlobalVar, Constant, Constructor)
+"""What is at hand in every branch."""
+KERNELS = ("Primitive", "Compiler", "Composite")
+"""Attributes of functions that are computed as one, as operators are."""
+
+
+def is_kernel(e: Expr) -> bool:
+    """Whether `e` is a call of an operator, or of a function of operators that counts as one."""
+    if not isinstance(e, Call):
+        return False
+    return not isinstance(e.op, Expr) or (isinstance(e.op, Function) and is_one_kernel(e.op))
+
+
+def is_one_kernel(f: Function) -> bool:
+    """Whether a function is marked to be computed as one, and has nothing in it that needs control."""
+    return any(k in f.attrs for k in KERNELS) and all(isinstance(x, (Var, Constant, Tuple, TupleGetItem)) or is_kernel(x) for x in post_order(f.body, inside=False))
+
+
+def captured(f: Function, outside: AbstractSet[Expr] = frozenset()) -> tuple[Expr, ...]:
+    """What a function sees of the scope around it: variables, and values of that scope, which are among `outside`."""
+    found: dict[Expr, None] = {}
+    bound = set(f.params)
+    seen: set[Expr] = set()
+    stack: list[Expr] = [f.body]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if e in outside or isinstance(e, Var):
+            found[e] = None
+        else:
+            bound.update(binders(e))
+            stack.extend(reversed(operands(e)))
+    return tuple(e for e in found if e not in bound)
+
+
+class Branches:
+    """The branches of a function with this body.
+
+    `users[e]` are the nodes that `e` is an operand of, `hoisted[e]` are the values that must be known before the `if` or `match`
+    `e`, since something outside of its branch needs them as well.
+    """
+
+    def __init__(self, body: Expr, given: Collection[Expr], sees: Callable[[Function], tuple[Expr, ...]]) -> None:
+        """`given` are values that are known from the start, `sees` says what a function inside the body takes from it."""
+        self._given, self._sees = given, sees
+        self.users: dict[Expr, list[Expr]] = {body: []}
+        self._operands: dict[Expr, tuple[Expr, ...]] = {}
+        self._parent, self._depth, self._owner = [-1], [0], [body]
+        self._opened: dict[tuple[Expr, int], int] = {}
+        order = self._walk(body)
+        self.home = self._homes(order, body)
+        self.hoisted = self._hoists(order)
+
+    def operands(self, e: Expr) -> tuple[Expr, ...]:
+        """The operands of `e` as a value of this function."""
+        return self._operands[e]
+
+    def _walk(self, body: Expr) -> list[Expr]:
+        """Every value, operands before users."""
+        order: list[Expr] = []
+        stack: list[tuple[Expr, bool]] = [(body, False)]
+        while stack:
+            e, done = stack.pop()
+            if done:
+                order.append(e)
+            elif e not in self._operands:
+                below = self._operands[e] = self._below(e)
+                for o in below:
+                    self.users.setdefault(o, []).append(e)
+                stack.append((e, True))
+                stack.extend((o, False) for o in reversed(below))
+        return order
+
+    def _below(self, e: Expr) -> tuple[Expr, ...]:
+        if e in self._given:
+            return ()
+        if isinstance(e, Function):
+            return self._sees(e)
+        return e.args if isinstance(e, Call) and is_kernel(e) else operands(e)
+
+    def _used(self, e: Expr, home: int) -> Sequence[tuple[Expr, int]]:
+        """The operands of `e`, which stands in the branch `home`, each with the branch that it is used in."""
+        below = self._operands[e]
+        if not below or not isinstance(e, (If, Match)):
+            return [(o, home) for o in below]
+        return [(below[0], home), *((o, self._open(e, k, home)) for k, o in enumerate(below[1:]))]
+
+    def _open(self, e: Expr, number: int, parent: int) -> int:
+        known = self._opened.get((e, number))
+        if known is None:
+            known = self._opened[e, number] = len(self._parent)
+            self._parent.append(parent)
+            self._depth.append(self._depth[parent] + 1)
+            self._owner.append(e)
+        return known
+
+    def _homes(self, order: Sequence[Expr], body: Expr) -> dict[Expr, int]:
+        home = {body: 0}
+        for e in reversed(order):
+            for o, branch in self._used(e, home[e]):
+                home[o] = self._around(home[o], branch) if o in home else branch
+        return home
+
+    def _around(self, a: int, b: int) -> int:
+        while a != b:
+            if self._depth[a] >= self._depth[b]:
+                a = self._parent[a]
+            else:
+                b = self._parent[b]
+        return a
+
+    def _hoists(self, order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
+        found: dict[Expr, dict[Expr, None]] = {}
+        for e in order:
+            for o, branch in self._used(e, self.home[e]):
+                if branch == self.home[o] or isinstance(o, ATOMS) or o in self._given:
+                    continue
+                while self._parent[branch] != self.home[o]:
+                    branch = self._parent[branch]
+                found.setdefault(self._owner[branch], {})[o] = None
+        return {e: list(values) for e, values in found.items()}

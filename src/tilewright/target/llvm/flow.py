@@ -1,0 +1,553 @@
+"""Functions of control as LLVM text: branches, calls, jumps, and the cells that values are in.
+
+    cell   = { i64 holders, i32 tag, i32 class, … }, at a multiple of 64 bytes
+    tensor = { …, ptr data, elements }        the elements elsewhere for an input or a constant
+    record = { …, ptr field 0, ptr field 1, … }
+
+Every size is known while compiling, so each different one is a class with a list of free cells of its own, and nothing is wasted on
+rounding. Cells are cut from chunks, which a run gives back as a whole when it ends, however it ends. A run keeps all of its state
+in its own frame, so runs never meet; its first chunk is part of the workspace, so small programs allocate nothing.
+
+All functions are `ptr f(ptr run, ptr closure)`. Arguments go through the run's frame, and are read before anything else is done; so
+every tail call is a jump, on every machine, and a loop uses one frame. A function that fails has put the status into the run, and
+returns null, as its callers then do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
+from tilewright.target.flow import (
+    Apply,
+    Body,
+    Call,
+    Choose,
+    Drop,
+    Field,
+    FlowFunction,
+    FlowProgram,
+    Hold,
+    If,
+    Read,
+    Record,
+    Reg,
+    Return,
+    Run,
+    TailApply,
+    TailCall,
+    Wrap,
+    Write,
+    Yield,
+    walk,
+)
+
+FIRST_CHUNK: Final = 1 << 14
+"""Bytes of the workspace that cells are cut from before memory is asked for."""
+_LINE: Final = 64
+_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _ARGS = range(0, 72, 8)
+_FIELDS: Final = 16
+_NEAR, _FAR = 32, 64
+
+_RUNTIME: Final = """\
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare i32 @getrlimit(i32, ptr)
+declare i32 @getpid()
+declare i32 @gettid()
+declare ptr @pthread_self()
+declare i32 @pthread_getattr_np(ptr, ptr)
+declare i32 @pthread_attr_getstack(ptr, ptr, ptr)
+declare i32 @pthread_attr_destroy(ptr)
+declare i64 @llvm.umax.i64(i64, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+; A cell of a class, held once; null where there is no memory.
+define internal ptr @flow.take(ptr %run, i64 %class) nounwind {{
+  %slot = getelementptr [{classes} x ptr], ptr %run, i64 0, i64 %class
+  %list = getelementptr i8, ptr %slot, i64 {lists}
+  %head = load ptr, ptr %list
+  %none = icmp eq ptr %head, null
+  br i1 %none, label %fresh, label %reuse
+reuse:
+  %next = load ptr, ptr %head
+  store ptr %next, ptr %list
+  br label %done
+fresh:
+  %size.at = getelementptr [{classes} x i64], ptr @flow.sizes, i64 0, i64 %class
+  %size = load i64, ptr %size.at
+  %from.at = getelementptr i8, ptr %run, i64 {free_from}
+  %to.at = getelementptr i8, ptr %run, i64 {free_to}
+  %from = load i64, ptr %from.at
+  %to = load i64, ptr %to.at
+  %end = add i64 %from, %size
+  %fits = icmp ule i64 %end, %to
+  br i1 %fits, label %cut, label %grow
+grow:
+  %room = add i64 %size, 64
+  %bytes = call i64 @llvm.umax.i64(i64 %room, i64 262144)
+  %chunk = call ptr @aligned_alloc(i64 64, i64 %bytes)
+  %refused = icmp eq ptr %chunk, null
+  br i1 %refused, label %fail, label %link
+link:
+  %chunks.at = getelementptr i8, ptr %run, i64 {chunks}
+  %chunks = load ptr, ptr %chunks.at
+  store ptr %chunks, ptr %chunk
+  store ptr %chunk, ptr %chunks.at
+  %base = ptrtoint ptr %chunk to i64
+  %new = add i64 %base, 64
+  %new.to = add i64 %base, %bytes
+  store i64 %new.to, ptr %to.at
+  br label %cut
+cut:
+  %start = phi i64 [ %from, %fresh ], [ %new, %link ]
+  %stop = add i64 %start, %size
+  store i64 %stop, ptr %from.at
+  %made = inttoptr i64 %start to ptr
+  br label %done
+done:
+  %cell = phi ptr [ %head, %reuse ], [ %made, %cut ]
+  store i64 1, ptr %cell
+  %class.at = getelementptr i8, ptr %cell, i64 12
+  %number = trunc i64 %class to i32
+  store i32 %number, ptr %class.at
+  ret ptr %cell
+fail:
+  %status = getelementptr i8, ptr %run, i64 {status}
+  store i64 {no_memory}, ptr %status
+  ret ptr null
+}}
+
+; One holder less. Cells that are free wait in a list, linked by the word of their holders, until their fields are dropped too.
+define internal void @flow.drop(ptr %run, ptr %cell) nounwind {{
+  %count = load i64, ptr %cell
+  %less = add i64 %count, -1
+  store i64 %less, ptr %cell
+  %free = icmp eq i64 %less, 0
+  br i1 %free, label %begin, label %done
+done:
+  ret void
+begin:
+  store ptr null, ptr %cell
+  br label %next
+next:
+  %first = phi ptr [ %cell, %begin ], [ %rest, %give ]
+  %following = load ptr, ptr %first
+  %class.at = getelementptr i8, ptr %first, i64 12
+  %class = load i32, ptr %class.at
+  %number = zext i32 %class to i64
+  %fields.at = getelementptr [{classes} x i64], ptr @flow.fields, i64 0, i64 %number
+  %fields = load i64, ptr %fields.at
+  br label %each
+each:
+  %k = phi i64 [ 0, %next ], [ %k.next, %again ]
+  %rest = phi ptr [ %following, %next ], [ %rest.next, %again ]
+  %more = icmp ult i64 %k, %fields
+  br i1 %more, label %field, label %give
+field:
+  %slot = getelementptr ptr, ptr %first, i64 %k
+  %slot.at = getelementptr i8, ptr %slot, i64 16
+  %inner = load ptr, ptr %slot.at
+  %inner.count = load i64, ptr %inner
+  %inner.less = add i64 %inner.count, -1
+  store i64 %inner.less, ptr %inner
+  %inner.free = icmp eq i64 %inner.less, 0
+  br i1 %inner.free, label %wait, label %again
+wait:
+  store ptr %rest, ptr %inner
+  br label %again
+again:
+  %rest.next = phi ptr [ %rest, %field ], [ %inner, %wait ]
+  %k.next = add i64 %k, 1
+  br label %each
+give:
+  %list.slot = getelementptr [{classes} x ptr], ptr %run, i64 0, i64 %number
+  %list = getelementptr i8, ptr %list.slot, i64 {lists}
+  %head = load ptr, ptr %list
+  store ptr %head, ptr %first
+  store ptr %first, ptr %list
+  %last = icmp eq ptr %rest, null
+  br i1 %last, label %done, label %next
+}}
+
+; Gives all chunks back.
+define internal void @flow.finish(ptr %run) nounwind {{
+  %chunks.at = getelementptr i8, ptr %run, i64 {chunks}
+  %first = load ptr, ptr %chunks.at
+  br label %next
+next:
+  %chunk = phi ptr [ %first, %0 ], [ %following, %one ]
+  %none = icmp eq ptr %chunk, null
+  br i1 %none, label %done, label %one
+one:
+  %following = load ptr, ptr %chunk
+  call void @free(ptr %chunk)
+  br label %next
+done:
+  ret void
+}}
+
+; The lowest address that frames may have: a quarter of the stack stays free. The stack of the first thread grows up to a limit, that
+; of any other is as large as it was made.
+define internal i64 @flow.limit(ptr %here) nounwind {{
+  %attributes = alloca [128 x i8], align 16
+  %lowest = alloca i64, align 8
+  %size = alloca i64, align 8
+  store i64 8388608, ptr %size
+  %process = call i32 @getpid()
+  %thread = call i32 @gettid()
+  %now = ptrtoint ptr %here to i64
+  %first = icmp eq i32 %process, %thread
+  br i1 %first, label %grows, label %made
+grows:
+  %ignored = call i32 @getrlimit(i32 3, ptr %attributes)
+  %limit = load i64, ptr %attributes
+  %open = icmp ugt i64 %limit, 1099511627776
+  %most = select i1 %open, i64 1048576, i64 %limit
+  %most.quarter = lshr i64 %most, 2
+  %room = mul i64 %most.quarter, 3
+  %end = sub i64 %now, %room
+  ret i64 %end
+made:
+  %self = call ptr @pthread_self()
+  %refused = call i32 @pthread_getattr_np(ptr %self, ptr %attributes)
+  %known = icmp eq i32 %refused, 0
+  br i1 %known, label %ask, label %little
+ask:
+  %ignored.too = call i32 @pthread_attr_getstack(ptr %attributes, ptr %lowest, ptr %size)
+  %ignored.three = call i32 @pthread_attr_destroy(ptr %attributes)
+  %base = load i64, ptr %lowest
+  %bytes = load i64, ptr %size
+  %quarter = lshr i64 %bytes, 2
+  %stop = add i64 %base, %quarter
+  ret i64 %stop
+little:
+  %near = sub i64 %now, 32768
+  ret i64 %near
+}}"""
+
+
+def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int) -> str:
+    """The functions of a program and its entry `tw_run`; the blocks `flow.block.<n>` are to be defined beside.
+
+    `constants` are the offsets of what a `Wrap` names, `result_bytes` the sizes of the outputs, `workspace_bytes` the part of the
+    workspace that blocks use.
+    """
+    cells = _Cells()
+    texts = [_Text(program, constants, cells, k).emit(f) for k, f in enumerate(program.functions)]
+    most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for f in program.functions for i in walk(f.body) if _calls(i))])  # type: ignore[union-attr]
+    lists = _ARGS + 8 * most
+    entry = _entry(program, result_bytes, cells, workspace_bytes, lists)
+    sizes, fields = zip(*cells.known, strict=True)
+    tables = [
+        f"@flow.sizes = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in sizes)}]",
+        f"@flow.fields = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in fields)}]",
+        f"@flow.code = private constant [{len(texts)} x ptr] [{', '.join(f'ptr @flow.{k}' for k in range(len(texts)))}]",
+    ]
+    runtime = _RUNTIME.format(
+        classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS, no_memory=NO_MEMORY,
+    )
+    return "\n".join([*tables, runtime, *texts, entry, ""])
+
+
+def _calls(i: object) -> bool:
+    return isinstance(i, (Call, Apply, TailCall, TailApply))
+
+
+class _Cells:
+    """The classes of cells: how many bytes, and how many fields."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, int], int] = {}
+
+    def tensor(self, nbytes: int) -> int:
+        return self._number(_elements(nbytes) + nbytes, 0)
+
+    def record(self, fields: int) -> int:
+        return self._number(_FIELDS + 8 * fields, fields)
+
+    def wrapper(self) -> int:
+        """The class of a tensor whose elements are elsewhere."""
+        return self._number(_NEAR, 0)
+
+    def _number(self, nbytes: int, fields: int) -> int:
+        return self.known.setdefault((-(-nbytes // _LINE) * _LINE, fields), len(self.known))
+
+
+def _elements(nbytes: int) -> int:
+    """Where the elements of a tensor begin in its cell: small ones in the same line, large ones at the start of another."""
+    return _NEAR if nbytes <= _LINE - _NEAR else _FAR
+
+
+class _Text:
+    """One function as text."""
+
+    def __init__(self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int) -> None:
+        self.program, self.constants, self.cells, self.number = program, constants, cells, number
+        self.lines: list[str] = []
+        self.names = 0
+        self.here = "entry"
+        self.ends: list[list[tuple[Reg, str]]] = []
+        """For each branch that is being written, outermost first, the values that it yields."""
+
+    def emit(self, f: FlowFunction) -> str:
+        inner = list(walk(f.body))
+        slots = max((self._slots(i.block) for i in inner if isinstance(i, Run)), default=0)
+        for k, p in enumerate(f.params):
+            self._load(f"%r{p}", self._at("%run", _ARGS + 8 * k))
+        for k, r in enumerate(f.captured):
+            self._load(f"%r{r}", self._at("%self", _FIELDS + 8 * k))
+            self._hold(r)
+        if f.itself is not None:
+            self._line(f"%r{f.itself} = getelementptr i8, ptr %self, i64 0")
+        self._body(f.body)
+        head = [f"; {f.name}".replace("\n", " "), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
+        if slots:
+            head.append(f"  %args = alloca [{slots} x ptr], align 8")
+        if any(isinstance(i, (Call, Apply)) for i in inner):
+            head += [
+                "  %frame = alloca i64, align 8",
+                "  %frame.at = ptrtoint ptr %frame to i64",
+                f"  %limit.at = getelementptr i8, ptr %run, i64 {_LIMIT}",
+                "  %limit = load i64, ptr %limit.at",
+                "  %deep = icmp ult i64 %frame.at, %limit",
+                "  br i1 %deep, label %too.deep, label %start",
+                "too.deep:",
+                f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",
+                f"  store i64 {NO_STACK}, ptr %status.at",
+                "  br label %fail",
+            ]
+        else:
+            head.append("  br label %start")
+        return "\n".join([*head, "start:", *self.lines, "fail:", "  ret ptr null", "}"])
+
+    def _slots(self, block: int) -> int:
+        inputs, outputs = self.program.blocks[block]
+        return len(inputs) + len(outputs) + 2
+
+    # Text
+
+    def _line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def _label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.here = name
+
+    def _new(self) -> str:
+        self.names += 1
+        return f"%t{self.names}"
+
+    def _at(self, base: str, offset: int) -> str:
+        if not offset:
+            return base
+        name = self._new()
+        self._line(f"{name} = getelementptr i8, ptr {base}, i64 {offset}")
+        return name
+
+    def _load(self, name: str, place: str, kind: str = "ptr") -> str:
+        self._line(f"{name} = load {kind}, ptr {place}")
+        return name
+
+    def _hold(self, r: Reg) -> None:
+        count, more = self._new(), self._new()
+        self._line(f"{count} = load i64, ptr %r{r}")
+        self._line(f"{more} = add i64 {count}, 1")
+        self._line(f"store i64 {more}, ptr %r{r}")
+
+    def _check(self, value: str) -> None:
+        """Leave the function where `value` is null."""
+        bad = self._new()
+        good = f"ok.{bad[1:]}"
+        self._line(f"{bad} = icmp eq ptr {value}, null")
+        self._line(f"br i1 {bad}, label %fail, label %{good}")
+        self._label(good)
+
+    def _take(self, r: Reg, number: int) -> None:
+        self._line(f"%r{r} = call ptr @flow.take(ptr %run, i64 {number})")
+        self._check(f"%r{r}")
+
+    # Instructions
+
+    def _body(self, body: Body) -> None:
+        for i in body:
+            match i:
+                case Run():
+                    self._run(i)
+                case If():
+                    self._if(i)
+                case Choose():
+                    self._choose(i)
+                case Yield():
+                    self.ends[-1].append((i.value, self.here))
+                case Hold():
+                    self._hold(i.value)
+                case Drop():
+                    self._line(f"call void @flow.drop(ptr %run, ptr %r{i.value})")
+                case Call() | Apply() | TailCall() | TailApply() | Return():
+                    self._control(i)
+                case _:
+                    self._memory(i)
+
+    def _memory(self, i: object) -> None:
+        match i:
+            case Wrap():
+                self._take(i.out, self.cells.wrapper())
+                base = self._load(self._new(), self._at("%run", _CONSTANTS))
+                self._line(f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
+            case Record():
+                self._take(i.out, self.cells.record(len(i.fields)))
+                self._line(f"store i32 {i.tag}, ptr {self._at(f'%r{i.out}', 8)}")
+                for k, r in enumerate(i.fields):
+                    self._line(f"store ptr %r{r}, ptr {self._at(f'%r{i.out}', _FIELDS + 8 * k)}")
+            case Field():
+                self._load(f"%r{i.out}", self._at(f"%r{i.record}", _FIELDS + 8 * i.index))
+                self._hold(i.out)
+            case Read():
+                self._load(f"%r{i.out}", self._at(f"%r{i.ref}", _FIELDS))
+                self._hold(i.out)
+            case Write():
+                place = self._at(f"%r{i.ref}", _FIELDS)
+                old = self._load(self._new(), place)
+                self._line(f"store ptr %r{i.value}, ptr {place}")
+                self._line(f"call void @flow.drop(ptr %run, ptr {old})")
+            case _:
+                raise TypeError(i)
+
+    def _run(self, i: Run) -> None:
+        """Addresses of the elements of the inputs and of new tensors, then the block's kernels."""
+        sizes = self.program.blocks[i.block]
+        places = [self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in i.inputs]
+        for r, nbytes in zip(i.outputs, sizes[1], strict=True):
+            self._take(r, self.cells.tensor(nbytes))
+            elements = self._at(f"%r{r}", _elements(nbytes))
+            self._line(f"store ptr {elements}, ptr {self._at(f'%r{r}', _FIELDS)}")
+            places.append(elements)
+        places += [self._load(self._new(), self._at("%run", k)) for k in (_CONSTANTS, _WORKSPACE)]
+        for k, place in enumerate(places):
+            self._line(f"store ptr {place}, ptr {self._at('%args', 8 * k)}")
+        context = self._load(self._new(), self._at("%run", _CONTEXT))
+        self._line(f"call i32 @flow.block.{i.block}(ptr {context}, ptr %args)")
+
+    def _control(self, i: Call | Apply | TailCall | TailApply | Return) -> None:
+        if isinstance(i, Return):
+            self._line(f"ret ptr %r{i.value}")
+            return
+        for k, r in enumerate(i.args):
+            self._line(f"store ptr %r{r}, ptr {self._at('%run', _ARGS + 8 * k)}")
+        if isinstance(i, (Call, TailCall)):
+            code, closure = f"@flow.{i.callee}", "null"
+        else:
+            closure = f"%r{i.closure}"
+            tag, wide, slot = self._load(self._new(), self._at(closure, 8), "i32"), self._new(), self._new()
+            self._line(f"{wide} = zext i32 {tag} to i64")
+            self._line(f"{slot} = getelementptr ptr, ptr @flow.code, i64 {wide}")
+            code = self._load(self._new(), slot)
+        if isinstance(i, (Call, Apply)):
+            self._line(f"%r{i.out} = call ptr {code}(ptr %run, ptr {closure})")
+            self._check(f"%r{i.out}")
+        else:
+            result = self._new()
+            self._line(f"{result} = musttail call ptr {code}(ptr %run, ptr {closure})")
+            self._line(f"ret ptr {result}")
+
+    def _branch(self, label: str, body: Body, join: str | None) -> None:
+        self._label(label)
+        self._branch_body(body, join)
+
+    def _branch_body(self, body: Body, join: str | None) -> None:
+        before = len(self.ends[-1])
+        self._body(body)
+        if join is not None and len(self.ends[-1]) > before:
+            self._line(f"br label %{join}")
+
+    def _join(self, out: Reg | None, join: str) -> None:
+        ends = self.ends.pop()
+        if out is None:
+            return
+        self._label(join)
+        values = ", ".join(f"[ %r{r}, %{label} ]" for r, label in ends)
+        self._line(f"%r{out} = phi ptr {values}" if ends else f"%r{out} = inttoptr i64 0 to ptr")
+
+    def _if(self, i: If) -> None:
+        name = self._new()[1:]
+        place = self._load(self._new(), self._at(f"%r{i.cond}", _FIELDS))
+        byte, true = self._load(self._new(), place, "i8"), self._new()
+        self._line(f"{true} = icmp ne i8 {byte}, 0")
+        self._line(f"br i1 {true}, label %then.{name}, label %else.{name}")
+        join = None if i.out is None else f"join.{name}"
+        self.ends.append([])
+        self._branch(f"then.{name}", i.then, join)
+        self._branch(f"else.{name}", i.other, join)
+        self._join(i.out, f"join.{name}")
+
+    def _choose(self, i: Choose) -> None:
+        name = self._new()[1:]
+        join = None if i.out is None else f"join.{name}"
+        self.ends.append([])
+        for k, case in enumerate(i.cases):
+            self._line(f"br label %case.{name}.{k}")
+            self._label(f"case.{name}.{k}")
+            found: dict[tuple[int, ...], str] = {(): f"%r{i.value}"}
+            for path, tag in case.tests:
+                same = self._new()
+                has = self._load(self._new(), self._at(self._follow(path, found), 8), "i32")
+                self._line(f"{same} = icmp eq i32 {has}, {tag}")
+                self._line(f"br i1 {same}, label %fits.{same[1:]}, label %not.{name}.{k}")
+                self._label(f"fits.{same[1:]}")
+            for r, path in case.binds:
+                self._line(f"%r{r} = getelementptr i8, ptr {self._follow(path, found)}, i64 0")
+                self._hold(r)
+            self._branch_body(case.body, join)
+            self._label(f"not.{name}.{k}")
+        self._line(f"store i64 {FIRST_MESSAGE + i.site}, ptr {self._at('%run', _STATUS)}")
+        self._line("br label %fail")
+        self._join(i.out, f"join.{name}")
+
+    def _follow(self, path: tuple[int, ...], found: dict[tuple[int, ...], str]) -> str:
+        """The record at a path, loaded once for each case."""
+        known = found.get(path)
+        if known is None:
+            known = found[path] = self._load(self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1]))
+        return known
+
+
+def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int) -> str:
+    """`tw_run`: sets up a run, calls `main`, copies its tensors out."""
+    inputs, outputs = len(program.functions[0].params), len(program.results)
+    wrapper = cells.wrapper()
+    size = lists + 8 * len(cells.known)
+    text = _Text(program, (), cells, 0)
+
+    def keep(offset: int, value: str, kind: str = "ptr") -> None:
+        text._line(f"store {kind} {value}, ptr {text._at('%run', offset)}")
+
+    def argument(k: int) -> str:
+        return text._load(text._new(), text._at("%args", 8 * k))
+
+    text._line(f"call void @llvm.memset.p0.i64(ptr %run, i8 0, i64 {size}, i1 false)")
+    text._line(f"store i64 {NO_MEMORY}, ptr {text._at('%run', _STATUS)}")
+    keep(_CONTEXT, "%ctx")
+    keep(_CONSTANTS, argument(inputs + outputs))
+    workspace = argument(inputs + outputs + 1)
+    keep(_WORKSPACE, workspace)
+    keep(_FREE_FROM, text._at(workspace, workspace_bytes))
+    keep(_FREE_TO, text._at(workspace, workspace_bytes + FIRST_CHUNK))
+    if any(isinstance(i, (Call, Apply)) for f in program.functions for i in walk(f.body)):
+        text._line("%limit = call i64 @flow.limit(ptr %run)")
+        keep(_LIMIT, "%limit", "i64")
+    for k in range(inputs):
+        text._take(k, wrapper)
+        text._line(f"store ptr {argument(k)}, ptr {text._at(f'%r{k}', _FIELDS)}")
+        keep(_ARGS + 8 * k, f"%r{k}")
+    text._line("%result = call ptr @flow.0(ptr %run, ptr null)")
+    text._check("%result")
+    for k, (path, nbytes) in enumerate(zip(program.results, result_bytes, strict=True)):
+        elements = text._load(text._new(), text._at(text._follow(path, {(): "%result"}), _FIELDS))
+        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {argument(inputs + k)}, ptr {elements}, i64 {nbytes}, i1 false)")
+    return "\n".join([
+        "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {", "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
+        "  call void @flow.finish(ptr %run)", "  ret i32 0", "fail:", f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",
+        "  %status = load i64, ptr %status.at", "  call void @flow.finish(ptr %run)", "  %short = trunc i64 %status to i32", "  ret i32 %short", "}",
+    ])
