@@ -20,7 +20,7 @@ LIST = """
 type List[A] { Cons(A, List[A]), Nil, }
 def @make(%n: int32, %all: List[int32]) -> List[int32] { if (equal(%n, 0)) { %all } else { @make(subtract(%n, 1), Cons(%n, %all)) } }
 def @sum(%l: List[int32]) { match (%l) { Cons(%h, %t) => add(%h, @sum(%t)), Nil => 0 } }
-def @map<A, B>(%f: fn(A) -> B, %l: List[A]) -> List[B] { match (%l) { Cons(%h, %t) => Cons(%f(%h), @map(%f, %t)), Nil => Nil() } }
+def @map[A, B](%f: fn(A) -> B, %l: List[A]) -> List[B] { match (%l) { Cons(%h, %t) => Cons(%f(%h), @map(%f, %t)), Nil => Nil() } }
 """
 
 

@@ -161,7 +161,7 @@ def test_a_module_maps_global_names_to_functions() -> None:
 
 def test_a_module_prints_and_imports_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "more.relay"
-    path.write_text('#[version = "0.0.5"]\ndef @twice(%x: Tensor[(2,), float32]) { add(%x, %x) }\n', encoding="utf-8")
+    path.write_text('#[version = "0.0.5"]\ndef @twice(%x: Tensor[(2), float32]) { add(%x, %x) }\n', encoding="utf-8")
     mod = tvm.IRModule()
     mod._import(path)
     mod.show()

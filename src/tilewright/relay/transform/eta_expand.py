@@ -1,6 +1,6 @@
 """Write constructors and global functions that are values as functions that call them.
 
-    %f(Some) -> %f(fn <A>(%eta0: A) { Some(%eta0) })
+    %f(Some) -> %f(fn [A](%eta0: A) { Some(%eta0) })
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Continuation passing style: a function gives its result to a function, its last parameter, and calls come last.
 
-    fn (%x) { add(@f(%x), 1f) } -> fn <R>(%x, %k: fn (float32) -> R) -> R { @f(%x, fn (%v) { %k(add(%v, 1f)) }) }
+    fn (%x) { add(@f(%x), 1f) } -> fn [R](%x, %k: fn (float32) -> R) -> R { @f(%x, fn (%v) { %k(add(%v, 1f)) }) }
 """
 
 from __future__ import annotations
