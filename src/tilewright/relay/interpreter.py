@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, InputError, InternalError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
+from tilewright.relay.analysis.branches import captured
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
@@ -150,7 +151,10 @@ class _Plan:
 
     def __init__(self, function: Function, root: Function, hoisted: dict[Expr, tuple[Expr, ...]]) -> None:
         self.body, self.root, self.hoisted = function.body, root, hoisted
-        self.shared = {e for values in hoisted.values() for e in values}
+        self.users: dict[Expr, list[Expr]] = {}
+        for e, values in hoisted.items():
+            for v in values:
+                self.users.setdefault(v, []).append(e)
         self.seen: dict[Function, tuple[Expr, ...]] = {}
         self.uses: dict[Expr, int] = {self.body: 1}
         stack, done = [self.body], {self.body}
@@ -175,9 +179,14 @@ class _Plan:
         """What a function sees of the scope around it: variables, and values that are shared with that scope."""
         found = self.seen.get(f)
         if found is None:
-            inside = [e for e in post_order(f) if e in self.shared and e is not f] if self.shared else []
-            found = self.seen[f] = (*free_vars(f), *inside)
+            found = self.seen[f] = captured(f, self.shared_with(f) if self.users else set())
         return found
+
+    def shared_with(self, f: Function) -> set[Expr]:
+        """The values that stand around `f` and are used in it; those that are named inside `f` are its own."""
+        order = post_order(f)
+        inside = set(order) - {f}
+        return {e for e in order if e is not f and any(u not in inside for u in self.users.get(e, ()))}
 
 
 _PASSED_ON = (If, Let, Match)
