@@ -34,8 +34,8 @@ class Scopes:
         self._owner: list[Expr] = [root]
         self._below: dict[tuple[Expr, int], int] = {}
         self._count()
-        home = self._homes(root)
-        self._hoist(home)
+        self._home = self._homes(root)
+        self._hoist(self._home)
 
     @property
     def depth(self) -> int:
@@ -45,6 +45,13 @@ class Scopes:
     def continues(self, e: Expr) -> bool:
         """Whether `e` is a `let` that goes on in the scope that it ends."""
         return isinstance(e, Let) and e in self._ends and self.uses[e] == 1
+
+    def stands_in(self, e: Expr, function: Function) -> bool:
+        """Whether `e` is named in the body of `function`, or in a scope within it."""
+        body, scope = self._below.get((function, 0)), self._home[e]
+        while scope >= 0 and scope != body:
+            scope = self._parent[scope]
+        return scope >= 0
 
     def _count(self) -> None:
         for e in self._order:
