@@ -60,7 +60,7 @@ def draws(mod: IRModule) -> bool:
 
 PASSES = [
     transform.ToANormalForm(), transform.ToBasicBlockNormalForm(), transform.ToGraphNormalForm(), transform.DeadCodeElimination(),
-    transform.DeadCodeElimination(inline_once=True), transform.EliminateCommonSubexpr(), transform.LambdaLift(), transform.DeDup(),
+    transform.DeadCodeElimination(inline_once=True), transform.EliminateCommonSubexpr(), transform.LambdaLift(), transform.DeDup(), transform.Defunctionalize(),
     transform.EtaExpand(True, True), transform.RemoveUnusedFunctions(), transform.PartialEvaluate(),
 ]
 
