@@ -34,6 +34,7 @@ from compare import difference
 from peak import Peak
 from peers import installed
 from tilewright.compiler.kernel import lower
+from tilewright.ir.transform import PassContext
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.frontend.onnx import from_onnx
@@ -149,7 +150,8 @@ class Ours:
 
     def __init__(self, model: onnx.ModelProto, path: Path, x: Array, threads: int) -> None:
         target = Target("llvm")
-        main = optimize(from_onnx(model)[0], target)["main"]
+        with PassContext(config={"relay.SplitBatch.images": -1}):  # the kernel for all rows
+            main = optimize(from_onnx(model)[0], target)["main"]
         calls = ((c.op, c.args) for c in post_order(main.body, inside=False) if isinstance(c, Call) and isinstance(c.op, Function))
         function, operands = next((f, a) for f, a in calls if _computes(f))
         constants = [a.value if isinstance(a, Constant) else None for a in operands]

@@ -34,17 +34,17 @@ INSTRUCTIONS = {"x86-64": "pmaddwd", "haswell": "vpmaddwd", "alderlake": "vpdpbu
 
 def conv(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Function:
     x, w = var("x", shape=shape, dtype="uint8"), var("w", shape=kernel, dtype="int8")
-    return Function((x, w), Conv2d(data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32", **attrs)(x, w), {"Primitive": 1})
+    return Function((x, w), Conv2d(data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32", **attrs)(x, w), attrs={"Primitive": 1})
 
 
 def dense(rows: int, depth: int, columns: int) -> Function:
     x, w = var("x", shape=(rows, depth), dtype="uint8"), var("w", shape=(columns, depth), dtype="int8")
-    return Function((x, w), Dense(out_dtype="int32")(x, w), {"Primitive": 1})
+    return Function((x, w), Dense(out_dtype="int32")(x, w), attrs={"Primitive": 1})
 
 
 def matmul(a: tuple[int, ...], b: tuple[int, ...], op: type[Matmul] | type[BatchMatmul], **attrs: Any) -> Function:
     x, w = var("x", shape=a, dtype="uint8"), var("w", shape=b, dtype="int8")
-    return Function((x, w), op(out_dtype="int32", **attrs)(x, w), {"Primitive": 1})
+    return Function((x, w), op(out_dtype="int32", **attrs)(x, w), attrs={"Primitive": 1})
 
 
 KERNELS = {

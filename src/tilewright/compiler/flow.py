@@ -19,9 +19,9 @@ import numpy as np
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.analysis.branches import ATOMS, Branches, captured, is_kernel, is_one_kernel
+from tilewright.relay.analysis.branches import Branches, captured, is_kernel, is_one_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
-from tilewright.relay.scopes import Scopes
+from tilewright.relay.scopes import ATOMS, Scopes
 from tilewright.relay.visitor import operands, post_order
 from tilewright.target import flow
 from tilewright.types import TensorType, TupleType, Type

@@ -16,7 +16,6 @@ import numpy as np
 
 from tilewright.errors import CompileError, InputError, InternalError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.analysis.branches import captured
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
@@ -102,7 +101,7 @@ class Interpreter:
     def __init__(self, functions: Functions) -> None:
         self.functions = functions
         self._plans: dict[Function, _Plan] = {}
-        self._hoisted: dict[Function, dict[Expr, tuple[Expr, ...]]] = {}
+        self._scopes: dict[Function, Scopes | None] = {}
 
     def run(self, function: Function, args: Sequence[Any]) -> Any:
         """The value of `function` for these arguments."""
@@ -126,18 +125,17 @@ class Interpreter:
             raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span)
         plan = self._plans.get(function)
         if plan is None:
-            plan = self._plans[function] = _Plan(function, root, self.hoisted(root))
+            plan = self._plans[function] = _Plan(function, root, self.scopes(root))
         values = dict(scope)
         values.update(zip(function.params, args, strict=True))
         return _Frame(self, plan, values)
 
-    def hoisted(self, root: Function) -> dict[Expr, tuple[Expr, ...]]:
-        """What each node that opens scopes needs before it, since something outside uses it as well."""
-        found = self._hoisted.get(root)
-        if found is None:
+    def scopes(self, root: Function) -> Scopes | None:
+        """Where the values of `root` are named; None where there is only one scope."""
+        if root not in self._scopes:
             nested = any(isinstance(e, (Function, If, Match, Let)) for e in post_order(root.body))
-            found = self._hoisted[root] = Scopes(root).hoisted if nested else {}
-        return found
+            self._scopes[root] = Scopes(root) if nested else None
+        return self._scopes[root]
 
     def global_function(self, name: GlobalVar) -> Function:
         found = self.functions.get(name.name_hint)
@@ -149,12 +147,10 @@ class Interpreter:
 class _Plan:
     """What is known about a function before it runs: the uses of every value, and what each closure inside it sees."""
 
-    def __init__(self, function: Function, root: Function, hoisted: dict[Expr, tuple[Expr, ...]]) -> None:
-        self.body, self.root, self.hoisted = function.body, root, hoisted
-        self.users: dict[Expr, list[Expr]] = {}
-        for e, values in hoisted.items():
-            for v in values:
-                self.users.setdefault(v, []).append(e)
+    def __init__(self, function: Function, root: Function, scopes: Scopes | None) -> None:
+        self.body, self.root, self.scopes = function.body, root, scopes
+        self.hoisted = {} if scopes is None else scopes.hoisted
+        self.shared = {e for values in self.hoisted.values() for e in values}
         self.seen: dict[Function, tuple[Expr, ...]] = {}
         self.uses: dict[Expr, int] = {self.body: 1}
         stack, done = [self.body], {self.body}
@@ -179,14 +175,10 @@ class _Plan:
         """What a function sees of the scope around it: variables, and values that are shared with that scope."""
         found = self.seen.get(f)
         if found is None:
-            found = self.seen[f] = captured(f, self.shared_with(f) if self.users else set())
+            scopes = self.scopes
+            inside = [] if scopes is None else [e for e in post_order(f) if e in self.shared and e is not f and not scopes.stands_in(e, f)]
+            found = self.seen[f] = (*free_vars(f), *inside)
         return found
-
-    def shared_with(self, f: Function) -> set[Expr]:
-        """The values that stand around `f` and are used in it; those that are named inside `f` are its own."""
-        order = post_order(f)
-        inside = set(order) - {f}
-        return {e for e in order if e is not f and any(u not in inside for u in self.users.get(e, ()))}
 
 
 _PASSED_ON = (If, Let, Match)

@@ -17,6 +17,51 @@ ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
 """What is written where it is used, however often that is."""
 
 
+class ScopeTree:
+    """Scopes within each other, by number: the outermost is 0. Each is opened by a node, at one of the places that it has for it."""
+
+    def __init__(self, root: Expr) -> None:
+        self.parent: list[int] = [-1]
+        self.depth: list[int] = [0]
+        self._owner: list[Expr] = [root]
+        self._opened: dict[tuple[Expr, int], int] = {}
+
+    def open(self, e: Expr, place: int, parent: int) -> int:
+        """The scope that `e`, which stands in the scope `parent`, has at this place."""
+        known = self._opened.get((e, place))
+        if known is None:
+            known = self._opened[e, place] = len(self.parent)
+            self.parent.append(parent)
+            self.depth.append(self.depth[parent] + 1)
+            self._owner.append(e)
+        return known
+
+    def opened(self, e: Expr, place: int) -> int | None:
+        """The scope that `e` has at this place, if it was opened."""
+        return self._opened.get((e, place))
+
+    def around(self, a: int, b: int) -> int:
+        """The innermost scope that has both within it."""
+        while a != b:
+            if self.depth[a] >= self.depth[b]:
+                a = self.parent[a]
+            else:
+                b = self.parent[b]
+        return a
+
+    def within(self, scope: int, outer: int | None) -> bool:
+        """Whether `scope` is `outer`, or stands within it."""
+        while scope >= 0 and scope != outer:
+            scope = self.parent[scope]
+        return scope >= 0
+
+    def way_in(self, scope: int, home: int) -> Expr:
+        """The node of the scope `home` that opens the way to `scope`, which stands within it."""
+        while self.parent[scope] != home:
+            scope = self.parent[scope]
+        return self._owner[scope]
+
+
 class Scopes:
     """The scopes below `root`.
 
@@ -29,22 +74,23 @@ class Scopes:
         self.hoisted: dict[Expr, tuple[Expr, ...]] = {}
         self._order = post_order(root)
         self._ends: set[Expr] = {root}
-        self._parent: list[int] = [-1]
-        self._depth: list[int] = [0]
-        self._owner: list[Expr] = [root]
-        self._below: dict[tuple[Expr, int], int] = {}
+        self._tree = ScopeTree(root)
         self._count()
-        home = self._homes(root)
-        self._hoist(home)
+        self._home = self._homes(root)
+        self._hoist(self._home)
 
     @property
     def depth(self) -> int:
         """How many scopes stand within each other."""
-        return max(self._depth)
+        return max(self._tree.depth)
 
     def continues(self, e: Expr) -> bool:
         """Whether `e` is a `let` that goes on in the scope that it ends."""
         return isinstance(e, Let) and e in self._ends and self.uses[e] == 1
+
+    def stands_in(self, e: Expr, function: Function) -> bool:
+        """Whether `e` is named in the body of `function`, or in a scope within it."""
+        return self._tree.within(self._home[e], self._tree.opened(function, 0))
 
     def _count(self) -> None:
         for e in self._order:
@@ -61,20 +107,11 @@ class Scopes:
         below = operands(e)
         first = _first_inside(e)
         if isinstance(e, Let) and not self.continues(e):
-            inside = self._open(e, 0, home)
+            inside = self._tree.open(e, 0, home)
             yield from ((o, inside) for o in below)
             return
         for i, o in enumerate(below):
-            yield o, home if first is None or i < first else self._open(e, i, home)
-
-    def _open(self, e: Expr, place: int, parent: int) -> int:
-        known = self._below.get((e, place))
-        if known is None:
-            known = self._below[e, place] = len(self._parent)
-            self._parent.append(parent)
-            self._depth.append(self._depth[parent] + 1)
-            self._owner.append(e)
-        return known
+            yield o, home if first is None or i < first else self._tree.open(e, i, home)
 
     def _homes(self, root: Expr) -> dict[Expr, int]:
         """The innermost scope around all uses of each value."""
@@ -82,28 +119,17 @@ class Scopes:
         for e in reversed(self._order):
             for o, scope in self._used(e, home[e]):
                 if not isinstance(o, ATOMS):
-                    home[o] = self._around(home[o], scope) if o in home else scope
+                    home[o] = self._tree.around(home[o], scope) if o in home else scope
                 else:
                     home[o] = 0
         return home
-
-    def _around(self, a: int, b: int) -> int:
-        while a != b:
-            if self._depth[a] >= self._depth[b]:
-                a = self._parent[a]
-            else:
-                b = self._parent[b]
-        return a
 
     def _hoist(self, home: dict[Expr, int]) -> None:
         found: dict[Expr, dict[Expr, None]] = {}
         for e in self._order:
             for o, scope in self._used(e, home[e]):
-                if scope == home[o] or isinstance(o, ATOMS):
-                    continue
-                while self._parent[scope] != home[o]:
-                    scope = self._parent[scope]
-                found.setdefault(self._owner[scope], {})[o] = None
+                if scope != home[o] and not isinstance(o, ATOMS):
+                    found.setdefault(self._tree.way_in(scope, home[o]), {})[o] = None
         self.hoisted = {e: tuple(values) for e, values in found.items()}
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 
-from tilewright.relay.adt import Constructor, Match
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var
+from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var
+from tilewright.relay.scopes import ATOMS, ScopeTree
 from tilewright.relay.visitor import binders, operands, post_order
 
-ATOMS = (Var, GlobalVar, Constant, Constructor)
-"""What is at hand in every branch."""
 KERNELS = ("Primitive", "Compiler", "Composite")
 """Attributes of functions that are computed as one, as operators are."""
 
@@ -63,8 +62,7 @@ class Branches:
         self._given, self._sees = given, sees
         self.users: dict[Expr, list[Expr]] = {body: []}
         self._operands: dict[Expr, tuple[Expr, ...]] = {}
-        self._parent, self._depth, self._owner = [-1], [0], [body]
-        self._opened: dict[tuple[Expr, int], int] = {}
+        self._tree = ScopeTree(body)
         order = self._walk(body)
         self.home = self._homes(order, body)
         self.hoisted = self._hoists(order)
@@ -101,39 +99,19 @@ class Branches:
         below = self._operands[e]
         if not below or not isinstance(e, (If, Match)):
             return [(o, home) for o in below]
-        return [(below[0], home), *((o, self._open(e, k, home)) for k, o in enumerate(below[1:]))]
-
-    def _open(self, e: Expr, number: int, parent: int) -> int:
-        known = self._opened.get((e, number))
-        if known is None:
-            known = self._opened[e, number] = len(self._parent)
-            self._parent.append(parent)
-            self._depth.append(self._depth[parent] + 1)
-            self._owner.append(e)
-        return known
+        return [(below[0], home), *((o, self._tree.open(e, k, home)) for k, o in enumerate(below[1:]))]
 
     def _homes(self, order: Sequence[Expr], body: Expr) -> dict[Expr, int]:
         home = {body: 0}
         for e in reversed(order):
             for o, branch in self._used(e, home[e]):
-                home[o] = self._around(home[o], branch) if o in home else branch
+                home[o] = self._tree.around(home[o], branch) if o in home else branch
         return home
-
-    def _around(self, a: int, b: int) -> int:
-        while a != b:
-            if self._depth[a] >= self._depth[b]:
-                a = self._parent[a]
-            else:
-                b = self._parent[b]
-        return a
 
     def _hoists(self, order: Sequence[Expr]) -> dict[Expr, list[Expr]]:
         found: dict[Expr, dict[Expr, None]] = {}
         for e in order:
             for o, branch in self._used(e, self.home[e]):
-                if branch == self.home[o] or isinstance(o, ATOMS) or o in self._given:
-                    continue
-                while self._parent[branch] != self.home[o]:
-                    branch = self._parent[branch]
-                found.setdefault(self._owner[branch], {})[o] = None
+                if branch != self.home[o] and not isinstance(o, ATOMS) and o not in self._given:
+                    found.setdefault(self._tree.way_in(branch, self.home[o]), {})[o] = None
         return {e: list(values) for e, values in found.items()}

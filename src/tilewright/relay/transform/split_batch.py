@@ -150,7 +150,7 @@ def _rebuilt(e: Expr, new: list[Expr], wanted: Type) -> Expr | None:
         return with_operands(e, new)
     op = e.op.resized(wanted.shape) if isinstance(wanted, TensorType) else e.op
     try:
-        made = Call(op, new, e.span)
+        made = Call(op, new, span=e.span)
     except ShapeError:  # the operator has a size of the whole batch among its attributes
         return None
     return made if made.checked_type == wanted else None
