@@ -273,3 +273,8 @@ def test_an_intrinsic_of_pairs_in_a_loop_program() -> None:
     run(func, [x, y, z])
     np.testing.assert_allclose(z, 1 + (x.astype("f") * y.astype("f")).reshape(4, 2).sum(1), rtol=1e-6)
     assert compile_text(emit(func, Target("llvm -mcpu=x86-64")), Target("llvm -mcpu=x86-64"))
+
+
+def test_the_mode_for_missing_operators_is_one_of_three() -> None:
+    with pytest.raises(OptionError, match="missing_op_mode is 0, 1 or 2, and was given as 3"):
+        ToMixedPrecision("float16", missing_op_mode=3)

@@ -469,7 +469,7 @@ def test_the_hook_of_a_target_sees_its_functions_and_may_change_them() -> None:
         (name,) = (n for n in mod if n != "main")
         assert seen == [[name]] and mod[name].attrs["seen"] == 1 and "seen" not in mod["main"].attrs
         register_func("relay.ext.npu.optimize", lambda mod: None, override=True)
-        with pytest.raises(CompileError, match="hook relay.ext.npu.optimize returned NoneType; it returns a module"):
+        with pytest.raises(CompileError, match=r"hook relay\.ext\.npu\.optimize returned NoneType; it returns a module"):
             Sequential([AnnotateTarget("npu"), PartitionGraph()])(module(relay.tanh(relay.nn.relu(x))))
     finally:
         remove_global_func("relay.ext.npu.optimize")

@@ -287,6 +287,7 @@ class _Body:
         if isinstance(op, (GlobalVar, Constructor)):
             bound = self.bindings(op, given, ret)
             own = self.program.mod[op.name_hint].checked_type if isinstance(op, GlobalVar) else op.checked_type
+            assert isinstance(own, FuncType)
             args = [self.operand(a, substitute_type(t, bound)) for a, t in zip(e.args, own.arg_types, strict=True)]
             if isinstance(op, Constructor):
                 return Call(self.constructor(op), args, span=e.span)

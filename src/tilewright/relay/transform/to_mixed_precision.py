@@ -44,7 +44,7 @@ class ToMixedPrecision(FunctionPass):
 
     `acc_dtype` is what products sum in. `missing_op_mode` is of the field's signature: every operator has a category here.
     Results keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants before, or
-    their roundings stay in the weights. Raises `OptionError` for another type.
+    their roundings stay in the weights. Raises `OptionError` for another type or mode.
     """
 
     mixed_precision_type: str = "float16"
@@ -57,6 +57,8 @@ class ToMixedPrecision(FunctionPass):
     def __post_init__(self) -> None:
         if self.mixed_precision_type not in TYPES:
             raise OptionError(f"mixed precision is in one of {', '.join(TYPES)}, and was asked for in '{self.mixed_precision_type}'")
+        if self.missing_op_mode not in (0, 1, 2):
+            raise OptionError(f"missing_op_mode is 0, 1 or 2, and was given as {self.missing_op_mode!r}")
         if self.acc_dtype not in ("float32", self.mixed_precision_type):
             raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in '{self.acc_dtype}'")
 
