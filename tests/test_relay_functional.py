@@ -79,6 +79,37 @@ def test_passes_keep_what_random_programs_compute(graph_pass: Any) -> None:
     assert changed > 20 or isinstance(graph_pass, (transform.DeDup, transform.EtaExpand))
 
 
+def test_programs_without_function_values_compute_the_same() -> None:
+    changed = refused = 0
+    for seed in range(60):
+        mod = transform.InferType()(random_module(seed, static=True, vary=False))
+        try:
+            after = transform.Defunctionalize()(mod)
+        except CompileError as error:
+            assert "which is generic" in str(error)
+            refused += 1
+            continue
+        analysis.check_well_formed(after)
+        changed += after is not mod
+        if after is not mod:
+            called = {e.op for f in after.functions.values() for e in analysis.post_order(f) if isinstance(e, relay.Call)}
+            functions = [e for f in after.functions.values() for e in analysis.post_order(f) if e is not f and isinstance(e.known_type(), FuncType)]
+            assert all(e in called for e in functions)
+        if not draws(mod):
+            inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
+            assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
+    assert changed > 15 and refused < 3
+
+
+def test_first_order_programs_have_a_first_order_main() -> None:
+    with pytest.raises(CompileError, match="main has no type parameters, takes and returns no functions"):
+        transform.Defunctionalize()(program("def @main(%f: fn(int32) -> int32) { %f(1) }"))
+    mod = program(LIST + "def @main(%k: int32) { let %f = fn (%y: int32) { add(%y, %k) }; @sum(@map(%f, Cons(%k, Nil()))) }")
+    main = transform.Defunctionalization(mod["main"], mod)
+    mod["main"] = main
+    assert evaluate(mod, np.int32(4)) == 8 and "apply_0" in mod and mod.get_type("Func_0")[1].name_hint == "Func_0_0"
+
+
 def test_continuation_passing_style_keeps_what_random_programs_compute() -> None:
     for seed in range(200):
         mod = transform.InferType()(random_module(seed, static=True, vary=False))
@@ -157,6 +188,22 @@ def test_references_are_shared_by_closures() -> None:
     a, b, r = evaluate(mod, np.int32(3))
     assert (a, b) == (4, 5)
     assert isinstance(r, RefValue) and r.value == 5
+
+
+def test_values_that_a_closure_shares_with_its_own_branches_are_its_own() -> None:
+    mod = program("""def @main(%x: float32) {
+        %2 = fn (%y: float32) { %0 = exp(%y); let %z = if (less(%0, 1f)) { negative(%0) } else { %0 }; add(%z, %0) };
+        let %a = exp(%x); if (less(%x, 0f)) { %2(%a) } else { add(%a, %2(%x)) } }""")
+    for x in (-1.0, 0.5):
+        y = np.exp(x) if x < 0 else x
+        np.testing.assert_allclose(evaluate(mod, np.float32(x)), 2 * np.exp(y) + (0 if x < 0 else np.exp(x)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", [126])
+def test_random_programs_whose_closures_share_values(seed: int) -> None:
+    mod = transform.InferType()(random_module(seed, static=True, vary=False))
+    inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
+    assert evaluate(mod, *inputs) is not None
 
 
 def test_values_of_data_types() -> None:

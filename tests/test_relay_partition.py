@@ -21,6 +21,7 @@ from tilewright import relay
 from tilewright.errors import CompileError, OptionError
 from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Sequential
+from tilewright.registry import register_func, remove_global_func
 from tilewright.relay.analysis import check_well_formed
 from tilewright.relay.dataflow_pattern import is_op, is_tuple_get_item, wildcard
 from tilewright.relay.interpreter import evaluate
@@ -451,3 +452,24 @@ def test_every_step_reads_back() -> None:
     marked = AnnotateTarget("npu")(composite)
     for mod in (composite, marked, PartitionGraph()(marked)):
         assert_structural_equal(relay.fromtext(mod.astext()), mod)
+
+
+def test_the_hook_of_a_target_sees_its_functions_and_may_change_them() -> None:
+    seen: list[list[str]] = []
+
+    def optimize(mod: IRModule) -> IRModule:
+        seen.append(list(mod))
+        return IRModule({name: f.with_attr("seen", 1) for name, f in mod.items()})
+
+    supports("npu", "nn.relu")
+    register_func("relay.ext.npu.optimize", optimize, override=True)
+    try:
+        x = relay.var("x", shape=(2,))
+        mod = Sequential([AnnotateTarget("npu"), PartitionGraph()])(module(relay.tanh(relay.nn.relu(x))))
+        (name,) = (n for n in mod if n != "main")
+        assert seen == [[name]] and mod[name].attrs["seen"] == 1 and "seen" not in mod["main"].attrs
+        register_func("relay.ext.npu.optimize", lambda mod: None, override=True)
+        with pytest.raises(CompileError, match="hook relay.ext.npu.optimize returned NoneType; it returns a module"):
+            Sequential([AnnotateTarget("npu"), PartitionGraph()])(module(relay.tanh(relay.nn.relu(x))))
+    finally:
+        remove_global_func("relay.ext.npu.optimize")

@@ -27,6 +27,7 @@ from tilewright.relay.transform.combine_parallel_dense import CombineParallelDen
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dedup import DeDup
+from tilewright.relay.transform.defunctionalize import Defunctionalization, Defunctionalize
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.dense_to_sparse import DenseToSparse
 from tilewright.relay.transform.div_to_mul import DivToMul
@@ -100,6 +101,8 @@ __all__ = [
     "ConvertLayout",
     "DeDup",
     "DeadCodeElimination",
+    "Defunctionalization",
+    "Defunctionalize",
     "DefuseOps",
     "DenseToSparse",
     "DivToMul",

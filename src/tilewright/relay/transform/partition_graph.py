@@ -25,7 +25,8 @@ class PartitionGraph(Pass):
     """Needs the marks of `AnnotateTarget`, leaves none. Regions of `default` stay where they are.
 
     A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a tuple. Constants that go
-    in are inside it, unless `bind_constants` says otherwise. Raises `CompileError` where marks do not fit each other.
+    in are inside it, unless `bind_constants` says otherwise. A registered function `relay.ext.<target>.optimize`, module -> module, is
+    given the functions of its target, and what it returns is put in their place. Raises `CompileError` where marks do not fit each other.
     """
 
     mod_name: str = "default"
@@ -38,7 +39,21 @@ class PartitionGraph(Pass):
                 changed = _Partition(self, new, name).of(_prepared(function))
                 if changed is not function:
                     new.update_func(name, changed)
+        _optimize(new, {str(f.attrs["Compiler"]) for n, f in new.items() if n not in mod and isinstance(f, Function)})
         return new
+
+
+def _optimize(mod: IRModule, targets: set[str]) -> None:
+    """Put what the hook of each target, if it has one, makes of the functions for that target in their place."""
+    from tilewright.registry import get_global_func
+
+    for target in sorted(targets):
+        hook = get_global_func(f"relay.ext.{target}.optimize", allow_missing=True)
+        if hook is not None:
+            found = hook(IRModule({n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") == target}))
+            if not isinstance(found, IRModule):
+                raise CompileError(f"the hook relay.ext.{target}.optimize returned {type(found).__name__}; it returns a module of functions")
+            mod.update(found)
 
 
 def _prepared(function: Function) -> Expr:
