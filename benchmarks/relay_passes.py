@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 import workloads
+from tilewright.ir.instrument import PassTimingInstrument
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass, PassContext, PassTimingInstrument
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import transform
 from tilewright.relay.frontend import from_onnx
 from tilewright.relay.transform import graph_passes

@@ -119,3 +119,9 @@ def test_batches_are_timed_and_divided(model: Path, tmp_path: Path) -> None:
     each = [float(line.split()[3]) for line in lines]
     ours = [row["median"] * 1e3 / row["batch"] for row in rows if row["runtime"] == "tilewright"]
     assert np.allclose(each, ours, atol=1e-3)
+
+
+@pytest.mark.parametrize("program", sorted(path.stem for path in BENCHMARKS.glob("*.py")))
+def test_every_program_finds_what_it_imports(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", f"import {program}"], cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
