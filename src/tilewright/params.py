@@ -60,6 +60,11 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     return {name: array(reader.array()) for name in names}
 
 
+def read_array(raw: bytes) -> np.ndarray[Any, Any]:
+    """One array in TVM's form, without a copy. Raises `ModelError` naming the byte where it is damaged."""
+    return _Reader(raw).array()
+
+
 class _Reader:
     """The bytes, and how far they have been read."""
 
