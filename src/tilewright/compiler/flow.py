@@ -19,10 +19,10 @@ import numpy as np
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.analysis.branches import Branches, captured, is_kernel, is_one_kernel
+from tilewright.relay.analysis.branches import Branches, is_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import ATOMS, Scopes
-from tilewright.relay.visitor import operands, post_order
+from tilewright.relay.visitor import operands
 from tilewright.target import flow
 from tilewright.types import TensorType, TupleType, Type
 
@@ -112,7 +112,7 @@ class _Module:
                 raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only")
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
-            self.waiting.append(_Function(self, made, function, _hoisted(function)))
+            self.waiting.append(_Function(self, made, function, Scopes(function)))
         return found
 
     def closure_of(self, e: Function, sees: tuple[Expr, ...], own: Var | None, outer: _Function) -> int:
@@ -122,7 +122,7 @@ class _Module:
         if found is None:
             made = flow.FlowFunction(f"{outer.made.name}.{own.name_hint if own is not None else 'fn'}")
             found = self._numbers[key] = self.add(made)
-            self.waiting.append(_Function(self, made, e, outer.hoisted, sees, own))
+            self.waiting.append(_Function(self, made, e, outer.scopes, sees, own))
         return found
 
     def value_of(self, e: GlobalVar | Constructor) -> int:
@@ -158,23 +158,17 @@ class _Module:
         return len(self.lowered.program.messages) - 1
 
 
-def _hoisted(function: Function) -> dict[Expr, tuple[Expr, ...]]:
-    """The values that a function inside `function` uses, and something outside of it as well."""
-    nested = any(isinstance(e, Function) and not is_one_kernel(e) for e in post_order(function.body))
-    return {e: values for e, values in Scopes(function).hoisted.items() if isinstance(e, Function)} if nested else {}
-
-
 class _Function:
     """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name.
 
-    A closure `sees` values of the function that it stands in, and itself as `own`.
+    `scopes` are those of the function of the module that it stands in. A closure `sees` values around it, and itself as `own`.
     """
 
     def __init__(
-        self, module: _Module, made: flow.FlowFunction, function: Function, hoisted: dict[Expr, tuple[Expr, ...]],
+        self, module: _Module, made: flow.FlowFunction, function: Function, scopes: Scopes,
         sees: tuple[Expr, ...] | None = None, own: Var | None = None,
     ) -> None:
-        self.module, self.made, self.function, self.hoisted = module, made, function, hoisted
+        self.module, self.made, self.function, self.scopes = module, made, function, scopes
         self.count = 0
         self.known: dict[Expr, Value] = {}
         self.same: dict[Expr, Expr] = {}
@@ -185,7 +179,6 @@ class _Function:
         made.params = tuple(self._bind(p) for p in function.params)
         made.captured = tuple(self._bind(v) for v in sees or ())
         self.given = {v for v in sees or () if not isinstance(v, Var)}
-        self.seen: dict[Function, tuple[Expr, ...]] = {}
         if sees is not None:
             made.itself = self._register()
             if own is not None:
@@ -193,19 +186,12 @@ class _Function:
                 self.done.add(own)
 
     def lower(self) -> None:
-        self.branches = Branches(self.function.body, self.given, self._sees)
+        self.branches = Branches(self.function.body, self.given, self.scopes.captured)
         self.made.body = self._branch(self.function.body, None, tail=True)
 
     def _register(self) -> flow.Reg:
         self.count += 1
         return self.count - 1
-
-    def _sees(self, f: Function) -> tuple[Expr, ...]:
-        """What a closure takes from this function."""
-        found = self.seen.get(f)
-        if found is None:
-            found = self.seen[f] = captured(f, self.given.union(self.hoisted.get(f, ())))
-        return found
 
     def _bind(self, v: Expr) -> flow.Reg:
         """A register for a value that is given."""
@@ -273,7 +259,7 @@ class _Function:
         elif isinstance(e, (If, Match)):
             below = (*self.branches.hoisted.get(e, ()), self.branches.operands(e)[0])
         elif isinstance(e, Function):
-            below = [v for v in self._sees(e) if v is not self.names.get(e)]
+            below = [v for v in self.scopes.captured(e) if v is not self.names.get(e)]
         elif isinstance(e, Var):
             raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
         else:
@@ -344,7 +330,7 @@ class _Function:
                 self._choice(e, out)
             case Function():
                 own = self.names.get(e)
-                sees = tuple(v for v in self._sees(e) if v is not own)
+                sees = tuple(v for v in self.scopes.captured(e) if v is not own)
                 number = self.module.closure_of(e, sees, own, self)
                 fields = tuple(map(self._cell, sees))
                 self.known[e] = self._put(flow.Record(self._register(), number, fields))

@@ -6,12 +6,12 @@ ends a scope goes on in it. Linear in the graph, but for the depth of scopes wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final
 
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Constant, Expr, Function, GlobalVar, If, Let, Var
-from tilewright.relay.visitor import operands, post_order
+from tilewright.relay.visitor import free_values, operands, post_order
 
 ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
 """What is written where it is used, however often that is."""
@@ -49,12 +49,6 @@ class ScopeTree:
                 b = self.parent[b]
         return a
 
-    def within(self, scope: int, outer: int | None) -> bool:
-        """Whether `scope` is `outer`, or stands within it."""
-        while scope >= 0 and scope != outer:
-            scope = self.parent[scope]
-        return scope >= 0
-
     def way_in(self, scope: int, home: int) -> Expr:
         """The node of the scope `home` that opens the way to `scope`, which stands within it."""
         while self.parent[scope] != home:
@@ -78,6 +72,8 @@ class Scopes:
         self._count()
         self._home = self._homes(root)
         self._hoist(self._home)
+        self._captured: dict[Function, tuple[Expr, ...]] = {}
+        self._outside: dict[int, Set[Expr]] = {}
 
     @property
     def depth(self) -> int:
@@ -88,9 +84,25 @@ class Scopes:
         """Whether `e` is a `let` that goes on in the scope that it ends."""
         return isinstance(e, Let) and e in self._ends and self.uses[e] == 1
 
-    def stands_in(self, e: Expr, function: Function) -> bool:
-        """Whether `e` is named in the body of `function`, or in a scope within it."""
-        return self._tree.within(self._home[e], self._tree.opened(function, 0))
+    def captured(self, function: Function) -> tuple[Expr, ...]:
+        """What a function below `root` sees of the scopes around it: variables, and values that are named there."""
+        found = self._captured.get(function)
+        if found is None:
+            inside = self._tree.opened(function, 0)
+            depth = 0 if inside is None else self._tree.depth[inside]
+            found = self._captured[function] = tuple(free_values(function, self._above(depth)))
+        return found
+
+    def _above(self, depth: int) -> Set[Expr]:
+        """The values that something needs which stands deeper than they, and that stand less deep than `depth`.
+
+        One that is used in a scope stands in that scope or in one around it; so for such values the depth says whether it is outside.
+        """
+        found = self._outside.get(depth)
+        if found is None:
+            shared = (o for values in self.hoisted.values() for o in values)
+            found = self._outside[depth] = {o for o in shared if self._tree.depth[self._home[o]] < depth}
+        return found
 
     def _count(self) -> None:
         for e in self._order:
