@@ -90,7 +90,8 @@ class Scopes:
         if found is None:
             inside = self._tree.opened(function, 0)
             depth = 0 if inside is None else self._tree.depth[inside]
-            found = self._captured[function] = tuple(free_values(function, self._above(depth)))
+            own = frozenset(function.params)
+            found = self._captured[function] = tuple(v for v in free_values(function.body, self._above(depth)) if v not in own)
         return found
 
     def _above(self, depth: int) -> Set[Expr]:
