@@ -199,7 +199,7 @@ def test_values_that_a_closure_shares_with_its_own_branches_are_its_own() -> Non
         np.testing.assert_allclose(evaluate(mod, np.float32(x)), 2 * np.exp(y) + (0 if x < 0 else np.exp(x)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("seed", [126])
+@pytest.mark.parametrize("seed", [126, 220, 468])
 def test_random_programs_whose_closures_share_values(seed: int) -> None:
     mod = transform.InferType()(random_module(seed, static=True, vary=False))
     inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]

@@ -23,6 +23,7 @@ class ScopeTree:
     def __init__(self, root: Expr) -> None:
         self.parent: list[int] = [-1]
         self.depth: list[int] = [0]
+        self._jump: list[int] = [0]
         self._owner: list[Expr] = [root]
         self._opened: dict[tuple[Expr, int], int] = {}
 
@@ -33,6 +34,7 @@ class ScopeTree:
             known = self._opened[e, place] = len(self.parent)
             self.parent.append(parent)
             self.depth.append(self.depth[parent] + 1)
+            self._jump.append(self._far(parent))
             self._owner.append(e)
         return known
 
@@ -40,20 +42,36 @@ class ScopeTree:
         """The scope that `e` has at this place, if it was opened."""
         return self._opened.get((e, place))
 
+    def _far(self, parent: int) -> int:
+        """Where the jump of a scope inside `parent` leads: jumps of lengths that make any scope around it a few of them away (Myers, An
+        applicative random-access stack, 1983).
+        """
+        near, depth = self._jump[parent], self.depth
+        far = self._jump[near]
+        return far if depth[parent] - depth[near] == depth[near] - depth[far] else parent
+
+    def out_to(self, scope: int, depth: int) -> int:
+        """The scope around `scope`, or itself, of that depth."""
+        while self.depth[scope] > depth:
+            jump = self._jump[scope]
+            scope = jump if self.depth[jump] >= depth else self.parent[scope]
+        return scope
+
+    def within(self, scope: int, outer: int) -> bool:
+        """Whether `scope` is `outer`, or stands within it."""
+        return self.out_to(scope, self.depth[outer]) == outer
+
     def around(self, a: int, b: int) -> int:
         """The innermost scope that has both within it."""
+        a, b = self.out_to(a, self.depth[b]), self.out_to(b, self.depth[a])
         while a != b:
-            if self.depth[a] >= self.depth[b]:
-                a = self.parent[a]
-            else:
-                b = self.parent[b]
+            near = self._jump[a] == self._jump[b]
+            a, b = (self.parent[a], self.parent[b]) if near else (self._jump[a], self._jump[b])
         return a
 
     def way_in(self, scope: int, home: int) -> Expr:
         """The node of the scope `home` that opens the way to `scope`, which stands within it."""
-        while self.parent[scope] != home:
-            scope = self.parent[scope]
-        return self._owner[scope]
+        return self._owner[self.out_to(scope, self.depth[home] + 1)]
 
 
 class Scopes:

@@ -24,7 +24,8 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, TypeData
 from tilewright.relay.analysis.variables import free_type_vars
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
-from tilewright.relay.transform.infer_type import InferType, short
+from tilewright.relay.short_text import short
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
 from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, bind_types, substitute_type, type_children, with_type_children
