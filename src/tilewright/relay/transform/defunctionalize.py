@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
@@ -27,8 +27,10 @@ from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.lambda_lift import LambdaLift
+from tilewright.relay.transform.plain_closures import bound_types, called_with, plain_closures
+from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
-from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, bind_types, substitute_type, type_children, with_type_children
+from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
 
 Bound = dict[Type, Type]
 Key = tuple[str, tuple[Type, ...]]
@@ -49,9 +51,25 @@ class Defunctionalize(Pass):
         main = mod["main"]
         if main.type_params or any(_has_function(t) for t in (*(p.checked_type for p in main.params), main.body.checked_type)):
             raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type parameters, takes and returns no functions")
-        work = _Defunctionalization(InferType()(LambdaLift()(mod)))
+        lifted = InferType()(LambdaLift()(_with_plain_closures(mod)))
+        work = _Defunctionalization(lifted)
         made = work.run()
-        return InferType()(made) if work.arrows or work.copied else mod
+        same = lifted is mod and not work.arrows and not work.copied and len(made) == len(mod)
+        return mod if same else InferType()(made)
+
+
+def _with_plain_closures(mod: IRModule) -> IRModule:
+    """The module without generic functions inside functions."""
+    found = {
+        name: f for name, f in mod.items()
+        if isinstance(f, Function) and not f.attrs.get("Compiler") and any(isinstance(e, Function) and e.type_params for e in post_order(f.body))
+    }
+    if not found:
+        return mod
+    new = mod.copy()
+    for name, function in found.items():
+        new[name] = plain_closures(ToBasicBlockNormalForm()(IRModule({"main": function}))["main"])
+    return InferType()(new)
 
 
 def Defunctionalization(func: Function, mod: IRModule) -> Function:
@@ -149,7 +167,7 @@ class _Defunctionalization:
         name = target.name_hint
         function = self.mod[name]
         if not isinstance(function, Function) or function.attrs.get("Compiler"):
-            self.new[target] = function
+            self.keep(target, function)
             return target
         variables = [v for v in dict.fromkeys((*function.type_params, *free_type_vars(function))) if v in bound]
         key = (name, tuple(bound[v] for v in variables))
@@ -161,6 +179,21 @@ class _Defunctionalization:
             found = self.instances[key] = GlobalVar(self.name(name) if variables else name)
             self.queue.append((found, function, {v: bound[v] for v in variables}))
         return found
+
+    def keep(self, target: GlobalVar, function: Any) -> None:
+        """A function that is not ours to change, and what it calls."""
+        if target.name_hint in self.new:
+            return
+        self.new[target] = function
+        for e in post_order(function) if isinstance(function, Function) else ():
+            if isinstance(e, GlobalVar) and isinstance(called := self.mod[e.name_hint], Function):
+                kind = called.checked_type
+                if called.type_params or any(map(_has_function, type_children(kind))):
+                    raise CompileError(
+                        f"@{target.name_hint} is for the compiler '{function.attrs['Compiler']}', so it stays as it is, and it calls @{e.name_hint}, which is {kind!r}; "
+                        "let it call functions of plain types that take and return no functions, or run this pass before the program is partitioned", function.span,
+                    )
+                _ = self.instance(e, {})
 
     def place(self, function: Function) -> GlobalVar:
         """The name of a kernel that is a value where it stands, as a function of the module."""
@@ -207,9 +240,7 @@ class _Body:
         order = post_order(whole.body)
         lets = [e for e in order if isinstance(e, Let)]
         self.named = {e.var: self.program.place(e.value) if isinstance(e.value, Function) else e.value for e in lets if isinstance(e.value, (Function, GlobalVar))}
-        for e in reversed(order):
-            if isinstance(e, Call) and isinstance(e.op, Call) and isinstance(t := e.op.known_type(), FuncType) and t.type_params:
-                self.called_as[e.op] = FuncType([self.type_of(a) for a in e.args], self.type_of(e))
+        self.called_as = {e: substitute_type(t, self.bound) for e, t in called_with(order).items()}
         for v in (*params, *(b for e in order for b in binders(e))):
             if v not in self.named:
                 self.new[v] = Var(v.name_hint, self.first_order(v), v.span)
@@ -250,11 +281,7 @@ class _Body:
         """The types that the type parameters of a function stand for, where it is given and gives these types."""
         own = self.program.mod[target.name_hint].checked_type if isinstance(target, GlobalVar) else target.checked_type
         assert isinstance(own, FuncType)
-        bound: Bound = {}
-        variables = frozenset(own.type_params)
-        for wanted, given in ((own.ret_type, ret), *zip(own.arg_types, args, strict=True)):
-            if variables and not (isinstance(given, FuncType) and given.type_params):
-                _ = bind_types(wanted, given, variables, bound)
+        bound = bound_types(own, args, ret)
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
                 raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and gives where it is used; write the types of the function there")
