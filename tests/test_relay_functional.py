@@ -119,6 +119,20 @@ def test_generic_functions_that_have_no_plain_form() -> None:
     for body, message in faults.items():
         with pytest.raises(CompileError, match=message):
             transform.Defunctionalize()(program(f"def @main(%x: float32) {{ {body} }}"))
+    faults = {
+        "type Box[A] { Box(fn(A) -> A), }\ndef @main(%x: float32) { match (Box(fn (%y: float32) { add(%x, %y) })) { Box(%f) => %f(%x) } }":
+            r"Box of the data type Box holds fn \(A\) -> A, which depends on its type parameters; write out the types in its definition",
+        "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y, %y)) } }\ndef @main(%x: float32) { @grow(3, %x) }":
+            "@grow is used with ever more types, as where it calls itself with a tuple of its argument, and there is no end of first-order copies of it",
+        "def @grow[A](%n: int32, %y: A) -> int32 { if (less(%n, 1)) { %n } else { @grow(subtract(%n, 1), (%y,)) } }\ndef @main(%x: float32) { @grow(3, %x) }":
+            "@grow is used with ever more types",
+        "def @f[A, B](%y: A) -> A { %y }\ndef @main(%x: float32) { @f(%x) }":
+            "from_string:3.*the type B of @f does not follow from what it is given and gives where it is used; write the types of the function there",
+        "def @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }": r"from_string:3.*a value of the type fn \[A\]\(A\) -> A is used, which is generic; give it to",
+    }
+    for text, message in faults.items():
+        with pytest.raises(CompileError, match=message):
+            transform.Defunctionalize()(program(text))
     npu = 'def @npu(%x: float32, Compiler="npu") { @id(@neg(%x)) } def @neg(%x: float32) { let %f = fn (%y: float32) { add(%x, %y) }; %f(%x) } '
     with pytest.raises(CompileError, match=r"@npu is for the compiler 'npu', so it stays as it is, and it calls @id, which is fn \[A\].*run this pass before the program is part"):
         transform.Defunctionalize()(program(npu + "def @id[A](%x: A) { %x } def @main(%x: float32) { @npu(%x) }"))
