@@ -179,7 +179,7 @@ AROUND = {
     "in one branch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ {TWO.format(x='%x')} }} else {{ exp(%x) }} }}",
     "in both, and behind": f"def @main(%n: int32, %x: T) {{ %0 = if (less(%n, 3)) {{ {CONV.format(x='%x')} }} else {{ {TWO.format(x='exp(%x)')} }}; tanh({CONV.format(x='%0')}) }}",
     "a value before that both need": f"def @main(%n: int32, %x: T) {{ %0 = {CONV.format(x='%x')}; (if (less(%n, 3)) {{ {TWO.format(x='%0')} }} else {{ tanh(%0) }}, %0) }}",
-    "mixed with what is no batch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ add({CONV.format(x='%x')}, cast(%n, dtype=\"float32\")) }} else {{ sum({TWO.format(x='%x')}, axis=[0], keepdims=True) }} }}",
+    "mixed with what is no batch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ add({CONV.format(x='%x')}, cast(%n, dtype=\"float32\")) }} else {{ subtract(%x, sum({TWO.format(x='%x')}, axis=[0], keepdims=True)) }} }}",
     "a loop": f"""def @main(%n: int32, %x: T) {{ let %loop = fn (%i: int32, %y: T) -> T {{
         if (less(%i, %n)) {{ %loop(add(%i, 1), {TWO.format(x='%y')}) }} else {{ %y }} }}; %loop(0, %x) }}""",
     "a recursion that is not last": f"""def @main(%n: int32, %x: T) {{ @deep(%n, %x) }}
