@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewright import expr
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
@@ -56,6 +57,7 @@ def build_made(
             mod = make()
             names = mod["main"].attrs.get("output_tensor_names", ())
             with report.phase("graph"):
+                check_entry_types(mod["main"])
                 lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
                 optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)
             if report.keeps_module:

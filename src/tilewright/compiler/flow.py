@@ -10,12 +10,13 @@ function or go into a cell. A closure is a record of what it sees; a function th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -55,36 +56,23 @@ def needs_control(main: Function) -> bool:
 
 
 def lower_control(mod: IRModule) -> Lowered:
-    """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form."""
-    for p in mod["main"].params:
-        kind = p.checked_type
-        if not isinstance(kind, TensorType) or not kind.is_static:
-            raise CompileError(
-                f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; "
-                "give the tensors in it as inputs of their own, with sizes", p.span
-            )
+    """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form.
+
+    What `main` takes and returns are tensors, and tuples of them as results (`compiler/entry_types.py`).
+    """
+    check_entry_types(mod["main"])
+    main = mod["main"]
+    for p in main.params:
+        if not p.tensor_type.is_static:
+            raise input_error(p, p.tensor_type)
+    if main.ret_type is None:
+        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span)
     done = _Module(mod)
     done.function_of("main")
     while done.waiting:
         done.waiting.pop(0).lower()
-    done.lowered.program.results = tuple(_results(mod["main"]))
+    done.lowered.program.results = tuple(path for path, _ in result_types(main.ret_type))
     return done.lowered
-
-
-def _results(main: Function) -> Iterator[tuple[int, ...]]:
-    """The way to each tensor in the result."""
-    found = main.ret_type
-    if found is None:
-        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span)
-    stack: list[tuple[Type, tuple[int, ...]]] = [(found, ())]
-    while stack:
-        t, path = stack.pop()
-        if isinstance(t, TupleType):
-            stack += [(f, (*path, k)) for k, f in reversed(list(enumerate(t.fields)))]
-        elif isinstance(t, TensorType):
-            yield path
-        else:
-            raise CompileError(f"@main returns a value of type {t!r}, and a compiled program returns tensors and tuples of them; take the tensors out of it in @main")
 
 
 class _Module:
