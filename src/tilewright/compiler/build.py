@@ -57,8 +57,9 @@ def build_made(
             mod = make()
             names = mod["main"].attrs.get("output_tensor_names", ())
             with report.phase("graph"):
-                check_entry_types(mod["main"])
                 lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
+                if lowered is None:
+                    check_entry_types(mod["main"])
                 optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)
             if report.keeps_module:
                 report.module = optimized
