@@ -23,7 +23,7 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    return public_function("nn." + name, __name__)
+    return public_function("nn." + name.removesuffix("_nchwc") + "_NCHWc" if name.endswith("_nchwc") else "nn." + name, __name__)
 
 
 def __dir__() -> list[str]:

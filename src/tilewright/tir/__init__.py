@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilewright.intrinsics import call_extern, call_pure_extern
     from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.buffers import decl_buffer
+    from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
@@ -28,7 +29,8 @@ _NAMES: Final = {
     "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
-    "decl_buffer": "tir.buffers", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
+    "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout", "layout": "tir.data_layout",
+    "bijective_layout": "tir.data_layout", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 
@@ -46,7 +48,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Block", "Buffer", "For", "IndexMap", "IterVar", "PrimFunc", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "call_extern",
-    "call_pure_extern", "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "lower_blocks", "lower_loops", "parse", "parse_module",
-    "replay", "transform",
+    "BijectiveLayout", "Block", "Buffer", "For", "IndexMap", "IterVar", "Layout", "PrimFunc", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "all",
+    "analysis", "any", "bijective_layout", "call_extern", "call_pure_extern", "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder",
+    "layout", "lower_blocks", "lower_loops", "parse", "parse_module", "replay", "transform",
 ]
