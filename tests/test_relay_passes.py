@@ -179,7 +179,7 @@ def test_hooks_of_qnn_passes() -> None:
 
 
 def test_hooks_of_alter_op_layout() -> None:
-    def last(attrs: Any, inputs: Any, types: Any) -> Any:
+    def last(attrs: Any, inputs: Any, types: Any, out_type: Any) -> Any:
         return relay.nn.conv2d(*inputs, **{**attrs.attributes(), "data_layout": "NHWC", "kernel_layout": "HWIO"})
 
     mod = IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(relay.nn.conv2d(image(), weights(4, 4, 1, 1)), weights(4, 4, 3, 3))))
@@ -193,7 +193,7 @@ def test_hooks_of_alter_op_layout() -> None:
         assert_structural_equal(transform.AlterOpLayout()(after), after)
     finally:
         reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
-    relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types: relay.nn.relu(inputs[0]))
+    relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types, out_type: relay.nn.relu(inputs[0]))
     try:
         with pytest.raises(OptionError, match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs"):
             transform.AlterOpLayout()(mod)

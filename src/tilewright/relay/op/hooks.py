@@ -32,7 +32,7 @@ def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -
 
 
 def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Registered:
-    """The hook of `AlterOpLayout`: `f(attrs, inputs, types)` -> the operator in other layouts over `inputs`, or None."""
+    """The hook of `AlterOpLayout`: `f(attrs, inputs, tinfos, out_type)` -> an operator in other layouts over `inputs`, or None."""
     return register_op_attr(op_name, ALTER_OP_LAYOUT, alter_layout, level)
 
 

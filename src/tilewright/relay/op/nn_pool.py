@@ -12,12 +12,13 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_conv import normalized, ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.tir.data_layout import bijective_layout
+from tilewright.tir.data_layout import bijective_layout, layout
 from tilewright.topi import pool as topi
 from tilewright.topi import transform as topi_moves
 from tilewright.topi.adaptive import adaptive_pool
 from tilewright.topi.channel_blocks import is_blocked, plain_data
 from tilewright.topi.layouts import SPATIAL, channels_first, channels_last, data_axes
+from tilewright.topi.orders import Order, block, layout_of
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
 from tilewright.types import DataType, TensorType, Type
@@ -73,6 +74,14 @@ class Spatial(Op):
             return None
         attrs = {**self.attributes(), "layout": channels_last(self.rank)}
         return type(self)(**attrs), (perm,), perm
+
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        """Batch and channels in blocks -> the layout of that name."""
+        order, known = orders[0], layout(self.layout)
+        if order is None or known.blocked or self.attributes().get("out_layout") or any(block(order, known.index_of(c)) > 1 for c in SPATIAL[self.rank]):
+            return None
+        return type(self)(**{**self.attributes(), "layout": layout_of(order, self.layout)}), (order,), order
 
 
 def identity_of_max(dtype: np.dtype[Any]) -> Any:

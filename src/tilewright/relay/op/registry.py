@@ -141,6 +141,13 @@ class Op:
         """
         return None
 
+    def reblock(self, orders: Sequence[tuple[Any, ...] | None], types: Sequence[TensorType]) -> tuple[Op, tuple[tuple[Any, ...] | None, ...], tuple[Any, ...] | None] | None:
+        """The same as `relayout` where an argument is stored in blocks (`topi.orders`); `types` are those of the arguments.
+
+        A result is never filled up: where blocks would not divide it, this is None.
+        """
+        return None
+
     def resized(self, shape: tuple[Any, ...]) -> Op:
         """The operator with a result of `shape` where it has that shape among its attributes; itself otherwise."""
         return self
