@@ -31,7 +31,7 @@ from tilewright.relay.op import (
     vision_maps,
 )
 from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, LayoutTransform, SpaceToBatchNd, SpaceToDepth
-from tilewright.relay.op.nn_sparse import SparseDense, packed
+from tilewright.relay.op.nn_sparse import SparseConv2d, SparseDense, packed
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
 
@@ -318,6 +318,8 @@ def _image() -> list[Example]:
     found += [Example(image.Resize2d((2, 3), scales=(0.6, 0.6)), (x,)), Example(image.Resize2d((8, 10)), (whole(1, 2, 4, 5, low=0, high=255, dtype="uint8"),))]
     found += [Example(image.Resize2d((8, 10), method="nearest_neighbor", coordinate_transformation_mode="tf_half_pixel_for_nn"), (x,))]
     found += [Example(image.Resize1d(9), (real(1, 2, 5),)), Example(image.Resize3d((3, 4, 5)), (real(1, 2, 2, 3, 4),)), Example(image.Resize2d((4, 5)), (x,))]
+    found += [Example(nn.Upsampling3d(2, 1, 3, "NCDHW", m), (real(1, 2, 2, 3, 4),)) for m in ("nearest_neighbor", "trilinear")]
+    found += [Example(nn.Upsampling3d(2, 2, 1, "NDHWC", "trilinear", "align_corners"), (real(1, 2, 3, 4, 2),))]
     found += [Example(nn.Upsampling(2, 3, "NCHW4c", m), (real(1, 2, 3, 4, 4),)) for m in ("nearest_neighbor", "bilinear")]
     found += [Example(image.Resize2d((7, 9), None, "NCHW4c"), (real(1, 2, 4, 5, 4),))]
     found += [Example(nn.Upsampling(2, 2, method=m), (x,)) for m in ("nearest_neighbor", "bilinear", "bicubic")]
@@ -400,6 +402,8 @@ def _programs() -> list[Example]:
     found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
     sparse = real(6, 8) * (whole(6, 8, low=0, high=4) == 0)
     found += [Example(SparseDense(lhs), (real(3, 8), *packed(sparse, block))) for lhs in (False, True) for block in ((1, 1), (2, 4))]
+    found += [Example(SparseConv2d("NHWC", 1), (real(2, 3, 2, 8), *packed(sparse, (2, 4)))), Example(SparseConv2d("NCHW"), (real(2, 8, 3, 2), *packed(sparse, (1, 1))))]
+    found += [Example(SparseConv2d("NHWC", 3), (real(2, 3, 4, 2), *packed(real(4, 18) * (whole(4, 18, low=0, high=4) == 0), (2, 2))))]
     values, columns, starts = packed(sparse, (1, 1))
     found.append(Example(SparseDense(), (real(3, 8), values.reshape(-1), columns, starts)))
     row = whole(21, low=0, high=6)

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from tilewright.compiler import vm
     from tilewright.compiler.build import build
     from tilewright.compiler.executor import create_executor
-    from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
+    from tilewright.relay import analysis, backend, data_dep_optimization, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "backend", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({"analysis", "backend", "data_dep_optimization", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
 
 __all__ = [
     "Any",
@@ -103,6 +103,7 @@ __all__ = [
     "build",
     "const",
     "create_executor",
+    "data_dep_optimization",
     "dataflow_pattern",
     "fromtext",
     "frontend",

@@ -234,3 +234,43 @@ class Upsampling(Spatial):
 
     def simplify(self, call: Call) -> Expr | None:
         return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
+
+
+@op("nn.upsampling3d", kind=Fusion.INJECTIVE)
+class Upsampling3d(Spatial):
+    """(batch, channels, depth, height, width) made larger by `scale_d`, `scale_h` and `scale_w`.
+
+    `method` is nearest_neighbor or trilinear; positions are those of `image.resize3d` with `coordinate_transformation_mode`.
+    """
+
+    precision = Precision.FOLLOW
+    scale_d: float = 1
+    scale_h: float = 1
+    scale_w: float = 1
+    layout: str = "NCDHW"
+    method: str = "nearest_neighbor"
+    coordinate_transformation_mode: str = "half_pixel"
+    rank: ClassVar[int] = 3
+
+    def _resize(self, t: TensorType) -> Resize3d:
+        method = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}.get(self.method)
+        if method is None:
+            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor or trilinear")
+        sizes = self._shape(t)[2:]
+        if not all(isinstance(n, int) for n in sizes):
+            raise ShapeError(f"a volume of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
+        target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_d, self.scale_h, self.scale_w), strict=True))
+        return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return self._resize(t).infer(t)
+
+    def reference(self, data: Array) -> Array:
+        return self._resize(TensorType(data.shape)).reference(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self._resize(TensorType(data.extents)).compute(data)
+
+    def simplify(self, call: Call) -> Expr | None:
+        return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)

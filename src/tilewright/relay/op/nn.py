@@ -2,7 +2,7 @@
 
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.elementwise import LeakyRelu, PRelu, Relu
-from tilewright.relay.op.image import Upsampling
+from tilewright.relay.op.image import Upsampling, Upsampling3d
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
 from tilewright.relay.op.nn_conv_blocks import Conv2dNCHWc, DepthwiseConv2dNCHWc
@@ -38,5 +38,5 @@ __all__ = [
     "LRN", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Attention", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchFlatten", "BatchMatmul", "BatchNorm", "BiasAdd",
     "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dNCHWc", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "Dense", "DepthToSpace", "DepthwiseConv2dNCHWc",
     "Dropout", "GlobalAvgPool2d", "GlobalMaxPool2d", "GroupNorm", "InstanceNorm", "L2Normalize", "LayerNorm", "LeakyRelu", "LogSoftmax", "Matmul", "MaxPool1d", "MaxPool2d",
-    "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling",
+    "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling", "Upsampling3d",
 ]

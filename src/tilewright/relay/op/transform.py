@@ -322,7 +322,8 @@ class Pad(Op):
         order = orders[0]
         if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant") for d, w in enumerate(self.pad_width) for n in w):
             return None
-        widths = [tuple(n // block(order, p) for n in self.pad_width[p]) if isinstance(p, int) else (0, 0) for p in order]
+        size = {d: block(order, d) for d in range(len(self.pad_width))}
+        widths = [(self.pad_width[p][0] // size[p], self.pad_width[p][1] // size[p]) if isinstance(p, int) else (0, 0) for p in order]
         return Pad(tuple(widths), self.pad_mode), (order, None), order
 
 

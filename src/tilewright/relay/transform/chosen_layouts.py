@@ -152,4 +152,4 @@ def operator_of(e: Call, found: Any, name: str) -> Op | None:
             f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in their order, with other layouts, "
             "or of another operator with as many layouts"
         )
-    return found.op  # type: ignore[no-any-return]
+    return found.op
