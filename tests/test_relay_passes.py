@@ -40,6 +40,7 @@ OPTIONS: dict[str, list[Pass]] = {
     "MergeComposite": [transform.MergeComposite([])],
     "SimplifyFCTranspose": [transform.SimplifyFCTranspose(["x"])],
     "SplitArgs": [transform.SplitArgs(2)],
+    "ToMixedPrecision": [transform.ToMixedPrecision("bfloat16", missing_op_mode=2)],
 }
 """The passes that need options, or are worth running with several."""
 ELSEWHERE = {
@@ -111,8 +112,6 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
 
 NOT_TWICE = {
     "PartialEvaluate": "binds every value anew",
-    "SimplifyInference": "the simpler graph of an operator may have calls that simplify further",
-    "ToMixedPrecision": "a parameter in 16 bits lets more follow",
 }
 
 
@@ -363,12 +362,53 @@ def test_categories_of_mixed_precision_that_a_program_chooses() -> None:
         assert half(mod) is mod
     finally:
         reset_op_attr("nn.conv2d", "FTVMMixedPrecisionConversionType")
-    relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype: [7], level=11)
+    for said in ([7, "float32", "float32"], [0], [0, "float16", "bfloat16"]):
+        relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype, said=said: said, level=11)
+        try:
+            with pytest.raises(OptionError, match=re.escape(
+                f"the hook of nn.conv2d for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 (never), "
+                "the type to sum in and the type of the result, each float32 or float16"
+            )):
+                half(mod)
+        finally:
+            reset_op_attr("nn.conv2d", "FTVMMixedPrecisionConversionType")
+
+
+@pytest.mark.parametrize("sums", ["float32", "bfloat16"])
+@pytest.mark.parametrize("result", ["float32", "bfloat16"])
+def test_types_of_mixed_precision_that_a_program_chooses(sums: str, result: str) -> None:
+    mod = IRModule.from_expr(relay.nn.relu(relay.nn.dense(var("x", shape=(2, 8)), weights(4, 8))))
+    relay.op.register_mixed_precision_conversion("nn.dense", lambda call, dtype: [0, sums, result], level=11)
     try:
-        with pytest.raises(OptionError, match=r"the hook of nn.conv2d for ToMixedPrecision returned \[7\]; its first element is 0 \(always\), 1 \(follow\) or 2 \(never\)"):
-            half(mod)
+        after = transform.ToMixedPrecision("bfloat16")(mod)
     finally:
-        reset_op_attr("nn.conv2d", "FTVMMixedPrecisionConversionType")
+        reset_op_attr("nn.dense", "FTVMMixedPrecisionConversionType")
+    dense, relu = (next(c for c in calls(after["main"]) if c.op.name == name) for name in ("nn.dense", "nn.relu"))
+    assert dense.tensor_type.dtype == sums
+    assert relu.tensor_type.dtype == result
+
+
+def test_operators_without_a_category_of_mixed_precision() -> None:
+    x = image()
+    y = relay.nn.conv2d(relay.sin(x), weights(4, 4, 1, 1))
+    mod = IRModule.from_expr(relay.cumsum(relay.sin(relay.add(y, y)), axis=1))
+    refused = r"no category in mixed precision has cumsum, sin; register one with .*, or keep them in float32 with missing_op_mode=2"
+    with pytest.raises(CompileError, match=refused):
+        transform.ToMixedPrecision("bfloat16", missing_op_mode=0)(mod)
+    with pytest.warns(UserWarning, match="category in mixed precision and stays in float32") as said:
+        warned = transform.ToMixedPrecision("bfloat16", missing_op_mode=1)(mod)
+    assert sorted(str(w.message).partition(" has")[0] for w in said) == ["cumsum, called once,", "sin, called 2 times,"]
+    silent = transform.ToMixedPrecision("bfloat16", missing_op_mode=2)(mod)
+    assert_structural_equal(warned, silent)
+    assert all(c.tensor_type.dtype == "float32" for c in calls(silent["main"]) if c.op.name in ("sin", "cumsum"))
+    for name in ("sin", "cumsum"):
+        relay.op.register_mixed_precision_conversion(name, lambda call, dtype: [1, "float32", dtype])
+    try:
+        known = transform.ToMixedPrecision("bfloat16", missing_op_mode=0)(mod)
+    finally:
+        for name in ("sin", "cumsum"):
+            reset_op_attr(name, "FTVMMixedPrecisionConversionType")
+    assert known["main"].body.tensor_type.dtype == "bfloat16"
 
 
 def test_regions_without_a_form_in_integers() -> None:
