@@ -36,6 +36,7 @@ OPTIONS: dict[str, list[Pass]] = {
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
     "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]})],
     "DenseToSparse": [transform.DenseToSparse([], [])],
+    "FakeQuantizationToInteger": [transform.FakeQuantizationToInteger(), transform.FakeQuantizationToInteger(use_qat=True)],
     "InlineCompilerFunctionsBoundTo": [transform.InlineCompilerFunctionsBoundTo(["npu_0"])],
     "MergeComposite": [transform.MergeComposite([])],
     "SimplifyFCTranspose": [transform.SimplifyFCTranspose(["x"])],
@@ -419,7 +420,29 @@ def test_regions_without_a_form_in_integers() -> None:
     with pytest.raises(CompileError, match="sin has no form in integers; quantize before it, or let it stay one of real numbers with hard_fail=False"):
         transform.FakeQuantizationToInteger(hard_fail=True)(mod)
     outside = IRModule.from_expr(relay.sin(qnn.op.dequantize(x, scale, zero)))
-    assert transform.FakeQuantizationToInteger(hard_fail=True)(outside) is outside
+    mixed = IRModule.from_expr(qnn.op.quantize(relay.atan(relay.add(qnn.op.dequantize(x, scale, zero), var("y", shape=(2, 3)))), scale, zero))
+    whole = IRModule.from_expr(qnn.op.quantize(relay.nn.relu(qnn.op.dequantize(x, scale, zero)), scale, zero))
+    for use_qat in (False, True):
+        strict = transform.FakeQuantizationToInteger(hard_fail=True, use_qat=use_qat)
+        assert strict(outside) is outside
+        assert strict(mixed) is mixed
+        assert [c.op.name for c in calls(strict(whole)["main"])] == ["nn.relu"]
+
+
+def test_arguments_without_a_form_in_integers() -> None:
+    x, scale, zero = var("x", shape=(2, 3), dtype="int8"), const(0.5), const(0)
+    bytes_, other = qnn.op.dequantize(x, scale, zero), qnn.op.dequantize(x, const(0.25), zero)
+    joined = qnn.op.quantize(relay.concatenate((bytes_, other), axis=0), scale, zero)
+    computed = qnn.op.quantize(relay.nn.relu(bytes_), var("s", shape=()), zero)
+    for name, body in (("concatenate", joined), ("qnn.quantize", computed)):
+        mod = IRModule.from_expr(body)
+        assert transform.FakeQuantizationToInteger()(mod) is mod
+        with pytest.raises(CompileError, match=f"{name} has no form in integers for these arguments: a scale or zero point is computed, is one for each channel, or differs"):
+            transform.FakeQuantizationToInteger(hard_fail=True)(mod)
+
+
+def test_operators_that_are_to_have_a_form_in_integers() -> None:
+    assert transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.relu"]).optional_qnn_ops == ["nn.relu"]
     with pytest.raises(OptionError, match=r"nn.softmax has no form in integers; take it out of optional_qnn_ops"):
         transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.softmax"])
 

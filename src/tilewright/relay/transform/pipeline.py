@@ -32,7 +32,7 @@ def graph_passes(target: Any = None) -> Sequential:
     return Sequential((
         ToGraphNormalForm(),
         DynamicToStatic(),
-        FakeQuantizationToInteger(),
+        FakeQuantizationToInteger(use_qat=True),
         SimplifyInference(),
         DeadCodeElimination(),
         FoldConstant(fold_qnn=True),
