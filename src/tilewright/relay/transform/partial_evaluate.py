@@ -110,6 +110,8 @@ class _Evaluation:
         self.store = _Store()
         self.made: set[Expr] = set()
         self.captured: dict[Expr, list[Var]] = {}
+        self.named: dict[Expr, Var] = {}
+        """Constants by their names in this scope."""
         self.placing: list[str | None] = []
         self.count = 0
 
@@ -134,7 +136,9 @@ class _Evaluation:
     def scope(self, body: Expr) -> Expr:
         """A scope after evaluation."""
         lets: list[tuple[Var, Expr]] = []
+        outer, self.named = self.named, {}
         result = self.steps(body, lets)
+        self.named = outer
         self.show([result])
         for v, value in reversed(lets):
             result = Let(v, value, result)
@@ -147,6 +151,8 @@ class _Evaluation:
             if self.placing and self.count > LONGEST:
                 raise _OutOfFuel(None)
             value = self.step(body, lets)
+            if isinstance(value, Constant) and (name := self.named.setdefault(value, body.var)) is not body.var:
+                value = name
             if isinstance(value, (Var, GlobalVar)):
                 self.instead[body.var] = value
             elif value is not None:
@@ -250,7 +256,7 @@ class _Evaluation:
                 return None
             raise _OutOfFuel(group)
         first, outermost = group is not None and group not in self.placing, not self.placing
-        length, store, made = len(lets), self.store, set(self.made)
+        length, store, made, named = len(lets), self.store, set(self.made), self.named
         self.count = 0 if outermost else self.count
         self.store = store.copy()
         self.placing.append(group)
@@ -260,8 +266,11 @@ class _Evaluation:
         except _OutOfFuel as out:
             if not outermost and not (first and out.group == group):
                 raise
+            for v, value in lets[length:]:
+                if named.get(value) is v:
+                    del named[value]
             del lets[length:]
-            self.store, self.made = store, made
+            self.store, self.made, self.named = store, made, named
             return None
         finally:
             self.placing.pop()
