@@ -31,7 +31,7 @@ from tilewright.types import TensorType
 
 LARGEST: Final = 1 << 20
 """Bytes of the largest tensor that is computed."""
-LONGEST: Final = 10_000
+LONGEST: Final = 2_000
 """Steps that are put in the place of one call, at most."""
 
 
