@@ -435,6 +435,22 @@ def test_arguments_without_a_form_in_integers() -> None:
             transform.FakeQuantizationToInteger(hard_fail=True)(mod)
 
 
+def test_options_that_name_what_is_not_there() -> None:
+    x = image()
+    mod = IRModule.from_expr(relay.nn.conv2d(x, weights(4, 4, 1, 1)))
+    for axis in (4, -5):
+        with pytest.raises(OptionError, match=re.escape(f"the parameter 'x' is Tensor[(1, 4, 6, 6), float32] and has no axis {axis}; name tensors in data")):
+            transform.ChangeBatch({"x": axis})(mod)
+    for layer in (1, -2):
+        with pytest.raises(OptionError, match=f"skip_layers names the layer {layer}, and there are 1 calls of nn.conv2d"):
+            recast(mod["main"], "int8", "int32", skip_layers=[layer])
+    for indices in ([1], []):
+        with pytest.raises(OptionError, match=re.escape(f"input_indices are positions among the 1 inputs, one or more, and were given as {indices!r}")):
+            transform.FlexibleShapeDispatch(buckets=[2], input_indices=indices)(mod)
+    with pytest.raises(OptionError, match="the entry function 'mian' is not in the module, which has main"):
+        transform.RemoveUnusedFunctions(["mian"])(mod)
+
+
 def test_operators_that_are_to_have_a_form_in_integers() -> None:
     assert transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.relu"]).optional_qnn_ops == ["nn.relu"]
     with pytest.raises(OptionError, match=r"nn.softmax has no form in integers; take it out of optional_qnn_ops"):
