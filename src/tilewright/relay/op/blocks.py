@@ -47,6 +47,7 @@ class DepthToSpace(Regrouping):
     With `mode` "DCR" the block is the slower part of the channel, with "CRD" the faster one (ONNX DepthToSpace).
     """
 
+    precision = Precision.NEVER
     block_size: int
     layout: str = "NCHW"
     mode: str = "DCR"

@@ -57,6 +57,7 @@ class FloatFunction(Elementwise):
 class Exp(FloatFunction):
     """e to the power x."""
 
+    precision = Precision.NEVER
     intrinsic = I.exp
 
 
@@ -109,6 +110,7 @@ class Sigmoid(FloatFunction):
 class Erf(FloatFunction):
     """The error function."""
 
+    precision = Precision.NEVER
     intrinsic = I.erf
 
 
@@ -358,6 +360,7 @@ def converted(data: Array, dtype: str) -> Array:
 class Cast(Elementwise):
     """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
 
+    precision = Precision.NEVER
     dtype: str
 
     def infer(self, data: Type) -> TensorType:
@@ -378,6 +381,8 @@ class Cast(Elementwise):
 @op("cast_like", kind=Fusion.ELEMWISE)
 class CastLike(Elementwise):
     """x as the dtype of the second tensor, which is not read."""
+
+    precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
         t, like = tensors(data, dtype_like)

@@ -107,6 +107,7 @@ class BatchNorm(Op):
     ones, without `center` beta counts as zeros.
     """
 
+    precision = Precision.NEVER
     axis: int = 1
     epsilon: float = 1e-5
     center: bool = True
@@ -161,6 +162,7 @@ class BatchNorm(Op):
 class Dropout(Op):
     """The data as they are, and a mask of ones: for inference, nothing is dropped."""
 
+    precision = Precision.NEVER
     rate: float = 0.5
 
     def infer(self, data: Type) -> TupleType:

@@ -61,12 +61,12 @@ class Op:
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
-    precision: ClassVar[Precision] = Precision.NEVER
-    """The category in mixed precision."""
+    precision: ClassVar[Precision | None] = None
+    """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`)."""
     wide: ClassVar[tuple[int, ...]] = ()
     """Arguments that stay in float32 where the others are of 16 bits."""
 
-    def mixed_precision(self, types: Sequence[Type]) -> Precision:
+    def mixed_precision(self, types: Sequence[Type]) -> Precision | None:
         """The category of a call on arguments of these types."""
         return self.precision
 
