@@ -55,7 +55,10 @@ if TYPE_CHECKING:
     from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "backend", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({
+    "adt", "analysis", "backend", "build_module", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "parser", "prelude", "scope_builder", "testing", "transform",
+    "ty", "type_functor",
+})
 
 __all__ = [
     "Any",

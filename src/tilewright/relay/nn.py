@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.relay.expr import Call, const
-from tilewright.relay.op.nn import Pad
+from tilewright.relay.expr import Call, Expr, const
+from tilewright.relay.op.nn import Dropout, Pad
 from tilewright.relay.op.registry import as_relay, operator_names, public_function
 
 
@@ -20,6 +20,16 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
     known = tensor.known_type()
     dtype = getattr(known, "dtype", "float32")
     return Pad(pad_width, pad_mode)(tensor, const(pad_value, dtype) if isinstance(pad_value, (int, float)) else pad_value, span=span)
+
+
+def dropout(data: Any, rate: float = 0.5, span: Origin | None = None) -> Expr:
+    """`data` as they are, for inference drops nothing: the first field of the operator `nn.dropout`, which gives a mask too."""
+    return dropout_raw(data, rate, span)[0]
+
+
+def dropout_raw(data: Any, rate: float = 0.5, span: Origin | None = None) -> Call:
+    """The data and the mask of the operator `nn.dropout`."""
+    return Dropout(rate)(as_relay(data), span=span)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

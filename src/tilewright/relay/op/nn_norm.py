@@ -99,6 +99,10 @@ class BatchNorm(Op):
     center: bool = True
     scale: bool = True
 
+    @property
+    def results(self) -> int:
+        return 3
+
     def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
@@ -149,6 +153,10 @@ class Dropout(Op):
     """The data as they are, and a mask of ones: for inference, nothing is dropped."""
 
     rate: float = 0.5
+
+    @property
+    def results(self) -> int:
+        return 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
