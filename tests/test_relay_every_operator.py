@@ -39,7 +39,7 @@ def drawn(kind: str, rng: random.Random) -> Any:
         case "bool":
             return rng.random() < 0.5
         case "int":
-            return rng.choice((0, 1, -1, 7, 1 << 31, -(1 << 40)))
+            return rng.choice((0, 1, 2, 3, -1, 7, 1 << 31, -(1 << 40)))
         case "float":
             return rng.choice((0.0, -0.0, 0.5, -1e-12, 1 / 3, 1e30, float("inf"), float("-inf"), float("nan")))
         case "Any" | "Axis":
@@ -55,9 +55,11 @@ def drawn(kind: str, rng: random.Random) -> Any:
 def calls_of(cls: type[Op], rng: random.Random) -> Call:
     """A call with attributes of the kinds that are declared; values that the operator refuses are drawn again."""
     inputs: list[Expr] = [Tuple((var("a"), var("b")))] if cls.variadic else [var(n) for n in list(inspect.signature(cls.infer).parameters)[1:]]
-    for _ in range(100):
+    for _ in range(1000):
         try:
-            return Call(cls(**{f.name: drawn(str(f.type), rng) for f in dataclasses.fields(cls)}), inputs)  # type: ignore[arg-type]
+            kept = rng.choice((0, 0.5, 0.9))
+            given = {f.name: drawn(str(f.type), rng) for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING or rng.random() >= kept}  # type: ignore[arg-type]
+            return Call(cls(**given), inputs)
         except CompileError:
             continue
     raise AssertionError(f"{cls.name} refuses all attributes that are drawn")
