@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.relay.visitor import binders, free_vars, operands, post_order
 from tilewright.types import TensorType, Type, type_children
@@ -38,7 +38,7 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
 def _region(root: Expr) -> tuple[list[Expr], bool]:
     """The calls from `root` up to dequantizations and constants, and whether these are where all ways up end, one dequantization at least."""
     seen, stack, starts, whole = {root}, [root], 0, True
-    region = []
+    region: list[Expr] = []
     while stack:
         e = stack.pop()
         if isinstance(e, Call) and isinstance(e.op, Dequantize):
@@ -86,7 +86,7 @@ def count_layers(expr: Expr, valid_ops: Iterable[str]) -> int:
     return depth[expr]
 
 
-def extract_fused_functions(mod: IRModule) -> dict[int, Function]:
+def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
     """The primitive functions that the functions of `mod` have inside, by structural hash: what `FuseOps` made kernels of."""
     inside = (e for _, f in mod.items() if isinstance(f, Expr) for e in post_order(f))
     return {structural_hash(e): e for e in inside if isinstance(e, Function) and e.attrs.get("Primitive")}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from tilewright.errors import CompileError
-from tilewright.relay import concatenate, nn
+from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function
-from tilewright.relay.testing.layers import Workload, batch_norm_infer, classified, conv2d, data_of, network, workload
+from tilewright.relay.op.elementwise import Relu
+from tilewright.relay.testing.layers import Workload, batch_norm_infer, classified, conv2d, data_of, joined, network, workload
 
 _SPECS = {121: (64, 32, (6, 12, 24, 16)), 161: (96, 48, (6, 12, 36, 24)), 169: (64, 32, (6, 12, 32, 32)), 201: (64, 32, (6, 12, 48, 32))}
 
 
 def _active(data: Expr, name: str) -> Expr:
-    return nn.relu(batch_norm_infer(data, name=name, epsilon=1e-5))
+    return Relu()(batch_norm_infer(data, name=name, epsilon=1e-5))
 
 
 def get_net(
@@ -27,7 +28,7 @@ def get_net(
         for i in range(count):
             narrow = conv2d(_active(x, f"block{k}_{i}_bn1"), name=f"block{k}_{i}_conv1", channels=4 * growth, kernel_size=(1, 1))
             new = conv2d(_active(narrow, f"block{k}_{i}_bn2"), name=f"block{k}_{i}_conv2", channels=growth, kernel_size=(3, 3), padding=(1, 1))
-            x = concatenate((x, new), axis=1)
+            x = joined(x, new)
         channels += count * growth
         if k < len(blocks):
             channels //= 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.relay import concatenate, nn
+from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function
-from tilewright.relay.testing.layers import Workload, classified, conv_bn_relu, data_of, network, workload
+from tilewright.relay.testing.layers import Workload, classified, conv_bn_relu, data_of, joined, network, workload
 
 Step = tuple[int, tuple[int, int], int, tuple[int, int]]
 """A convolution: channels, kernel, stride, padding."""
@@ -46,7 +46,7 @@ def _wide(x: Expr, pool: str, name: str) -> Expr:
     halves = [_chain(y, (_c(384, *size),), f"{name}_{side}{size[0]}") for side, y in (("b", short), ("c", deep)) for size in ((1, 3), (3, 1))]
     make = nn.avg_pool2d if pool == "avg" else nn.max_pool2d
     pooled = make(x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
-    return concatenate((_chain(x, (_c(320),), f"{name}_a"), *halves, _chain(pooled, (_c(192),), f"{name}_pool")), axis=1)
+    return joined(_chain(x, (_c(320),), f"{name}_a"), *halves, _chain(pooled, (_c(192),), f"{name}_pool"))
 
 
 def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dtype: str) -> Function:
@@ -61,7 +61,7 @@ def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dty
             parts.append(_chain(nn.avg_pool2d(x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1)), (_c(pooled),), f"mixed{k}_pool"))
         else:
             parts.append(nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2)))
-        x = concatenate(tuple(parts), axis=1)
+        x = joined(*parts)
     x = _wide(_wide(x, "avg", "mixed9"), "max", "mixed10")
     return network(classified(nn.global_avg_pool2d(x), num_classes))
 

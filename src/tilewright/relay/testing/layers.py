@@ -9,6 +9,9 @@ from tilewright.ir.module import IRModule
 from tilewright.nd import NDArray
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, Var, var
+from tilewright.relay.op.elementwise import Relu
+from tilewright.relay.op.nn_norm import Softmax
+from tilewright.relay.op.transform import Concatenate
 from tilewright.relay.testing.init import create_workload
 from tilewright.relay.visitor import free_vars
 from tilewright.topi.windows import per_dimension
@@ -46,7 +49,8 @@ def batch_norm_infer(
     t = data.tensor_type
     given = (("gamma", gamma), ("beta", beta), ("moving_mean", moving_mean), ("moving_var", moving_var))
     params = [p if p is not None else var(f"{name}_{what}", shape=(t.shape[axis],), dtype=t.dtype) for what, p in given]
-    return nn.batch_norm(data, *params, axis=axis, **attrs)[0]
+    normalised: Expr = nn.batch_norm(data, *params, axis=axis, **attrs)[0]
+    return normalised
 
 
 def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channels: int, kernel_size: Any, groups: int = 1, **attrs: Any) -> Expr:
@@ -56,14 +60,16 @@ def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channe
         height, width = per_dimension(kernel_size, 2, "kernel_size")
         size = {"O": channels, "I": _channels(data, layout) // groups, "H": height, "W": width}
         weight = var(f"{name}_weight", shape=[size[axis] for axis in order], dtype=data.tensor_type.dtype)
-    return nn.conv2d(data, weight, channels=channels, kernel_size=kernel_size, groups=groups, **attrs)
+    made: Expr = nn.conv2d(data, weight, channels=channels, kernel_size=kernel_size, groups=groups, **attrs)
+    return made
 
 
 def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str = "deconv", channels: int, kernel_size: Any, **attrs: Any) -> Expr:
     """A transposed convolution of channels-first images."""
     if weight is None:
         weight = var(f"{name}_weight", shape=(_channels(data, "NCHW"), channels, *per_dimension(kernel_size, 2, "kernel_size")), dtype=data.tensor_type.dtype)
-    return nn.conv2d_transpose(data, weight, channels=channels, kernel_size=kernel_size, **attrs)
+    made: Expr = nn.conv2d_transpose(data, weight, channels=channels, kernel_size=kernel_size, **attrs)
+    return made
 
 
 def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = None, units: int | None = None, name: str = "fc") -> Expr:
@@ -74,16 +80,22 @@ def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = N
             raise CompileError(f"the layer {name} needs `units`, or a weight and a bias", data.span)
         weight = weight if weight is not None else var(f"{name}_weight", shape=(units, t.shape[-1]), dtype=t.dtype)
         bias = bias if bias is not None else var(f"{name}_bias", shape=(units,), dtype=t.dtype)
-    return nn.bias_add(nn.dense(data, weight, units=units), bias, axis=-1)
+    made: Expr = nn.bias_add(nn.dense(data, weight, units=units), bias, axis=-1)
+    return made
 
 
 def conv_bn_relu(data: Expr, name: str, channels: int, kernel_size: Any, *, epsilon: float = 1e-5, **attrs: Any) -> Expr:
     """Convolution, batch norm and rectifier, as most networks stack them."""
     axis = attrs.get("data_layout", "NCHW").index("C")
     made = conv2d(data, name=f"{name}_conv", channels=channels, kernel_size=kernel_size, **attrs)
-    return nn.relu(batch_norm_infer(made, name=f"{name}_bn", axis=axis, epsilon=epsilon))
+    return Relu()(batch_norm_infer(made, name=f"{name}_bn", axis=axis, epsilon=epsilon))
 
 
 def classified(data: Expr, num_classes: int, name: str = "fc1") -> Expr:
     """A dense layer over what is flattened, and a softmax."""
-    return nn.softmax(dense_add_bias(nn.batch_flatten(data), units=num_classes, name=name))
+    return Softmax()(dense_add_bias(nn.batch_flatten(data), units=num_classes, name=name))
+
+
+def joined(*parts: Expr) -> Expr:
+    """Images with the channels of all of `parts`, channels first."""
+    return Concatenate(1)(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.errors import CompileError
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function
+from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.testing.layers import Workload, batch_norm_infer, classified, conv2d, data_of, network, workload
 
 _UNITS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3), 269: (3, 30, 48, 8)}
@@ -26,7 +27,7 @@ class _Images:
         )
 
     def active(self, data: Expr, name: str) -> Expr:
-        return nn.relu(batch_norm_infer(data, name=name, axis=self.axis, epsilon=2e-5))
+        return Relu()(batch_norm_infer(data, name=name, axis=self.axis, epsilon=2e-5))
 
 
 def residual_unit(
@@ -55,7 +56,7 @@ def get_net(
         bottle_neck = num_layers >= 164 and (num_layers - 2) % 9 == 0
         count, rest = divmod(num_layers - 2, 9 if bottle_neck else 6)
         units: tuple[int, ...] = (count,) * 3
-        filters = (64, 128, 256) if bottle_neck else (16, 32, 64)
+        filters: tuple[int, ...] = (64, 128, 256) if bottle_neck else (16, 32, 64)
         if rest or count < 1:
             raise CompileError(f"there is no residual network of {num_layers} layers for small images; take 6n + 2, such as 20 or 56")
         x = images.conv(x, "conv0", 16, 3)

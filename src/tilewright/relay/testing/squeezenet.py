@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tilewright.errors import CompileError
-from tilewright.relay import concatenate, nn
+from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, var
-from tilewright.relay.testing.layers import Workload, conv2d, data_of, network, workload
+from tilewright.relay.op.elementwise import Relu
+from tilewright.relay.testing.layers import Workload, conv2d, data_of, joined, network, workload
 
 _FIRE = {
     "1.0": (96, 7, ((16, 64), (16, 64), (32, 128), None, (32, 128), (48, 192), (48, 192), (64, 256), None, (64, 256))),
@@ -15,7 +16,7 @@ _FIRE = {
 
 def _conv(data: Expr, name: str, channels: int, kernel: int, stride: int = 1, padding: int = 0) -> Expr:
     made = conv2d(data, name=name, channels=channels, kernel_size=kernel, strides=stride, padding=padding)
-    return nn.relu(nn.bias_add(made, var(f"{name}_bias", shape=(channels,), dtype=data.tensor_type.dtype)))
+    return Relu()(nn.bias_add(made, var(f"{name}_bias", shape=(channels,), dtype=data.tensor_type.dtype)))
 
 
 def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, version: str, dtype: str) -> Function:
@@ -30,7 +31,7 @@ def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, ver
             x = nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2))
             continue
         squeezed = _conv(x, f"fire{k}_squeeze", block[0], 1)
-        x = concatenate((_conv(squeezed, f"fire{k}_1x1", block[1], 1), _conv(squeezed, f"fire{k}_3x3", block[1], 3, 1, 1)), axis=1)
+        x = joined(_conv(squeezed, f"fire{k}_1x1", block[1], 1), _conv(squeezed, f"fire{k}_3x3", block[1], 3, 1, 1))
     x = nn.global_avg_pool2d(_conv(nn.dropout(x), "conv10", num_classes, 1))
     return network(nn.softmax(nn.batch_flatten(x)))
 

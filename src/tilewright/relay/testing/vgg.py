@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tilewright.errors import CompileError
 from tilewright.relay import nn
-from tilewright.relay.expr import Expr, Function
+from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.testing.layers import Workload, batch_norm_infer, conv2d, data_of, dense_add_bias, network, workload
-from tilewright.relay.expr import var
 
 _CONVS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
 
