@@ -480,3 +480,19 @@ def test_a_module_looks_up_by_name() -> None:
 def test_a_pass_takes_a_module() -> None:
     with pytest.raises(CompileError, match="the pass FoldConstant takes a module, and is given a Function; make one of a function with IRModule\\.from_expr"):
         relay.transform.FoldConstant()(Function([], const(1)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["debug", "graph", "vm"])
+def test_numbers_are_given_to_programs_in_the_type_of_the_parameter(kind: str) -> None:
+    mod = tvm.parser.parse("def @main(%n: int32, %x: float32) -> float32 { let %f = fn (%y: float32) -> float32 { %y + cast(%n, dtype=\"float32\") }; %f(%f(%x)) }")
+    run = relay.create_executor(kind, mod=mod, target="llvm").evaluate()
+    assert run(3, 1).numpy() == run(3, x=1.0).numpy() == 7
+    with pytest.raises(CompileError, match="int32"):
+        run(2.5, 1.0)
+
+
+def test_the_passes_of_compiling_on_their_own() -> None:
+    x, w = var("x", shape=(2, 3)), var("w", shape=(4, 3))
+    mod, params = relay.optimize(tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w))), target="llvm", params={"w": np.ones((4, 3), "float32")})
+    assert params == {} and [p.name_hint for p in mod["main"].params] == ["x"]
+    assert len(relay.analysis.extract_fused_functions(mod)) == 1
