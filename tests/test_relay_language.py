@@ -284,6 +284,37 @@ def test_hooks_of_operators_are_found_where_they_are_registered() -> None:
         reset_op_attr("nn.conv2d", "FTVMStrategy")
 
 
+def test_an_operator_of_a_program_is_one_like_the_others() -> None:
+    from tilewright import te
+    from tilewright.relay.op import OPS, Fusion, Op, op
+
+    try:
+        @op("test.cube", kind=Fusion.ELEMWISE)
+        class Cube(Op):
+            """scale * x^3."""
+
+            scale: float = 1.0
+
+            def infer(self, data: Any) -> Any:
+                return data
+
+            def reference(self, data: Any) -> Any:
+                return data**3 * np.float32(self.scale)
+
+            def compute(self, data: te.Tensor) -> te.Tensor:
+                return te.compute(data.extents, lambda *i: data(*i) * data(*i) * data(*i) * self.scale, name="cube")
+
+        x = var("x", shape=(4,))
+        mod = tvm.IRModule.from_expr(relay.nn.relu(Call(relay.op.get("test.cube"), [x], {"scale": 2.0})))
+        assert tvm.ir.structural_equal(tvm.parser.parse(mod.astext()), mod) and tvm.ir.structural_equal(tvm.ir.load_json(tvm.ir.save_json(mod)), mod)
+        assert "test.cube" in defined(tvm.registry.where("test.cube"))
+        for kind in ("graph", "debug"):
+            answer = relay.create_executor(kind, mod=mod, target="llvm").evaluate()(np.arange(-1, 3, dtype="float32"))
+            np.testing.assert_array_equal(answer.numpy(), [0, 0, 2, 16])
+    finally:
+        OPS.pop("test.cube", None)
+
+
 def test_levels_of_logging_by_module(caplog: pytest.LogCaptureFixture) -> None:
     loggers = [logging.getLogger(n) for n in ("tilewright", "tilewright.ir.transform", "tilewright.relay")]
     before = [(g, g.level) for g in loggers]
