@@ -106,9 +106,16 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
                 close(evaluate(after, *inputs), expected, 2e-3)
             if graph_pass.name not in NOT_TWICE:
                 assert_structural_equal(graph_pass(after), after)
-    assert changed < 201
+    assert bool(changed) != (graph_pass.name in QUIET)
 
 
+QUIET = frozenset({
+    "BatchingOps", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
+    "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps",
+    "QnnLegalize", "SimplifyFCTranspose", "SplitArgs", "SplitBatch",
+})
+"""What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text` have it."""
 NOT_TWICE = {
     "PartialEvaluate": "binds every value anew",
     "SimplifyInference": "the simpler graph of an operator may have calls that simplify further",
