@@ -9,7 +9,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import transform as topi
 from tilewright.topi.blocks import Plan, depth_to_space_plan, plans_of_layouts, space_to_depth_plan
 from tilewright.topi.nn import blocks as of_batches
@@ -46,6 +46,7 @@ class DepthToSpace(Regrouping):
     With `mode` "DCR" the block is the slower part of the channel, with "CRD" the faster one (ONNX DepthToSpace).
     """
 
+    precision = Precision.NEVER
     block_size: int
     layout: str = "NCHW"
     mode: str = "DCR"

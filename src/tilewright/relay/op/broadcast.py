@@ -154,6 +154,7 @@ def _power(x: Array, y: Array) -> Any:
 class Power(Function2):
     """x to the y; on integers the result is rounded."""
 
+    precision = Precision.NEVER
     of_arrays = staticmethod(_power)
     of_elements = staticmethod(topi.power)
 
@@ -179,6 +180,7 @@ class Minimum(Function2):
 class Comparison(Binary):
     """Base of the comparisons: the result is boolean."""
 
+    precision = Precision.NEVER
     of_arrays: ClassVar[Callable[..., Any]]
     node: ClassVar[type[E.Comparison]]
 

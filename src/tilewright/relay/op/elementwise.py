@@ -53,6 +53,7 @@ class FloatFunction(Elementwise):
 class Exp(FloatFunction):
     """e to the power x."""
 
+    precision = Precision.NEVER
     intrinsic = I.exp
 
 
@@ -105,6 +106,7 @@ class Sigmoid(FloatFunction):
 class Erf(FloatFunction):
     """The error function."""
 
+    precision = Precision.NEVER
     intrinsic = I.erf
 
 
@@ -354,6 +356,7 @@ def converted(data: Array, dtype: str) -> Array:
 class Cast(Elementwise):
     """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
 
+    precision = Precision.NEVER
     dtype: str
 
     def infer(self, data: Type) -> TensorType:
@@ -374,6 +377,8 @@ class Cast(Elementwise):
 @op("cast_like", kind=Fusion.ELEMWISE)
 class CastLike(Elementwise):
     """x as the dtype of the second tensor, which is not read."""
+
+    precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
         t, like = tensors(data, dtype_like)

@@ -60,6 +60,7 @@ def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: 
 def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> Registered:
     """The hook of `ToMixedPrecision`: `f(call, mixed_precision_type)` -> `[category, accumulation dtype, output dtype]`.
 
-    The category is 0 (always in 16 bits), 1 (where its arguments are) or 2 (never).
+    The category is 0 (always in 16 bits), 1 (where its arguments are) or 2 (never). An operator that has an `out_dtype` sums in the
+    second, and where a call is computed in 16 bits its result is cast to the third; each is that type or "float32".
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)

@@ -94,6 +94,7 @@ class BatchNorm(Op):
     ones, without `center` beta counts as zeros.
     """
 
+    precision = Precision.NEVER
     axis: int = 1
     epsilon: float = 1e-5
     center: bool = True
@@ -152,6 +153,7 @@ class BatchNorm(Op):
 class Dropout(Op):
     """The data as they are, and a mask of ones: for inference, nothing is dropped."""
 
+    precision = Precision.NEVER
     rate: float = 0.5
 
     @property

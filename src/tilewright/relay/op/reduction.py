@@ -95,6 +95,7 @@ def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
 class Sum(Reduction):
     """The sum; integers wrap around in their own type."""
 
+    precision = Precision.NEVER
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
@@ -192,6 +193,7 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
 class Mean(Reduction):
     """The sum divided by the number of elements; on integers, toward zero."""
 
+    precision = Precision.NEVER
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
@@ -206,6 +208,7 @@ class Mean(Reduction):
 class Variance(Reduction):
     """The mean of (data - mean)^2, with the mean given, its axes kept; divided by n - 1 when `unbiased`."""
 
+    precision = Precision.NEVER
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
@@ -240,6 +243,7 @@ class Variance(Reduction):
 class ArgReduction(Op):
     """Base of argmax and argmin: row-major positions along the axes, int32."""
 
+    precision = Precision.NEVER
     axis: Any
     keepdims: bool
     exclude: bool

@@ -66,12 +66,12 @@ class Op:
         """How many fields the tuple has that a call gives, as far as the attributes say; None where they do not, and for one tensor."""
         return None
 
-    precision: ClassVar[Precision] = Precision.NEVER
-    """The category in mixed precision."""
+    precision: ClassVar[Precision | None] = None
+    """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`)."""
     wide: ClassVar[tuple[int, ...]] = ()
     """Arguments that stay in float32 where the others are of 16 bits."""
 
-    def mixed_precision(self, types: Sequence[Type]) -> Precision:
+    def mixed_precision(self, types: Sequence[Type]) -> Precision | None:
         """The category of a call on arguments of these types."""
         return self.precision
 
