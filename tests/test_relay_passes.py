@@ -109,7 +109,16 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
                 check_well_formed(after)
                 close(evaluate(after, *inputs), expected, 2e-3)
             assert_structural_equal(graph_pass(after), after)
-    assert changed < 201
+    assert bool(changed) != (graph_pass.name in QUIET)
+
+
+QUIET = frozenset({
+    "BatchingOps", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
+    "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps",
+    "QnnLegalize", "SimplifyFCTranspose", "SplitArgs", "SplitBatch",
+})
+"""What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text` have it."""
 
 
 def image(name: str = "x") -> relay.Var:

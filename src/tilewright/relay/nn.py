@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.errors import Origin
 from tilewright.relay.expr import Call, Constant, Expr, const
 from tilewright.relay.op.dynamic import DynPad
-from tilewright.relay.op.nn import Pad
+from tilewright.relay.op.nn import Dropout, Pad
 from tilewright.relay.op.registry import as_relay, operator_names, public_function
 
 
@@ -25,6 +25,16 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
     if isinstance(pad_width, Expr) and not isinstance(pad_width, Constant):
         return DynPad(pad_mode)(tensor, pad_width, value, span=span)
     return Pad(pad_width.value.tolist() if isinstance(pad_width, Constant) else pad_width, pad_mode)(tensor, value, span=span)
+
+
+def dropout(data: Any, rate: float = 0.5, span: Origin | None = None) -> Expr:
+    """`data` as they are, for inference drops nothing: the first field of the operator `nn.dropout`, which gives a mask too."""
+    return dropout_raw(data, rate, span)[0]
+
+
+def dropout_raw(data: Any, rate: float = 0.5, span: Origin | None = None) -> Call:
+    """The data and the mask of the operator `nn.dropout`."""
+    return Dropout(rate)(as_relay(data), span=span)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

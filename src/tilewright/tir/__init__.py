@@ -9,7 +9,7 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, Var, const, if_then_else
+    from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, const, if_then_else
     from tilewright.expr import all_of as all
     from tilewright.expr import any_of as any
     from tilewright.intrinsics import call_extern, call_pure_extern
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
 
+StringImm = str
+"""A text as an attribute, in the field's programs a node: here Python's own."""
+
 _MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {
-    "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
+    "Block": "tir.stmt", "Buffer": "expr", "FloatImm": "expr", "IntImm": "expr", "PrimExpr": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
     "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout", "layout": "tir.data_layout",
@@ -48,7 +51,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BijectiveLayout", "Block", "Buffer", "For", "IndexMap", "IterVar", "Layout", "PrimFunc", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "all",
-    "analysis", "any", "bijective_layout", "call_extern", "call_pure_extern", "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder",
-    "layout", "lower_blocks", "lower_loops", "parse", "parse_module", "replay", "transform",
+    "BijectiveLayout", "Block", "Buffer", "FloatImm", "For", "IndexMap", "IntImm", "IterVar", "Layout", "PrimExpr", "PrimFunc", "Schedule",
+    "Stmt", "StringImm", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "bijective_layout", "call_extern", "call_pure_extern",
+    "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "layout", "lower_blocks", "lower_loops", "parse",
+    "parse_module", "replay", "transform",
 ]

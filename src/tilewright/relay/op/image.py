@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -274,3 +275,8 @@ class Upsampling3d(Spatial):
 
     def simplify(self, call: Call) -> Expr | None:
         return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
+
+
+def __getattr__(name: str) -> Any:
+    """What `relay.image` has is found here too."""
+    return getattr(importlib.import_module("tilewright.relay.image"), name)

@@ -1,5 +1,10 @@
 """The operators of neural networks, from the files of their families."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.elementwise import LeakyRelu, PRelu, Relu
 from tilewright.relay.op.image import Upsampling, Upsampling3d
@@ -40,3 +45,8 @@ __all__ = [
     "Dropout", "GlobalAvgPool2d", "GlobalMaxPool2d", "GroupNorm", "InstanceNorm", "L2Normalize", "LayerNorm", "LeakyRelu", "LogSoftmax", "Matmul", "MaxPool1d", "MaxPool2d",
     "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling", "Upsampling3d",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`relay.op.nn.conv2d` is `relay.nn.conv2d`."""
+    return getattr(importlib.import_module("tilewright.relay.nn"), name)

@@ -113,6 +113,10 @@ class BatchNorm(Op):
     center: bool = True
     scale: bool = True
 
+    @property
+    def results(self) -> int:
+        return 3
+
     def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
@@ -164,6 +168,10 @@ class Dropout(Op):
 
     precision = Precision.NEVER
     rate: float = 0.5
+
+    @property
+    def results(self) -> int:
+        return 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)

@@ -158,6 +158,11 @@ class Split(Op):
     indices_or_sections: int | tuple[int, ...]
     axis: int = 0
 
+    @property
+    def results(self) -> int:
+        cut = self.indices_or_sections
+        return cut if isinstance(cut, int) else len(cut) + 1
+
     def _cuts(self, size: Any) -> list[Any]:
         """Where the parts begin, and the end."""
         return cuts(size, self.indices_or_sections)
