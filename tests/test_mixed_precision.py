@@ -140,7 +140,7 @@ def halved(example: Example, dtype: Any) -> Example:
     return Example(example.op, tuple(a.astype(dtype) if a.dtype == np.float32 else a for a in example.inputs))
 
 
-FOLLOWING = [e for e in EXAMPLES if e.op.precision is not Precision.NEVER and any(a.dtype == np.float32 for a in e.inputs)]
+FOLLOWING = [e for e in EXAMPLES if e.op.precision not in (None, Precision.NEVER) and any(a.dtype == np.float32 for a in e.inputs)]
 
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.float16], ids=["bfloat16", "float16"])

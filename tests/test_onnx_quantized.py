@@ -117,7 +117,7 @@ def test_a_network_is_computed_in_integers() -> None:
     from tilewright.relay.frontend.onnx import from_onnx
     from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
 
-    body = FakeQuantizationToInteger()(from_onnx(network())[0])["main"].body
+    body = FakeQuantizationToInteger(use_qat=True)(from_onnx(network())[0])["main"].body
     names = [c.op.name for c in calls(body) if isinstance(c, Call)]
     assert not {"nn.conv2d", "nn.dense", "nn.global_avg_pool2d"} & set(names)
     assert names.count("qnn.conv2d") == 3

@@ -10,8 +10,9 @@ import pytest
 from random_programs import random_module
 from tilewright import relay
 from tilewright.errors import CompileError, InputError, OptionError
-from tilewright.ir import IRModule
+from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay import analysis, transform
+from tilewright.relay.expr import GlobalVar
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 from tilewright.types import FuncType, TensorType, TupleType, Type
 
@@ -75,6 +76,8 @@ def test_passes_keep_what_random_programs_compute(graph_pass: Any) -> None:
         changed += after is not mod
         if isinstance(graph_pass, transform.Defunctionalize):
             assert_first_order(after)
+        if isinstance(graph_pass, transform.PartialEvaluate):
+            assert_structural_equal(graph_pass(after), after)
         if not draws(mod):
             inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
             assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
@@ -148,6 +151,64 @@ def assert_first_order(mod: IRModule) -> None:
     called = {e.op for e in nodes if isinstance(e, relay.Call)}
     assert not any(f.type_params for f in functions)
     assert all(e in called or e in functions for e in nodes if isinstance(e.known_type(), FuncType))
+
+
+ALIASES = {
+    "a closure writes": "let %r = ref(%x); let %f = fn () { ref_write(%r, 5f) }; let %g = if (%c) { %f } else { fn () { () } }; let %u = %g(); ref_read(%r)",
+    "a branch chooses": "let %r = ref(%x); let %s = ref(1f); let %t = if (%c) { %r } else { %s }; let %u = ref_write(%t, 7f); (ref_read(%r), ref_read(%s))",
+    "a reference holds one": "let %r = ref(%x); let %o = ref(%r); let %p = if (%c) { %o } else { ref(%r) }; let %u = ref_write(ref_read(%p), 7f); ref_read(%r)",
+    "a parameter is one": "let %r = ref(%x); let %f = fn (%p: ref(float32)) { let %a = ref_write(%r, 2f); let %b = ref_write(%p, 3f); ref_read(%r) };"
+    " let %g = if (%c) { %f } else { fn (%p: ref(float32)) { 0f } }; %g(%r)",
+    "a tuple holds one": "let %r = ref(%x); let %t = if (%c) { (%r, 1f) } else { (ref(0f), 2f) }; let %u = ref_write(%t.0, 9f); ref_read(%r)",
+    "a recursion writes": "let %r = ref(%x); let %f = fn (%n: int32) -> () { if (equal(%n, 0)) { () } else { let %u = ref_write(%r, add(ref_read(%r), 1f)); %f(subtract(%n, 1)) } };"
+    " let %v = %f(3); ref_read(%r)",
+    "branches write in turn": "let %r = ref(%x); let %u = if (%c) { ref_write(%r, 1f) } else { () }; let %v = ref_read(%r); let %w = ref_write(%r, 4f); (%v, ref_read(%r))",
+}
+"""Programs of `%x` and `%c` that write to a reference under another name than the one it is read by."""
+
+
+@pytest.mark.parametrize("body", ALIASES.values(), ids=list(ALIASES))
+def test_references_of_several_names(body: str) -> None:
+    mod = transform.InferType()(relay.parse(f'#[version = "0.0.5"]\ndef @main(%x: float32, %c: bool) {{ {body} }}'))
+    after = transform.InferType()(transform.PartialEvaluate()(mod))
+    assert_structural_equal(transform.PartialEvaluate()(after), after)
+    for c in (True, False):
+        inputs = (np.float32(3), np.asarray(c))
+        assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
+
+
+def test_calls_are_put_in_place_as_deep_as_the_fuel_says() -> None:
+    rounds = "def @f(%n: int32) -> int32 { if (equal(%n, 0)) { 7 } else { @f(subtract(%n, 1)) } }"
+    mod = transform.InferType()(relay.parse(f'#[version = "0.0.5"]\ndef @main() {{ @f(5) }}\n{rounds}'))
+    for fuel, left in ((6, 0), (5, 1), (0, 1)):
+        after = transform.PartialEvaluate(fuel)(mod)
+        assert len([c for c in analysis.calls(after["main"]) if isinstance(c.op, GlobalVar)]) == left
+        assert_structural_equal(transform.PartialEvaluate(fuel)(after), after)
+    twice = "\n".join(f"def @g{k}(%x: float32) -> float32 {{ add(@g{k + 1}(%x), @g{k + 1}(%x)) }}" for k in range(16))
+    grown = transform.PartialEvaluate()(transform.InferType()(relay.parse(f'#[version = "0.0.5"]\n{twice}\ndef @g16(%x: float32) -> float32 {{ exp(%x) }}')))
+    assert max(len(analysis.calls(grown[n])) for n in grown) < 10_000
+
+
+def test_programs_without_function_values_compute_the_same() -> None:
+    changed = refused = 0
+    for seed in range(60):
+        mod = transform.InferType()(random_module(seed, static=True, vary=False))
+        try:
+            after = transform.Defunctionalize()(mod)
+        except CompileError as error:
+            assert "which is generic" in str(error)
+            refused += 1
+            continue
+        analysis.check_well_formed(after)
+        changed += after is not mod
+        if after is not mod:
+            called = {e.op for f in after.functions.values() for e in analysis.post_order(f) if isinstance(e, relay.Call)}
+            functions = [e for f in after.functions.values() for e in analysis.post_order(f) if e is not f and isinstance(e.known_type(), FuncType)]
+            assert all(e in called for e in functions)
+        if not draws(mod):
+            inputs = [value_of(p.checked_type, np.random.default_rng(k)) for k, p in enumerate(mod["main"].params)]
+            assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
+    assert changed > 15 and refused < 3
 
 
 def test_first_order_programs_have_a_first_order_main() -> None:

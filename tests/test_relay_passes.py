@@ -34,12 +34,16 @@ OPTIONS: dict[str, list[Pass]] = {
     "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
     "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
-    "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]})],
+    "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}), transform.ConvertLayout({"nn.conv2d": ["NCHW2c", "OIHW2i2o"], "nn.max_pool2d": ["NCHW2c"]})],
+    "Conv2dToSparse": [transform.Conv2dToSparse([], [])],
+    "Conv2dToSparse2": [transform.Conv2dToSparse2("NCHW", 1, (1, 1), 0.0)],
     "DenseToSparse": [transform.DenseToSparse([], [])],
+    "FakeQuantizationToInteger": [transform.FakeQuantizationToInteger(), transform.FakeQuantizationToInteger(use_qat=True)],
     "InlineCompilerFunctionsBoundTo": [transform.InlineCompilerFunctionsBoundTo(["npu_0"])],
     "MergeComposite": [transform.MergeComposite([])],
     "SimplifyFCTranspose": [transform.SimplifyFCTranspose(["x"])],
     "SplitArgs": [transform.SplitArgs(2)],
+    "ToMixedPrecision": [transform.ToMixedPrecision("bfloat16", missing_op_mode=2)],
 }
 """The passes that need options, or are worth running with several."""
 ELSEWHERE = {
@@ -104,16 +108,17 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
             if not halves:
                 check_well_formed(after)
                 close(evaluate(after, *inputs), expected, 2e-3)
-            if graph_pass.name not in NOT_TWICE:
-                assert_structural_equal(graph_pass(after), after)
-    assert changed < 201
+            assert_structural_equal(graph_pass(after), after)
+    assert bool(changed) != (graph_pass.name in QUIET)
 
 
-NOT_TWICE = {
-    "PartialEvaluate": "binds every value anew",
-    "SimplifyInference": "the simpler graph of an operator may have calls that simplify further",
-    "ToMixedPrecision": "a parameter in 16 bits lets more follow",
-}
+QUIET = frozenset({
+    "BatchingOps", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
+    "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps",
+    "QnnLegalize", "SimplifyFCTranspose", "SplitArgs", "SplitBatch",
+})
+"""What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text` have it."""
 
 
 def image(name: str = "x") -> relay.Var:
@@ -179,7 +184,7 @@ def test_hooks_of_qnn_passes() -> None:
 
 
 def test_hooks_of_alter_op_layout() -> None:
-    def last(attrs: Any, inputs: Any, types: Any) -> Any:
+    def last(attrs: Any, inputs: Any, types: Any, out_type: Any) -> Any:
         return relay.nn.conv2d(*inputs, **{**attrs.attributes(), "data_layout": "NHWC", "kernel_layout": "HWIO"})
 
     mod = IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(relay.nn.conv2d(image(), weights(4, 4, 1, 1)), weights(4, 4, 3, 3))))
@@ -193,7 +198,7 @@ def test_hooks_of_alter_op_layout() -> None:
         assert_structural_equal(transform.AlterOpLayout()(after), after)
     finally:
         reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
-    relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types: relay.nn.relu(inputs[0]))
+    relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types, out_type: relay.nn.relu(inputs[0]))
     try:
         with pytest.raises(OptionError, match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs"):
             transform.AlterOpLayout()(mod)
@@ -363,12 +368,53 @@ def test_categories_of_mixed_precision_that_a_program_chooses() -> None:
         assert half(mod) is mod
     finally:
         reset_op_attr("nn.conv2d", "FTVMMixedPrecisionConversionType")
-    relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype: [7], level=11)
+    for said in ([7, "float32", "float32"], [0], [0, "float16", "bfloat16"]):
+        relay.op.register_mixed_precision_conversion("nn.conv2d", lambda call, dtype, said=said: said, level=11)
+        try:
+            with pytest.raises(OptionError, match=re.escape(
+                f"the hook of nn.conv2d for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 (never), "
+                "the type to sum in and the type of the result, each float32 or float16"
+            )):
+                half(mod)
+        finally:
+            reset_op_attr("nn.conv2d", "FTVMMixedPrecisionConversionType")
+
+
+@pytest.mark.parametrize("sums", ["float32", "bfloat16"])
+@pytest.mark.parametrize("result", ["float32", "bfloat16"])
+def test_types_of_mixed_precision_that_a_program_chooses(sums: str, result: str) -> None:
+    mod = IRModule.from_expr(relay.nn.relu(relay.nn.dense(var("x", shape=(2, 8)), weights(4, 8))))
+    relay.op.register_mixed_precision_conversion("nn.dense", lambda call, dtype: [0, sums, result], level=11)
     try:
-        with pytest.raises(OptionError, match=r"the hook of nn.conv2d for ToMixedPrecision returned \[7\]; its first element is 0 \(always\), 1 \(follow\) or 2 \(never\)"):
-            half(mod)
+        after = transform.ToMixedPrecision("bfloat16")(mod)
     finally:
-        reset_op_attr("nn.conv2d", "FTVMMixedPrecisionConversionType")
+        reset_op_attr("nn.dense", "FTVMMixedPrecisionConversionType")
+    dense, relu = (next(c for c in calls(after["main"]) if c.op.name == name) for name in ("nn.dense", "nn.relu"))
+    assert dense.tensor_type.dtype == sums
+    assert relu.tensor_type.dtype == result
+
+
+def test_operators_without_a_category_of_mixed_precision() -> None:
+    x = image()
+    y = relay.nn.conv2d(relay.sin(x), weights(4, 4, 1, 1))
+    mod = IRModule.from_expr(relay.cumsum(relay.sin(relay.add(y, y)), axis=1))
+    refused = r"no category in mixed precision has cumsum, sin; register one with .*, or keep them in float32 with missing_op_mode=2"
+    with pytest.raises(CompileError, match=refused):
+        transform.ToMixedPrecision("bfloat16", missing_op_mode=0)(mod)
+    with pytest.warns(UserWarning, match="category in mixed precision and stays in float32") as said:
+        warned = transform.ToMixedPrecision("bfloat16", missing_op_mode=1)(mod)
+    assert sorted(str(w.message).partition(" has")[0] for w in said) == ["cumsum, called once,", "sin, called 2 times,"]
+    silent = transform.ToMixedPrecision("bfloat16", missing_op_mode=2)(mod)
+    assert_structural_equal(warned, silent)
+    assert all(c.tensor_type.dtype == "float32" for c in calls(silent["main"]) if c.op.name in ("sin", "cumsum"))
+    for name in ("sin", "cumsum"):
+        relay.op.register_mixed_precision_conversion(name, lambda call, dtype: [1, "float32", dtype])
+    try:
+        known = transform.ToMixedPrecision("bfloat16", missing_op_mode=0)(mod)
+    finally:
+        for name in ("sin", "cumsum"):
+            reset_op_attr(name, "FTVMMixedPrecisionConversionType")
+    assert known["main"].body.tensor_type.dtype == "bfloat16"
 
 
 def test_regions_without_a_form_in_integers() -> None:
@@ -379,7 +425,45 @@ def test_regions_without_a_form_in_integers() -> None:
     with pytest.raises(CompileError, match="sin has no form in integers; quantize before it, or let it stay one of real numbers with hard_fail=False"):
         transform.FakeQuantizationToInteger(hard_fail=True)(mod)
     outside = IRModule.from_expr(relay.sin(qnn.op.dequantize(x, scale, zero)))
-    assert transform.FakeQuantizationToInteger(hard_fail=True)(outside) is outside
+    mixed = IRModule.from_expr(qnn.op.quantize(relay.atan(relay.add(qnn.op.dequantize(x, scale, zero), var("y", shape=(2, 3)))), scale, zero))
+    whole = IRModule.from_expr(qnn.op.quantize(relay.nn.relu(qnn.op.dequantize(x, scale, zero)), scale, zero))
+    for use_qat in (False, True):
+        strict = transform.FakeQuantizationToInteger(hard_fail=True, use_qat=use_qat)
+        assert strict(outside) is outside
+        assert strict(mixed) is mixed
+        assert [c.op.name for c in calls(strict(whole)["main"])] == ["nn.relu"]
+
+
+def test_arguments_without_a_form_in_integers() -> None:
+    x, scale, zero = var("x", shape=(2, 3), dtype="int8"), const(0.5), const(0)
+    bytes_, other = qnn.op.dequantize(x, scale, zero), qnn.op.dequantize(x, const(0.25), zero)
+    joined = qnn.op.quantize(relay.concatenate((bytes_, other), axis=0), scale, zero)
+    computed = qnn.op.quantize(relay.nn.relu(bytes_), var("s", shape=()), zero)
+    for name, body in (("concatenate", joined), ("qnn.quantize", computed)):
+        mod = IRModule.from_expr(body)
+        assert transform.FakeQuantizationToInteger()(mod) is mod
+        with pytest.raises(CompileError, match=f"{name} has no form in integers for these arguments: a scale or zero point is computed, is one for each channel, or differs"):
+            transform.FakeQuantizationToInteger(hard_fail=True)(mod)
+
+
+def test_options_that_name_what_is_not_there() -> None:
+    x = image()
+    mod = IRModule.from_expr(relay.nn.conv2d(x, weights(4, 4, 1, 1)))
+    for axis in (4, -5):
+        with pytest.raises(OptionError, match=re.escape(f"the parameter 'x' is Tensor[(1, 4, 6, 6), float32] and has no axis {axis}; name tensors in data")):
+            transform.ChangeBatch({"x": axis})(mod)
+    for layer in (1, -2):
+        with pytest.raises(OptionError, match=f"skip_layers names the layer {layer}, and there are 1 calls of nn.conv2d"):
+            recast(mod["main"], "int8", "int32", skip_layers=[layer])
+    for indices in ([1], []):
+        with pytest.raises(OptionError, match=re.escape(f"input_indices are positions among the 1 inputs, one or more, and were given as {indices!r}")):
+            transform.FlexibleShapeDispatch(buckets=[2], input_indices=indices)(mod)
+    with pytest.raises(OptionError, match="the entry function 'mian' is not in the module, which has main"):
+        transform.RemoveUnusedFunctions(["mian"])(mod)
+
+
+def test_operators_that_are_to_have_a_form_in_integers() -> None:
+    assert transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.relu"]).optional_qnn_ops == ["nn.relu"]
     with pytest.raises(OptionError, match=r"nn.softmax has no form in integers; take it out of optional_qnn_ops"):
         transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.softmax"])
 

@@ -95,6 +95,15 @@ def build(
         return FactoryModule(build_module(bound, chosen, mod_name))
 
 
+def optimize_module(
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None, params: Mapping[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, Any]]:
+    """The module after all passes over graphs, and no parameters: those that are given are its constants. The field's `relay.optimize`."""
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    with no_garbage_collection():
+        return optimize(bind_params(module, params) if params else module, _target(target, None)), {}
+
+
 def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target | None) -> Target:
     chosen = Target.current(allow_none=False) if target is None else Target(target)
     assert chosen is not None

@@ -16,7 +16,7 @@ from tilewright.topi.machine import Machine
 _STORE_CYCLES = 1.0
 _TILE_OVERHEAD = 12.0
 _LOAD_SHARE = 0.08
-_FROM_L1, _FROM_L2, _FROM_L3 = 0.5, 1.5, 3.5
+_FROM_L1, _FROM_L2, _FROM_L3 = 0.5, 2.05, 3.5
 _REMAINDER = 1.03
 _GAIN_OF_SHARING = 1.06
 _MOST_VECTORS_OF_A_ROW = 8

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import indexing as topi
 from tilewright.topi import lookup, moves
 from tilewright.topi.shapes import axis_of, product, text
@@ -20,6 +20,7 @@ from tilewright.types import DataType, TensorType, Type
 class Full(Op):
     """The scalar `fill_value` everywhere in a tensor of `shape`; of its own dtype without `dtype`."""
 
+    precision = Precision.NEVER
     shape: tuple[int, ...]
     dtype: str = ""
 
@@ -74,6 +75,7 @@ class Filled(Op):
 class Zeros(Filled):
     """A tensor of zeros."""
 
+    precision = Precision.NEVER
     shape: tuple[int, ...]
     dtype: str
     number = 0
@@ -83,6 +85,7 @@ class Zeros(Filled):
 class Ones(Filled):
     """A tensor of ones."""
 
+    precision = Precision.NEVER
     shape: tuple[int, ...]
     dtype: str
     number = 1
@@ -125,6 +128,7 @@ class OnesLike(FilledLike):
 class Arange(Op):
     """start, start + step, … up to but without stop."""
 
+    precision = Precision.NEVER
     start: float
     stop: float
     step: float = 1
@@ -181,6 +185,7 @@ def _constant(value: Any, call: Call) -> Constant:
 class ShapeOf(Op):
     """The shape of a tensor, as a vector."""
 
+    precision = Precision.NEVER
     dtype: str = "int32"
 
     def infer(self, data: Type) -> TensorType:

@@ -16,8 +16,8 @@ from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
-from tilewright.relay.op.registry import OPS, Array, Fusion, Op, op, tensors
-from tilewright.topi.shapes import axis_of, text
+from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, op, tensors
+from tilewright.topi.shapes import axis_of, require_rank, text
 from tilewright.types import TensorType, Type
 
 
@@ -81,6 +81,7 @@ def _count(t: Type, what: str) -> int:
 class DynReshape(Dynamic):
     """`reshape` to the numbers of the second tensor."""
 
+    precision = Precision.NEVER
     allowzero: bool = False
 
     def infer(self, data: Type, newshape: Type) -> TensorType:
@@ -94,6 +95,8 @@ class DynReshape(Dynamic):
 class DynBroadcastTo(Dynamic):
     """`broadcast_to` the shape in the second tensor."""
 
+    precision = Precision.NEVER
+
     def infer(self, data: Type, shape: Type) -> TensorType:
         return TensorType(_unknown(_count(shape, "shape")), tensors(data)[0].dtype)
 
@@ -105,6 +108,7 @@ class DynBroadcastTo(Dynamic):
 class DynFull(Dynamic):
     """`full` of the shape in the second tensor."""
 
+    precision = Precision.NEVER
     dtype: str = ""
 
     def infer(self, fill_value: Type, shape: Type) -> TensorType:
@@ -163,6 +167,8 @@ class DynOneHot(Dynamic):
 class DynTile(Dynamic):
     """`tile` with the repetitions in the second tensor."""
 
+    precision = Precision.NEVER
+
     def infer(self, data: Type, reps: Type) -> TensorType:
         (t,) = tensors(data)
         return TensorType(_unknown(max(t.ndim, _count(reps, "reps"))), t.dtype)
@@ -175,6 +181,7 @@ class DynTile(Dynamic):
 class DynTopK(Dynamic):
     """`topk` with the number k in the second tensor."""
 
+    precision = Precision.NEVER
     axis: int = -1
     ret_type: str = "both"
     is_ascend: bool = False
@@ -196,6 +203,7 @@ class DynTopK(Dynamic):
 class DynStridedSlice(Dynamic):
     """`strided_slice` with begin, end and strides in tensors, for the leading dimensions."""
 
+    precision = Precision.NEVER
     places = (1, 2, 3)
     slice_mode: str = "end"
 
@@ -269,6 +277,25 @@ class DynUpsampling(Dynamic):
     def static(self, *values: Array) -> Op:
         height, width = (float(v.reshape(())) for v in values)
         return image.Upsampling(height, width, self.layout, self.method, self.align_corners)
+
+
+@op("dyn.nn.upsampling3d", kind=Fusion.OPAQUE)
+class DynUpsampling3d(Dynamic):
+    """`nn.upsampling3d` by the factors in the second, third and fourth tensors."""
+
+    places = (1, 2, 3)
+    layout: str = "NCDHW"
+    method: str = "nearest_neighbor"
+    coordinate_transformation_mode: str = "half_pixel"
+
+    def infer(self, data: Type, scale_d: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        t, *_ = tensors(data, scale_d, scale_h, scale_w)
+        require_rank(t, 5, "data")
+        return TensorType([UnknownDim() if c in "DHW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        depth, height, width = (float(v.reshape(())) for v in values)
+        return image.Upsampling3d(depth, height, width, self.layout, self.method, self.coordinate_transformation_mode)
 
 
 @op("dyn.image.resize2d", kind=Fusion.OPAQUE)

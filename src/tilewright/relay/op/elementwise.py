@@ -15,6 +15,7 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
+from tilewright.topi.orders import Order
 from tilewright.topi.shapes import Perm, axis_of, differ
 from tilewright.types import BOOL, DataType, TensorType, Type
 
@@ -28,6 +29,9 @@ class Elementwise(Op):
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         return self, tuple(perms), perms[0]
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None]:
+        return self, tuple(orders), orders[0]
 
 
 class FloatFunction(Elementwise):
@@ -53,6 +57,7 @@ class FloatFunction(Elementwise):
 class Exp(FloatFunction):
     """e to the power x."""
 
+    precision = Precision.NEVER
     intrinsic = I.exp
 
 
@@ -105,6 +110,7 @@ class Sigmoid(FloatFunction):
 class Erf(FloatFunction):
     """The error function."""
 
+    precision = Precision.NEVER
     intrinsic = I.erf
 
 
@@ -354,6 +360,7 @@ def converted(data: Array, dtype: str) -> Array:
 class Cast(Elementwise):
     """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
 
+    precision = Precision.NEVER
     dtype: str
 
     def infer(self, data: Type) -> TensorType:
@@ -374,6 +381,8 @@ class Cast(Elementwise):
 @op("cast_like", kind=Fusion.ELEMWISE)
 class CastLike(Elementwise):
     """x as the dtype of the second tensor, which is not read."""
+
+    precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
         t, like = tensors(data, dtype_like)

@@ -172,6 +172,7 @@ class ScatterElements(Op):
     `reduction` says what happens to the element there: update, add, mul, min or max.
     """
 
+    precision = Precision.NEVER
     axis: int = 0
     reduction: str = "update"
 

@@ -14,6 +14,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
+from tilewright.topi.orders import Order, places, single, without
 from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
 from tilewright.types import BOOL, DataType, TensorType, Type
 
@@ -80,6 +81,16 @@ class Reduction(Op):
         attrs = {**self.attributes(), "axis": found[0], "exclude": False}
         return type(self)(**attrs), (perm,) * len(perms), found[1]
 
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        """The pieces of the axes that go; with `keepdims` they stay, in blocks of one."""
+        order = orders[0]
+        if order is None or len(orders) > 1:
+            return None
+        axes = self.axes(types[0].ndim)
+        attrs = {**self.attributes(), "axis": places(order, axes), "exclude": False}
+        left = single(order, reduced_shape(types[0].shape, axes, True)) if self.keepdims else without(order, axes)
+        return type(self)(**attrs), (order,), left
+
 
 def _sum(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
     wide = np.float32 if data.dtype.itemsize < 4 and DataType(data.dtype).is_float else data.dtype
@@ -95,6 +106,7 @@ def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
 class Sum(Reduction):
     """The sum; integers wrap around in their own type."""
 
+    precision = Precision.NEVER
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
@@ -192,6 +204,7 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
 class Mean(Reduction):
     """The sum divided by the number of elements; on integers, toward zero."""
 
+    precision = Precision.NEVER
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
@@ -206,6 +219,7 @@ class Mean(Reduction):
 class Variance(Reduction):
     """The mean of (data - mean)^2, with the mean given, its axes kept; divided by n - 1 when `unbiased`."""
 
+    precision = Precision.NEVER
     axis: Axis = None
     keepdims: bool = False
     exclude: bool = False
@@ -240,6 +254,7 @@ class Variance(Reduction):
 class ArgReduction(Op):
     """Base of argmax and argmin: row-major positions along the axes, int32."""
 
+    precision = Precision.NEVER
     axis: Any
     keepdims: bool
     exclude: bool

@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import sorting as topi
 from tilewright.topi.shapes import axis_of, differ, require_same_dtype, text
 from tilewright.types import DataType, TensorType, TupleType, Type
@@ -68,6 +68,7 @@ class TopK(Op):
     `ret_type` is "both" (a tuple of values and indices), "values" or "indices". k below 1 means all.
     """
 
+    precision = Precision.NEVER
     k: int = 1
     axis: int = -1
     ret_type: str = "both"

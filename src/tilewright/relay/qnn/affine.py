@@ -61,17 +61,13 @@ Rule: TypeAlias = Callable[[Call, Sequence[Argument]], "Quantized | None"]
 
 RULES: Final[dict[type[Op], Rule]] = {}
 """By class of operator."""
-PRODUCTS: Final[set[type[Op]]] = set()
-"""Those that are worth computing in integers wherever their arguments allow it, whatever becomes of the result."""
 
 
-def quantized_form(*classes: type[Op], product: bool = False) -> Callable[[Rule], Rule]:
-    """Declare the rule of some operators; `product` for those that save most of the time of a network."""
+def quantized_form(*classes: type[Op]) -> Callable[[Rule], Rule]:
+    """Declare the rule of some operators."""
 
     def register(rule: Rule) -> Rule:
         RULES.update(dict.fromkeys(classes, rule))
-        if product:
-            PRODUCTS.update(classes)
         return rule
 
     return register
@@ -85,12 +81,12 @@ def _product_scale(x: Quantized, w: Quantized) -> Array:
     return np.asarray(x.scale.reshape(()) * w.scale, np.float32)
 
 
-@quantized_form(Conv2d, product=True)
+@quantized_form(Conv2d)
 def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.conv2d of bytes -> qnn.conv2d: int32, worth the product of the scales, one for each output channel."""
     x, w = args
     op: Any = call.op
-    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform and op.out_dtype in ("", "float32")):
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform and op.out_dtype in ("", "float32")) or op.blocked:
         return None
     _, kernel_order, out_order = op.axes()
     if not w.uniform and w.axis % 4 != kernel_order[0]:
@@ -99,7 +95,7 @@ def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
     return _made(call, made, x, w, out_order.index(1))
 
 
-@quantized_form(Dense, product=True)
+@quantized_form(Dense)
 def dense(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.dense of bytes -> qnn.dense."""
     x, w = args
@@ -110,7 +106,7 @@ def dense(call: Call, args: Sequence[Argument]) -> Quantized | None:
     return _made(call, QnnDense(units=call.attrs.units), x, w, call.tensor_type.ndim - 1)
 
 
-@quantized_form(BatchMatmul, product=True)
+@quantized_form(BatchMatmul)
 def batch_matmul(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.batch_matmul of bytes, the second transposed -> qnn.batch_matmul."""
     x, y = args

@@ -52,7 +52,11 @@ class ChangeBatch(FunctionPass):
     def _param(self, p: Var) -> Var:
         axis = self.data.get(p, self.data.get(p.name_hint))
         kind = p.type_annotation
-        if axis is None or not isinstance(kind, TensorType) or kind.shape[axis] == self.batch_size:
+        if axis is None:
+            return p
+        if not isinstance(kind, TensorType) or not -kind.ndim <= axis < kind.ndim:
+            raise OptionError(f"the parameter '{p.name_hint}' is {kind!r} and has no axis {axis}; name tensors in data, each with its axis of the batch", p.span)
+        if kind.shape[axis] == self.batch_size:
             return p
         at = axis % kind.ndim
         return Var(p.name_hint, TensorType((*kind.shape[:at], self.batch_size, *kind.shape[at + 1 :]), kind.dtype), p.span)

@@ -4,14 +4,19 @@
     -> %0 = qnn.conv2d(%x, w, zx, 0, sx, sw); qnn.requantize(%0, sx * sw, 0, s, z)
 
 One sweep that knows for every value whether it is a quantized one, and how (`relay/qnn/affine.py` has a rule for each operator).
-Convolutions and products become integer ones wherever their arguments are quantized; the rest of a region follows where it ends in a
-quantization. A sum of two quantized values is one of their integers, each times one number. What has no rule stays real between
-dequantize and quantize: elementwise operators become part of the kernel before them either way.
+A region is one of integers where it ends in a quantization; with `use_qat`, as networks have it that were trained to be quantized,
+every operator of quantized arguments is one, and its result is dequantized where real numbers are read:
+
+    nn.softmax(nn.dense(qnn.dequantize(%x, sx, zx), qnn.dequantize(w, sw, 0)))
+    -> %0 = qnn.dense(%x, w, zx, 0, sx, sw); nn.softmax(qnn.dequantize(%0, sx * sw, 0))
+
+A sum of two quantized values is one of their integers, each times one number, where a quantization follows. What has no rule stays
+real between dequantize and quantize: elementwise operators become part of the kernel before them either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +29,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.op.registry import Op, get
-from tilewright.relay.qnn.affine import PRODUCTS, RULES, Argument, Quantized, quantized_sum
+from tilewright.relay.qnn.affine import RULES, Argument, Quantized, quantized_sum
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import operands, post_order, rewrite
 
@@ -34,8 +39,9 @@ class FakeQuantizationToInteger(FunctionPass):
     """Rewrite regions between `qnn.dequantize` and `qnn.quantize`; needs known types.
 
     A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces. With `hard_fail` an
-    operator of such a region that has no form in integers is a `CompileError`; else it stays one of real numbers, with `use_qat` too.
-    Every operator that has a form is converted; `optional_qnn_ops` names some that must have one (`OptionError`).
+    operator of such a region that has no form in integers, or none for its arguments, is a `CompileError`; else it stays one of real
+    numbers. `use_qat` also converts operators that no quantization follows. Every operator that has a form is converted;
+    `optional_qnn_ops` names some that must have one (`OptionError`).
     """
 
     hard_fail: bool = False
@@ -50,28 +56,46 @@ class FakeQuantizationToInteger(FunctionPass):
                 raise OptionError(f"{name} has no form in integers; take it out of optional_qnn_ops")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        if self.hard_fail:
-            _check_regions(function)
-        return rewrite(function, _Sweep().visit)
+        sweep = _Sweep(self.use_qat)
+        new = rewrite(function, sweep.visit)
+        if self.hard_fail and isinstance(new, Function):
+            _check_regions(new, sweep.quantized)
+        return new
 
 
-def _check_regions(function: Function) -> None:
-    """Raises `CompileError` at the first operator between dequantize and quantize that has no form in integers."""
-    order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem))]
-    ends: set[Expr] = set()
-    for e in reversed(order):
-        if e in ends or (isinstance(e, Call) and isinstance(e.op, Quantize)):
-            ends.update(o for o in operands(e) if not (isinstance(o, Call) and isinstance(o.op, (Quantize, Dequantize))))
-    begins: set[Expr] = set()
+def _check_regions(function: Function, quantized: Container[Expr]) -> None:
+    """Raises `CompileError` at the first operator for which a region is still one of real numbers, all but `quantized`.
+
+    A region is what stands between a quantization and the dequantizations and constants that it is computed of, and of nothing else.
+    """
+    order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem, Constant))]
+    regions: dict[Expr, bool] = {}  # what is computed of dequantized values and constants alone; whether of the former at all
     for e in order:
-        if (isinstance(e, Call) and isinstance(e.op, Dequantize)) or (not (isinstance(e, Call) and isinstance(e.op, Quantize)) and begins.intersection(operands(e))):
-            begins.add(e)
-        if isinstance(e, Call) and isinstance(e.op, Op) and e in ends and e in begins and type(e.op) not in RULES and not isinstance(e.op, (Dequantize, Add)):
-            raise CompileError(f"{e.op.name} has no form in integers; quantize before it, or let it stay one of real numbers with hard_fail=False", e.span)
+        if _is(e, Dequantize) or isinstance(e, Constant):
+            regions[e] = not isinstance(e, Constant)
+            continue
+        below = operands(e)[:1] if _is(e, Quantize) else operands(e)
+        if (not isinstance(e, Call) or isinstance(e.op, Op)) and all(o in regions for o in below):
+            regions[e] = any(regions[o] for o in below)
+    inside: set[Expr] = set()
+    for e in reversed(order):
+        if regions.get(e) and (e in inside or _is(e, Quantize)) and not _is(e, Dequantize):
+            inside.update((e, *operands(e)))
+    for e in order:
+        if e in inside and e not in quantized and regions[e] and isinstance(e, Call) and isinstance(e.op, Op):
+            known = type(e.op) in RULES or isinstance(e.op, (Dequantize, Quantize, Add))
+            why = "for these arguments: a scale or zero point is computed, is one for each channel, or differs" if known else ""
+            advice = "quantize before it, or let it stay one of real numbers with hard_fail=False"
+            raise CompileError(f"{e.op.name} has no form in integers{why and ' '}{why}; {advice}", e.span)
+
+
+def _is(e: Expr, kind: type[Op]) -> bool:
+    return isinstance(e, Call) and isinstance(e.op, kind)
 
 
 class _Sweep:
-    def __init__(self) -> None:
+    def __init__(self, everywhere: bool) -> None:
+        self.everywhere = everywhere
         self.quantized: dict[Expr, Quantized] = {}
 
     def visit(self, e: Expr) -> Expr | None:
@@ -97,7 +121,7 @@ class _Sweep:
         found = rule(e, args)
         if found is None:
             return None
-        real = found.dequantized() if type(e.op) in PRODUCTS else e
+        real = found.dequantized() if self.everywhere else e
         self.quantized[real] = found
         return real
 

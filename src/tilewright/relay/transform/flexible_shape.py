@@ -47,6 +47,8 @@ class FlexibleShapeDispatch(Pass):
             raise OptionError(f"buckets are the sizes to compile for, one or more, and were given as {self.buckets!r}")
         main = mod["main"]
         varying = range(len(main.params)) if self.input_indices is None else self.input_indices
+        if not varying or not all(0 <= k < len(main.params) for k in varying):
+            raise OptionError(f"input_indices are positions among the {len(main.params)} inputs, one or more, and were given as {self.input_indices!r}")
         new = mod.copy()
         for size in buckets:
             new[f"main_{size}"] = ChangeBatch({main.params[k]: self.axis for k in varying}, size).transform_function(main, mod, context)

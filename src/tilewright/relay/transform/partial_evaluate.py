@@ -2,35 +2,45 @@
 
     let %f = fn (%y) { add(%y, 1f) }; if (True) { %f(%x) } else { %x } -> add(%x, 1f)
 
-References and what else has effects is left in its order. A function that calls itself is unrolled as long as one of the arguments of
-the call is known, `fuel` calls in all.
+A function that calls itself is unrolled where one of the arguments of the call is known, and where that comes to an end; else the
+call stays as it is. What is read of a reference made here is what was last written to it:
+
+    let %r = ref(%x); ref_write(%r, exp(ref_read(%r))); ref_read(%r) -> exp(%x)
+
+An unknown call, or a write to an unknown reference, may write to all references that went out of sight before: into tuples and
+other values, into arguments, as results of branches. What else has effects is left in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.call_graph import CallGraph
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.interpreter import apply_op
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dedup import fresh_copy
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
-from tilewright.relay.visitor import free_vars, operands, with_operands
+from tilewright.relay.visitor import free_vars, operands, post_order, rewrite, with_operands
 from tilewright.types import TensorType
 
-LARGEST = 1 << 20
+LARGEST: Final = 1 << 20
 """Bytes of the largest tensor that is computed."""
+LONGEST: Final = 2_000
+"""Steps that are put in the place of one call, at most."""
 
 
 @dataclass(frozen=True)
 class PartialEvaluate(Pass):
-    """Needs known types. Leaves `main` in A-normal form, without dead code; `fuel` bounds the calls that are put in place."""
+    """Needs known types. Leaves functions in A-normal form, without dead code.
+
+    `fuel` is how deep calls are put in place inside each other: what would take more stays a call.
+    """
 
     fuel: int = 100
 
@@ -38,28 +48,98 @@ class PartialEvaluate(Pass):
         named = ToANormalForm()(mod)
         new = named.copy()
         graph = CallGraph(named)
-        recursive = {n for n in named if graph.is_recursive(n)}
-        for name, f in named.items():
+        recursive = {n: graph.reached([n]) for n in named if graph.is_recursive(n)}
+        groups = {n: min(m for m in reached if n in recursive.get(m, ())) for n, reached in recursive.items()}
+        for name in graph.topological_order():
+            f = named[name]
             if isinstance(f, Function) and not f.attrs.get("Primitive") and not f.attrs.get("Compiler"):
-                new[name] = _Evaluation(named, recursive, self.fuel).function(f)
-        return DeadCodeElimination()(new)
+                new[name] = self._evaluated(f, new, groups, context)
+        return new
+
+    def _evaluated(self, f: Function, mod: IRModule, groups: dict[str, str], context: PassContext) -> Function:
+        """`f` after evaluation, and again while references are left of which more may be known then."""
+        while True:
+            found = _Evaluation(mod, groups, self.fuel).function(f)
+            before: Function | None = None
+            while found is not before:
+                before, found = found, without_unread(DeadCodeElimination().transform_function(found, mod, context))
+            order = post_order(found)
+            if not any(isinstance(e, RefRead) for e in order) or len(order) >= len(post_order(f)):
+                return found
+            f = found
+
+
+class _OutOfFuel(Exception):
+    """Unwinds an attempt to put a call in place; `group` is that of the function that goes on without an end, if it is a recursive one."""
+
+    def __init__(self, group: str | None) -> None:
+        super().__init__(group)
+        self.group = group
+
+
+@dataclass
+class _Store:
+    """What the references made so far hold, as far as it is known."""
+
+    held: dict[Expr, Expr] = field(default_factory=dict)
+    seen: set[Expr] = field(default_factory=set)
+    """Those that others may read and write too."""
+
+    def copy(self) -> _Store:
+        return _Store(dict(self.held), set(self.seen))
+
+    def forget(self) -> None:
+        """What an unknown call or write may do."""
+        for r in self.seen:
+            self.held.pop(r, None)
+
+    def join(self, branches: Sequence[_Store]) -> None:
+        """After branches, one of which was taken: what none of them wrote is as it was."""
+        for b in branches:
+            self.seen |= b.seen
+            self.held = {r: v for r, v in self.held.items() if b.held.get(r) is v}
 
 
 class _Evaluation:
-    """One function: what its variables are known to be, and the fuel that is left."""
+    """One function: what its variables are known to be, what its references hold, and the calls that are being put in place."""
 
-    def __init__(self, mod: IRModule, recursive: set[str], fuel: int) -> None:
-        self.mod, self.recursive, self.fuel = mod, recursive, fuel
+    def __init__(self, mod: IRModule, groups: dict[str, str], fuel: int) -> None:
+        self.mod, self.groups, self.fuel = mod, groups, fuel
         self.known: dict[Expr, Expr] = {}
         self.instead: dict[Expr, Expr] = {}
+        self.store = _Store()
+        self.made: set[Expr] = set()
+        self.captured: dict[Expr, list[Var]] = {}
+        self.named: dict[Expr, Var] = {}
+        """Constants by their names in this scope."""
+        self.placing: list[str | None] = []
+        self.count = 0
 
     def function(self, f: Function) -> Function:
-        return f.with_body(self.scope(f.body))
+        """The function, which may be called at any time: nothing is known inside of the references around it, which its parameters may be."""
+        outer, self.store = self.store, _Store(seen=set(self.made))
+        body = self.scope(f.body)
+        self.store = outer
+        return f.with_body(body)
+
+    def branches(self, bodies: Iterable[Expr]) -> list[Expr]:
+        """Scopes of which one is entered."""
+        before, after, found = self.store, [], []
+        for body in bodies:
+            self.store = before.copy()
+            found.append(self.scope(body))
+            after.append(self.store)
+        self.store = before
+        before.join(after)
+        return found
 
     def scope(self, body: Expr) -> Expr:
         """A scope after evaluation."""
         lets: list[tuple[Var, Expr]] = []
+        outer, self.named = self.named, {}
         result = self.steps(body, lets)
+        self.named = outer
+        self.show([result])
         for v, value in reversed(lets):
             result = Let(v, value, result)
         return result
@@ -67,7 +147,12 @@ class _Evaluation:
     def steps(self, body: Expr, lets: list[tuple[Var, Expr]]) -> Expr:
         """Add what is left of the steps of `body` to `lets`; returns the variable, or other atom, that is its value."""
         while isinstance(body, Let):
+            self.count += 1
+            if self.placing and self.count > LONGEST:
+                raise _OutOfFuel(None)
             value = self.step(body, lets)
+            if isinstance(value, Constant) and (name := self.named.setdefault(value, body.var)) is not body.var:
+                value = name
             if isinstance(value, (Var, GlobalVar)):
                 self.instead[body.var] = value
             elif value is not None:
@@ -89,14 +174,15 @@ class _Evaluation:
             case Function():
                 if value.attrs.get("Primitive"):
                     return fresh_copy(value, self.instead) if any(v in self.instead for v in free_vars(value)) else value
-                if e.var not in free_vars(value):
+                self.captured[e.var] = free_vars(value)
+                if e.var not in self.captured[e.var]:
                     self.known[e.var] = value
                 return self.function(value)
             case If():
                 cond = self.known.get(self.atom(value.cond))
                 if isinstance(cond, Constant):
                     return self.steps(value.true_branch if bool(cond.value) else value.false_branch, lets)
-                return If(self.atom(value.cond), self.scope(value.true_branch), self.scope(value.false_branch), value.span)
+                return with_operands(value, [self.atom(value.cond), *self.branches((value.true_branch, value.false_branch))])
             case Match():
                 return self.match(value, lets)
             case Var() | GlobalVar():
@@ -108,21 +194,86 @@ class _Evaluation:
         if isinstance(rebuilt, TupleGetItem):
             whole = self.known.get(rebuilt.tuple_value)
             return whole.fields[rebuilt.index] if isinstance(whole, Tuple) else rebuilt
+        if isinstance(rebuilt, (RefCreate, RefRead, RefWrite)):
+            return self.reference(e.var, rebuilt)
+        if isinstance(rebuilt, Tuple):
+            self.show(rebuilt.fields)
         return self.call(rebuilt, lets) if isinstance(rebuilt, Call) else rebuilt
+
+    def reference(self, name: Var, e: RefCreate | RefRead | RefWrite) -> Expr:
+        """A step that makes, reads or writes a reference."""
+        if isinstance(e, RefRead):
+            return self.store.held.get(e.ref, e)
+        self.show([e.value])
+        if isinstance(e, RefCreate):
+            self.made.add(name)
+            self.store.held[name] = e.value
+        elif e.ref in self.made:
+            self.store.held[e.ref] = e.value
+        else:
+            self.store.forget()
+        return e
+
+    def show(self, values: Iterable[Expr]) -> None:
+        """The references that can be reached from values go out of sight."""
+        stack, met = list(values), set()
+        while stack:
+            v = self.atom(stack.pop())
+            if v in met:
+                continue
+            met.add(v)
+            if v in self.made:
+                self.store.seen.add(v)
+                stack += [self.store.held[v]] if v in self.store.held else []
+            stack += self.captured.get(v, ())
+            found = self.known.get(v)
+            stack += operands(found) if isinstance(found, (Tuple, Call)) else ()
 
     def call(self, e: Call, lets: list[tuple[Var, Expr]]) -> Expr:
         if not isinstance(e.op, Expr):
             return self.folded(e)
         callee: Any = self.known.get(e.op, e.op)
+        group = None
         if isinstance(callee, GlobalVar) and callee in self.mod:
-            function = self.mod[callee]
-            unroll = callee.name_hint not in self.recursive or any(a in self.known for a in e.args)
-            callee = function if unroll else callee
-        if not isinstance(callee, Function) or callee.attrs.get("Primitive") or callee.attrs.get("Compiler") or callee.type_params or not self.fuel:
+            function, group = self.mod[callee], self.groups.get(callee.name_hint)
+            callee = function if group is None or any(a in self.known for a in e.args) else callee
+        placed = isinstance(callee, Function) and not any(callee.attrs.get(a) for a in ("Primitive", "Compiler")) and not callee.type_params
+        found = self.placed(e, callee, group, lets) if placed else None
+        if found is None:
+            self.show((e.op, *e.args))
+            if not isinstance(callee, Constructor):
+                self.store.forget()
             return e
-        self.fuel -= 1
+        return found
+
+    def placed(self, e: Call, callee: Function, group: str | None, lets: list[tuple[Var, Expr]]) -> Expr | None:
+        """Add the steps of the function that is called to `lets`; None, and nothing is added, where there is no end to it.
+
+        A recursion without an end stays the call that it begins with: the first of its `group`, functions that call each other.
+        """
+        if len(self.placing) >= self.fuel:
+            if not self.placing:
+                return None
+            raise _OutOfFuel(group)
+        first, outermost = group is not None and group not in self.placing, not self.placing
+        length, store, made, named = len(lets), self.store, set(self.made), self.named
+        self.count = 0 if outermost else self.count
+        self.store = store.copy()
+        self.placing.append(group)
         body = fresh_copy(callee.body, {**{v: self.atom(v) for v in free_vars(callee)}, **dict(zip(callee.params, e.args, strict=True))})
-        return self.steps(body, lets)
+        try:
+            return self.steps(body, lets)
+        except _OutOfFuel as out:
+            if not outermost and not (first and out.group == group):
+                raise
+            for v, value in lets[length:]:
+                if named.get(value) is v:
+                    del named[value]
+            del lets[length:]
+            self.store, self.made, self.named = store, made, named
+            return None
+        finally:
+            self.placing.pop()
 
     def folded(self, e: Call) -> Expr:
         """An operator on constants as its value, when that is one small tensor."""
@@ -149,7 +300,8 @@ class _Evaluation:
             if fits:
                 self.instead.update(found)
                 return self.steps(c.rhs, lets)
-        return with_operands(e, [data, *(self.scope(c.rhs) for c in e.clauses)])
+        self.show([data])
+        return with_operands(e, [data, *self.branches(c.rhs for c in e.clauses)])
 
     def fits(self, p: Pattern, value: Expr, found: dict[Expr, Expr]) -> bool | None:
         """Whether a value looks like a pattern, None where that is not known."""
@@ -170,3 +322,18 @@ class _Evaluation:
     def all_fit(self, patterns: Sequence[Pattern], values: Sequence[Expr], found: dict[Expr, Expr]) -> bool | None:
         results = [self.fits(q, self.atom(v), found) for q, v in zip(patterns, values, strict=True)]
         return False if False in results else None if None in results else True
+
+
+def without_unread(function: Function) -> Function:
+    """Without writes to references that are made here, never read and never handed on."""
+    order = post_order(function)
+    unread: set[Expr] = {e.var for e in order if isinstance(e, Let) and isinstance(e.value, RefCreate)}
+    if not unread:
+        return function
+    for e in order:
+        unread.difference_update((e.value,) if isinstance(e, RefWrite) else operands(e))
+    if not unread:
+        return function
+    found = rewrite(function, lambda e: Tuple((), e.span) if isinstance(e, RefWrite) and e.ref in unread else None, inside=True)
+    assert isinstance(found, Function)
+    return found

@@ -32,7 +32,7 @@ def graph_passes(target: Any = None) -> Sequential:
     return Sequential((
         ToGraphNormalForm(),
         DynamicToStatic(),
-        FakeQuantizationToInteger(),
+        FakeQuantizationToInteger(use_qat=True),
         SimplifyInference(),
         DeadCodeElimination(),
         FoldConstant(fold_qnn=True),
@@ -60,7 +60,9 @@ def _mixed_precision() -> list[ToMixedPrecision]:
     """The conversion that the context asks for: after all that is done in float32, and on shared values."""
     context = PassContext.current()
     wanted = context.get("relay.ToMixedPrecision.type")
-    return [ToMixedPrecision(wanted, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"), keep_orig_output_dtype=True)] if wanted else []
+    if not wanted:
+        return []
+    return [ToMixedPrecision(wanted, missing_op_mode=2, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"), keep_orig_output_dtype=True)]
 
 
 def optimize(mod: IRModule, target: Any = None) -> IRModule:

@@ -19,14 +19,17 @@ def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = N
     """`expr` with every call of `ops` (`["nn.conv2d"]` without) on arguments cast to `dtype`, summing in `out_dtype`.
 
     Calls are counted in the order of the program, and those in `skip_layers` stay; -1 is the last. Raises `OptionError` for an
-    operator that is unknown or has no `out_dtype`.
+    operator that is unknown or has no `out_dtype`, and for a layer that is not there.
     """
     kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
     for kind in kinds:
         if "out_dtype" not in kind.__dataclass_fields__:  # type: ignore[attr-defined]
             raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot be in another type; take it out of ops")
     chosen = [e for e in post_order(expr) if isinstance(e, Call) and type(e.op) in kinds]
-    left = {k % len(chosen) for k in skip_layers or ()} if chosen else set()
+    for k in skip_layers or ():
+        if not -len(chosen) <= k < len(chosen):
+            raise OptionError(f"skip_layers names the layer {k}, and there are {len(chosen)} calls of {', '.join(kind.name for kind in kinds)}")
+    left = {k % len(chosen) for k in skip_layers or ()}
     seen = 0
 
     def rule(e: Expr) -> Expr | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Expr, GlobalVar
@@ -13,11 +14,14 @@ from tilewright.relay.visitor import post_order
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(Pass):
-    """Keeps `entry_functions` (default `main`) and all that they call, directly or not."""
+    """Keeps `entry_functions` (default `main`) and all that they call, directly or not; raises `OptionError` for one that is not there."""
 
     entry_functions: Sequence[str] = ("main",)
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        for name in self.entry_functions:
+            if name not in mod:
+                raise OptionError(f"the entry function '{name}' is not in the module, which has {', '.join(mod)}")
         live = reached(mod, self.entry_functions)
         dead = [name for name in mod if name not in live]
         if not dead:

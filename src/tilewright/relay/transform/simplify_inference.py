@@ -17,12 +17,14 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class SimplifyInference(FunctionPass):
-    """Apply `Op.simplify` wherever an operator has one."""
+    """Apply `Op.simplify` wherever an operator has one, and in what comes out, until nothing changes."""
 
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return rewrite(function, simplify_call)
+        while (new := rewrite(function, simplify_call)) is not function:
+            function = new
+        return function
 
 
 def simplify_call(e: Expr) -> Expr | None:

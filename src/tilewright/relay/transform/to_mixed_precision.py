@@ -11,7 +11,8 @@ Every operator class declares its category, `Op.precision`; `Op.mixed_precision`
   with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
 
-A program may choose another category for an operator: `relay.op.register_mixed_precision_conversion`.
+A program may say otherwise for an operator, with the types that it sums in and gives: `relay.op.register_mixed_precision_conversion`.
+Of an operator of which neither its class nor the program says anything, `missing_op_mode` says what becomes.
 
 Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once and
 round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of its own.
@@ -20,11 +21,12 @@ Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tilewright.errors import OptionError
+from tilewright.errors import CompileError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
@@ -32,19 +34,22 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op import hooks
 from tilewright.relay.op.elementwise import Cast, converted
 from tilewright.relay.op.registry import Fusion, Op, Precision
-from tilewright.relay.visitor import consumers, operands, post_order, rewrite, with_operands
+from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 from tilewright.types import FLOAT32, DataType, TensorType, TupleType
 
 TYPES: Final = ("float16", "bfloat16")
+CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
+"""By their numbers in hooks."""
 
 
 @dataclass(frozen=True)
 class ToMixedPrecision(FunctionPass):
     """float32 -> `mixed_precision_type` by the categories of the operators; needs and leaves known types.
 
-    `acc_dtype` is what products sum in. `missing_op_mode` is of the field's signature: every operator has a category here.
+    `acc_dtype` is what products sum in. Operators that have no category are refused, all in one `CompileError`, with
+    `missing_op_mode` 0; they stay in float32, as NEVER, with 1, which warns once for each of them, and with 2, which does not.
     Results keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants before, or
-    their roundings stay in the weights. Raises `OptionError` for another type or mode.
+    their roundings stay in the weights. Raises `OptionError` for another type or mode, and for hooks that return none of those.
     """
 
     mixed_precision_type: str = "float16"
@@ -62,8 +67,28 @@ class ToMixedPrecision(FunctionPass):
         if self.acc_dtype not in ("float32", self.mixed_precision_type):
             raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in '{self.acc_dtype}'")
 
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        if self.missing_op_mode < 2:
+            self._check_categories(mod)
+        return super().transform_module(mod, context)
+
+    def _check_categories(self, mod: IRModule) -> None:
+        """What `missing_op_mode` 0 and 1 say about operators that have no category."""
+        missing: dict[str, list[Call]] = {}
+        for _, f in mod.items():
+            for e in post_order(f.body, inside=False) if isinstance(f, Function) and _is_converted(f) else ():
+                if isinstance(e, Call) and isinstance(e.op, Op) and e.op.precision is None and op_attr(e.op.name, hooks.MIXED_PRECISION) is None:
+                    missing.setdefault(e.op.name, []).append(e)
+        advice = "register one with relay.op.register_mixed_precision_conversion"
+        if missing and self.missing_op_mode == 0:
+            first = next(iter(missing.values()))[0]
+            raise CompileError(f"no category in mixed precision has {', '.join(sorted(missing))}; {advice}, or keep them in float32 with missing_op_mode=2", first.span)
+        for name, calls in missing.items():
+            times = "once" if len(calls) == 1 else f"{len(calls)} times"
+            warnings.warn(f"{name}, called {times}, has no category in mixed precision and stays in float32; {advice}", stacklevel=5)
+
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        if function.attrs.get("Primitive") or "Compiler" in function.attrs:
+        if not _is_converted(function):
             return function
         keep = self.keep_orig_output_dtype
         keep = context.get("relay.ToMixedPrecision.keep_orig_output_dtype") if keep is None else keep
@@ -71,6 +96,21 @@ class ToMixedPrecision(FunctionPass):
         body = conversion.converted(function.body, keep)
         body = _without_pairs(body)
         return function if body is function.body else with_operands(function, [body])
+
+
+def _is_converted(function: Function) -> bool:
+    return not function.attrs.get("Primitive") and "Compiler" not in function.attrs
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What is known of a call: its category, the type that it sums in if it can be told, and that of its result."""
+
+    category: Precision
+    accumulate: DataType
+    result: DataType
+    rounds: bool
+    """Whether the result is of that type where the call is computed in float32 too."""
 
 
 class _Conversion:
@@ -100,43 +140,37 @@ class _Conversion:
     def call(self, e: Call, op: Op) -> Expr:
         if isinstance(op, Cast):
             return self.cast(self.new[e.args[0]], DataType(op.dtype), e)
-        category = self.category(e, op)
-        biased = category is Precision.FOLLOW and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
-        if category is Precision.NEVER or biased:
-            made = self.rebuilt(e, [self.restored(a) for a in e.args])
-            rounds = biased or (op.precision is Precision.ALWAYS and self.registered(e, op) is None)
-        else:
+        said = self.said(e, op)
+        follows = said.category is Precision.FOLLOW and self.in_half(e)
+        biased = follows and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
+        if said.category is Precision.ALWAYS or (follows and not biased):
             args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half) for k, a in enumerate(e.args)]
-            chosen = self.accumulating(op)
+            chosen = _summing_in(op, said.accumulate)
             made = self.rebuilt(e, args) if chosen is op else Call(chosen, args, span=e.span)
-            rounds = True
-        return self.of_type(made, self.half) if rounds else made
+            return self.of_type(made, said.result)
+        made = self.rebuilt(e, [self.restored(a) for a in e.args])
+        return self.of_type(made, said.result) if biased or said.rounds else made
 
-    def category(self, e: Call, op: Op) -> Precision:
-        found = self.registered(e, op) or op.mixed_precision([a.checked_type for a in e.args])
-        if found is Precision.FOLLOW:
-            values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,)) if not isinstance(f, (Constant, Var))]
-            floats = [t for v in values for t in _tensors(self.new[v].checked_type) if t.dtype.is_float]
-            return found if floats and all(t.dtype == self.half for t in floats) else Precision.NEVER
-        return found
-
-    def registered(self, e: Call, op: Op) -> Precision | None:
-        """The category that a program registered for the operator, if any."""
+    def said(self, e: Call, op: Op) -> _Said:
+        """What a program registered for the operator, or what its class declares."""
         hook = op_attr(op.name, hooks.MIXED_PRECISION)
         if hook is None:
-            return None
+            category = op.mixed_precision([a.checked_type for a in e.args]) or Precision.NEVER
+            return _Said(category, self.accumulate, self.half, op.precision is Precision.ALWAYS)
         said = hook(e, str(self.half))
-        category = said[0] if isinstance(said, (list, tuple)) and said else said
-        if category not in (0, 1, 2):
-            raise OptionError(f"the hook of {op.name} for ToMixedPrecision returned {said!r}; its first element is 0 (always), 1 (follow) or 2 (never)")
-        return (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)[category]
+        types = ("float32", str(self.half))
+        if not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2) or any(str(t) not in types for t in said[1:]):
+            raise OptionError(
+                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 (never), "
+                f"the type to sum in and the type of the result, each {' or '.join(types)}"
+            )
+        return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
-    def accumulating(self, op: Op) -> Op:
-        """`op` with the type that it sums in, when it is one that says so."""
-        attributes = op.attributes()
-        if attributes.get("out_dtype") in (None, str(self.accumulate)):
-            return op
-        return type(op)(**{**attributes, "out_dtype": str(self.accumulate)})
+    def in_half(self, e: Call) -> bool:
+        """Whether every argument that is neither a constant nor a parameter is in 16 bits, and there is one."""
+        values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,)) if not isinstance(f, (Constant, Var))]
+        floats = [t for v in values for t in _tensors(self.new[v].checked_type) if t.dtype.is_float]
+        return bool(floats) and all(t.dtype == self.half for t in floats)
 
     def of_type(self, e: Expr, dtype: DataType) -> Expr:
         """`e` with its float32 and 16-bit tensors in `dtype`; a tuple field by field."""
@@ -171,21 +205,36 @@ def _tensors(kind: Any) -> list[TensorType]:
     return [kind] if isinstance(kind, TensorType) else []
 
 
+def _summing_in(op: Op, accumulate: DataType) -> Op:
+    """`op` with the type that it sums in, when it is one that says so."""
+    attributes = op.attributes()
+    if attributes.get("out_dtype") in (None, str(accumulate)):
+        return op
+    return type(op)(**{**attributes, "out_dtype": str(accumulate)})
+
+
 def _without_pairs(body: Expr) -> Expr:
     """cast(cast(x: float32, 16 bits), float32) -> x, when nothing else reads the 16 bits."""
-    users = consumers(post_order(body, inside=False))
-    once = {e for e, by in users.items() if len(by) == 1}
+    order = post_order(body, inside=False)
+    users = consumers(order)
+    new: dict[Expr, Expr] = {}
+    for e in order:
+        wide = _widened(e, users)
+        old = operands(e)
+        now = [new.get(o, o) for o in old]
+        same = all(a is b for a, b in zip(old, now, strict=True))
+        new[e] = new[wide] if wide is not None else e if same else with_operands(e, now)
+    return new[body]
 
-    def rule(e: Expr) -> Expr | None:
-        if not (_is_cast(e) and e.tensor_type.dtype is FLOAT32):
-            return None
-        inner = e.args[0]  # type: ignore[attr-defined]
-        if _is_cast(inner) and inner in once and inner.args[0].tensor_type.dtype is FLOAT32 and str(inner.tensor_type.dtype) in TYPES:
-            found: Expr = inner.args[0]
-            return found
+
+def _widened(e: Expr, users: dict[Expr, list[Expr]]) -> Expr | None:
+    """The float32 value that `e` rounds and widens, and that nothing else reads rounded."""
+    if not isinstance(e, Call) or not _is_cast(e) or e.tensor_type.dtype is not FLOAT32:
         return None
-
-    return rewrite(body, rule)
+    inner = e.args[0]
+    if not isinstance(inner, Call) or not _is_cast(inner) or len(users[inner]) != 1 or str(inner.tensor_type.dtype) not in TYPES:
+        return None
+    return inner.args[0] if inner.args[0].tensor_type.dtype is FLOAT32 else None
 
 
 def _is_cast(e: Expr) -> bool:

@@ -55,10 +55,10 @@ def schedule_matmul(k: KernelBlocks) -> None:
             s.parallel(s.fuse(*batch))
         return
     _pack_inside(s, packed, batch, k)
-    weights = _large_weights(k) if tiles >= _LEAST_TILES else None
-    panels = _share(k, [*batch, panel], row_outer, even, by_panel=weights is not None)
-    if weights is not None:
-        _prefetch_panels(k, weights, panels, depth)
+    large = tiles >= _LEAST_TILES and _large_weights(k, k.anchor) is not None
+    panels = _share(k, [*batch, panel], row_outer, even, by_panel=large)
+    if large and panels is not None:
+        prefetch_panels(k, k.anchor, panels, depth)
 
 
 def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
@@ -102,23 +102,20 @@ def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -
     s.vectorize(lane)
     if k.multiply_time >= WORTH_SHARING and s.extent(panel) > 1:
         s.parallel(panel)
-    weights = _large_weights(k)
-    if weights is not None:
-        _prefetch_panels(k, weights, panel, steps)
+    prefetch_panels(k, k.anchor, panel, steps)
 
 
-def _large_weights(k: KernelBlocks) -> str | None:
-    """The packed constant operand, where it does not stay in the second-level cache."""
+def _large_weights(k: KernelBlocks, product: ComputeOp) -> str | None:
+    """The packed constant operand of `product`, where it does not stay in the second-level cache."""
     given = {b.name for b in k.schedule.func.params}
-    for t in k.anchor.inputs:
-        if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given:
-            return t.name if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2 else None
-    return None
+    packed = (t for t in product.inputs if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given)
+    return next((t.name for t in packed if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2), None)
 
 
-def _prefetch_panels(k: KernelBlocks, weights: str, panels: Var | None, depth: Var) -> None:
-    """Ask for the next panel of weights while this one is used."""
-    if panels is not None and k.schedule.extent(panels) > 1:
+def prefetch_panels(k: KernelBlocks, product: ComputeOp, panels: Var, depth: Var) -> None:
+    """Ask for the next panel of weights that do not stay in the second-level cache while this one is used."""
+    weights = _large_weights(k, product)
+    if weights is not None and k.schedule.extent(panels) > 1:
         k.schedule.prefetch_next(weights, panels, depth)
 
 
@@ -206,7 +203,7 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
 def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]:
     """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece.
 
-    The last loop over taps gives the pieces where the depth is too short for it; it may be split if `cut` is set.
+    The last loop over taps gives the pieces where the depth is too short for it, or the channels one each; the taps may be split if `cut` is set.
     """
     *taps, depth = loops
     pieces = max(1, round(s.extent(depth) * step / _PIECE))
@@ -219,16 +216,20 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     if not taps:
         return loops
     *outer, tap = taps
-    trips = s.extent(tap)
-    lengths = {d: trips // d * s.extent(depth) * step / _PIECE for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
-    pieces = min(lengths, key=lambda d: abs(math.log(lengths[d])))
+    trips, channels = s.extent(tap), s.extent(depth)
+    ways = {d: tap for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
+    if cut and not outer:  # the channels outside of the taps
+        ways.setdefault(channels, depth)
+    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / _PIECE)))
     if pieces == 1:
         return loops
-    within: list[Var] = []
-    if pieces < trips:
-        tap, *within = s.split(tap, [pieces, None])
-    s.annotate(tap, "apart", True)
-    return [*outer, tap, *within, depth]
+    loop = ways[pieces]
+    within = [v for v in (tap, depth) if v is not loop]
+    if pieces < s.extent(loop):
+        loop, rest = s.split(loop, [pieces, None])
+        within.insert(0, rest)
+    s.annotate(loop, "apart", True)
+    return [*outer, loop, *within]
 
 
 def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False) -> Var | None:

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
+from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
-from tilewright.topi.schedules.tile import accumulate
+from tilewright.topi.schedules.tile import accumulate, prefetch_panels
 from tilewright.topi.tiles import Tile
 
 _ENOUGH = 8
+_SAME_SETS = 1024
+"""Rows so many bytes apart, or a multiple, begin at a few places of the first-level cache, where the rows of a tile evict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,9 @@ def _products(k: KernelBlocks, stages: WinogradStages, at: Var) -> Var:
     panel, vector, lane = s.split(loops["o"], [None, tile.vectors, tile.lanes])
     slices = [loops["f"]] if "f" in loops else []
     s.reorder(loops["xi"], panel, *slices, outer, inner, vector, lane)
-    accumulate(k, k.name(stages.sums), outer, tile, depth_unroll=stages.unroll)
+    depth = accumulate(k, k.name(stages.sums), outer, tile, depth_unroll=stages.unroll)
+    if s.extent(outer) > 1:
+        prefetch_panels(k, stages.sums, panel, depth)
     for v in (inner, vector):
         s.unroll(v)
     s.vectorize(lane)
@@ -104,7 +109,11 @@ def _inputs(k: KernelBlocks, stages: WinogradStages, at: Var) -> list[Var]:
     """The transform of the input: a row of tiles and one vector of channels at a time; the loops over these."""
     s = k.schedule
     lanes = min(k.machine.lanes(), stages.tile.lanes)
-    loops = _named(s.compute_at(k.name(stages.spectrum), at))
+    spectrum = k.name(stages.spectrum)
+    made = stages.spectrum.outputs[0]
+    if made.extents[-1] * made.dtype.itemsize % _SAME_SETS == 0:
+        s.annotate(spectrum, ALIGNED, ((0, len(made.extents) - 2, made.extents[-1], lanes),))
+    loops = _named(s.compute_at(spectrum, at))
     vector, lane = s.split(loops["c"], [None, lanes])
     rows = [loops[v] for v in ("e", "t") if v in loops]
     s.reorder(*rows, vector, loops["u"], loops["i"], loops["j"], lane)
