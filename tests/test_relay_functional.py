@@ -136,11 +136,18 @@ def test_generic_functions_that_have_no_plain_form() -> None:
     for text, message in faults.items():
         with pytest.raises(CompileError, match=message):
             transform.Defunctionalize()(program(text))
-    npu = 'def @npu(%x: float32, Compiler="npu") { @id(@neg(%x)) } def @neg(%x: float32) { let %f = fn (%y: float32) { add(%x, %y) }; %f(%x) } '
-    with pytest.raises(CompileError, match=r"@npu is for the compiler 'npu', so it stays as it is, and it calls @id, which is fn \[A\].*run this pass before the program is part"):
-        transform.Defunctionalize()(program(npu + "def @id[A](%x: A) { %x } def @main(%x: float32) { @npu(%x) }"))
-    after = transform.Defunctionalize()(program(npu + "def @id(%x: float32) { %x } def @main(%x: float32) { @npu(%x) }"))
-    assert {"npu", "neg", "id", "apply_0"} <= {v.name_hint for v in after.get_global_vars()}
+
+
+def test_functions_for_another_compiler_stay_where_they_stand_alone() -> None:
+    mod = program("""
+def @alone(%x: float32, Compiler="npu") { let %f = fn (%y: float32) { add(%x, %y) }; %f(%x) }
+def @calls(%x: float32, Compiler="npu") { @id(@twice(@id, %x)) }
+def @id[A](%x: A) { %x }
+def @twice(%f: fn(float32) -> float32, %x: float32) { %f(%f(%x)) }
+def @main(%x: float32) { @calls(@alone(%x)) }""")
+    after = transform.Defunctionalize()(mod)
+    assert after["alone"] is mod["alone"] and after["calls"].attrs["Compiler"] == "npu"
+    assert not any(f.type_params for f in after.functions.values()) and "apply_0" in after
     assert evaluate(after, np.float32(3)) == 6
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from tilewright.errors import CompileError, Origin
 from tilewright.ir.module import IRModule
@@ -28,6 +28,7 @@ from tilewright.relay.short_text import short
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.plain_closures import bound_types, called_with, plain_closures
+from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
 from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
@@ -89,6 +90,12 @@ def _has_function(t: Type) -> bool:
     return isinstance(t, FuncType) or any(map(_has_function, type_children(t)))
 
 
+def _stays(function: Function) -> bool:
+    """Whether a function is for another compiler, and stands alone: it is none of ours then."""
+    alone = not any(isinstance(e, GlobalVar) for e in post_order(function))
+    return bool(function.attrs.get("Compiler")) and alone and not any(map(_has_function, type_children(function.checked_type)))
+
+
 def _size(t: Type) -> int:
     """How many types there are in `t`, counted up to `LARGEST`."""
     count, stack = 0, [t]
@@ -135,7 +142,7 @@ class _Defunctionalization:
             self.new.type_definitions[arrow.header] = TypeData(arrow.header, (), tuple(c for c, _ in arrow.cases.values()))
         for arrow in self.arrows:
             self.new[arrow.apply] = self.applying(arrow)
-        return self.new
+        return RemoveUnusedFunctions()(self.new)
 
     def definition(self, data: TypeData) -> TypeData:
         """A data type with data in the place of the functions in its fields; the same one where there are none."""
@@ -177,8 +184,8 @@ class _Defunctionalization:
         """The first-order copy of a function for the types in `bound`; it takes what a closure sees before the closure's own arguments."""
         name = target.name_hint
         function = self.mod[name]
-        if not isinstance(function, Function) or function.attrs.get("Compiler"):
-            self.keep(target, function)
+        if not isinstance(function, Function) or _stays(function):
+            self.new[target] = function
             return target
         variables = [v for v in dict.fromkeys((*function.type_params, *free_type_vars(function))) if v in bound]
         key = (name, tuple(bound[v] for v in variables))
@@ -193,21 +200,6 @@ class _Defunctionalization:
             found = self.instances[key] = GlobalVar(self.name(name) if variables else name)
             self.queue.append((found, function, {v: bound[v] for v in variables}))
         return found
-
-    def keep(self, target: GlobalVar, function: Any) -> None:
-        """A function that is not ours to change, and what it calls."""
-        if target.name_hint in self.new:
-            return
-        self.new[target] = function
-        for e in post_order(function) if isinstance(function, Function) else ():
-            if isinstance(e, GlobalVar) and isinstance(called := self.mod[e.name_hint], Function):
-                kind = called.checked_type
-                if called.type_params or any(map(_has_function, type_children(kind))):
-                    raise CompileError(
-                        f"@{target.name_hint} is for the compiler '{function.attrs['Compiler']}', so it stays as it is, and it calls @{e.name_hint}, which is {kind!r}; "
-                        "let it call functions of plain types that take and return no functions, or run this pass before the program is partitioned", function.span,
-                    )
-                _ = self.instance(e, {})
 
     def place(self, function: Function) -> GlobalVar:
         """The name of a kernel that is a value where it stands, as a function of the module."""
