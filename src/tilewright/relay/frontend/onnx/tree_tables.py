@@ -42,6 +42,7 @@ class Nodes:
     def compared(self, members: dict[int, list[float]]) -> None:
         """Bring every node to LEQ. `members` are the sets of the nodes of mode MEMBER."""
         real = ~np.isnan(self.value)
+        self.missing[self.mode == NEQ] = True  # what is no number equals nothing
         below = np.isin(self.mode, (LT, GTE))
         self.value[below] = before(self.value[below])
         self._exchange(np.isin(self.mode, (GTE, GT, NEQ)) & (real | (self.mode == NEQ)))

@@ -13,7 +13,7 @@ from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.scores import TRANSFORMS, beside, chosen, column, greatest, labels, rows_of, transformed
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, scalar
-from tilewright.relay.frontend.onnx.tree_tables import LEQ, MEMBER, MODES, Array, Leaves, Nodes, ensemble
+from tilewright.relay.frontend.onnx.tree_tables import MEMBER, MODES, Array, Leaves, Nodes, ensemble
 
 ML: Final = "ai.onnx.ml"
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -30,7 +30,7 @@ def tree_ensemble(
 ) -> Expr:
     if not 0 <= aggregate_function < len(_AGGREGATES) or not 0 <= post_transform < len(TRANSFORMS):
         node.refuse(f"aggregate_function {aggregate_function} or post_transform {post_transform} is none of those that there are")
-    data = _floating(x, leaf_weights, node)
+    data = rows_of(x, node)
     dtype = dtype_of(data).numpy()
     true, false, roots = (np.asarray(v, np.int64) for v in (nodes_truenodeids, nodes_falsenodeids, tree_roots))
     true_leaf, false_leaf = np.asarray(nodes_trueleafs, bool), np.asarray(nodes_falseleafs, bool)
@@ -72,7 +72,7 @@ def tree_ensemble_regressor(
     if aggregate_function not in _AGGREGATES:
         node.refuse(f"aggregate_function is {aggregate_function!r}; it must be one of {', '.join(_AGGREGATES)}")
     weights = _tensor(target_weights, target_weights_as_tensor)
-    data = _floating(x, weights, node)
+    data = rows_of(x, node)
     nodes, number = _nodes(nodes_treeids, nodes_nodeids, nodes_modes, nodes_featureids, _tensor(nodes_values, nodes_values_as_tensor),
                            nodes_truenodeids, nodes_falsenodeids, nodes_missing_value_tracks_true, data, node)
     leaves = _leaves(number, target_treeids, target_nodeids, target_ids, weights.astype(dtype_of(data).numpy()), node)
@@ -96,11 +96,6 @@ def _aggregated(data: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, how: s
 def _tensor(floats: Numbers, tensor: Array | None) -> Array:
     """An attribute that is given as floats, or as a tensor, which may be of doubles."""
     return np.asarray(floats, np.float32) if tensor is None else tensor.reshape(-1)
-
-
-def _floating(x: Expr, weights: Array, node: Node) -> Expr:
-    """The rows in the type in which they are compared."""
-    return rows_of(x, node)
 
 
 def _nodes(
@@ -142,3 +137,48 @@ def _leaves(number: dict[tuple[int, int], int], trees: Whole, ids: Whole, target
     except KeyError as error:
         node.refuse(f"a weight is given for node {error.args[0][1]} of tree {error.args[0][0]}, which is no leaf; export the model again")
     return Leaves(len(number), leaf, np.asarray(targets, np.int64), weights)
+
+
+@converter("TreeEnsembleClassifier", since=1, domain=ML)
+def tree_ensemble_classifier(
+    x: Expr, *, base_values: Numbers = (), base_values_as_tensor: Array | None = None, class_ids: Whole = (), class_nodeids: Whole = (),
+    class_treeids: Whole = (), class_weights: Numbers = (), class_weights_as_tensor: Array | None = None, classlabels_int64s: Whole = (),
+    classlabels_strings: Sequence[str] = (), nodes_falsenodeids: Whole = (), nodes_featureids: Whole = (), nodes_hitrates: Numbers = (),
+    nodes_hitrates_as_tensor: Array | None = None, nodes_missing_value_tracks_true: Whole = (), nodes_modes: Sequence[str] = (),
+    nodes_nodeids: Whole = (), nodes_treeids: Whole = (), nodes_truenodeids: Whole = (), nodes_values: Numbers = (),
+    nodes_values_as_tensor: Array | None = None, post_transform: str = "NONE", node: Node,
+) -> tuple[Expr, ...]:
+    names = labels(classlabels_int64s, classlabels_strings, node)
+    weights = _tensor(class_weights, class_weights_as_tensor)
+    data = rows_of(x, node)
+    nodes, number = _nodes(nodes_treeids, nodes_nodeids, nodes_modes, nodes_featureids, _tensor(nodes_values, nodes_values_as_tensor),
+                           nodes_truenodeids, nodes_falsenodeids, nodes_missing_value_tracks_true, data, node)
+    classes = len(names.value)
+    base, dtype = _tensor(base_values, base_values_as_tensor), dtype_of(data).numpy()
+    one_sided = classes <= 2 and set(class_ids) == {0}
+    leaves = _leaves(number, class_treeids, class_nodeids, class_ids, weights.astype(dtype), node)
+    scores: Expr = ensemble(data, nodes, leaves, 1 if one_sided else classes, "sum", node)
+    if one_sided:
+        if base.size:
+            scores = op.add(scores, scalar(base[0], scores))
+        return _of_two(names, scores, bool((weights >= 0).all()), post_transform, node)
+    if base.size:
+        scores = op.add(scores, Constant(np.broadcast_to(base, (classes,)).astype(dtype)))
+    if classes == 2 and set(class_ids) == {1}:
+        place = op.greater(op.squeeze(column(scores, 1), axis=(1,)), scalar(0.5 if (weights >= 0).all() else 0, scores))
+        return chosen(names, cast(place, "int64")), cast(transformed(scores, post_transform, node), "float32")
+    return chosen(names, greatest(scores)), cast(transformed(scores, post_transform, node), "float32")
+
+
+def _of_two(names: Constant, score: Expr, positive: bool, how: str, node: Node) -> tuple[Expr, ...]:
+    """Two classes of which the trees have scores for the second only; the first is 1 - score where no weight is negative, else -score.
+
+    The specification is silent here; ONNX Runtime is followed, but that it applies no softmax. One class alone is yes or no: 1 or 0.
+    """
+    flat = op.squeeze(score, axis=(1,))
+    if len(names.value) == 1:
+        return cast(op.greater(flat, scalar(0, flat)), "int64"), cast(transformed(score, how, node), "float32")
+    place = cast(op.greater(flat, scalar(0.5 if positive else 0, flat)), "int64")
+    complement = how == "PROBIT" or (how == "NONE" and positive)
+    other = op.subtract(scalar(1, score), score) if complement else op.negative(score)
+    return chosen(names, place), cast(transformed(beside(other, score), how, node), "float32")
