@@ -198,6 +198,7 @@ class Comparison(Binary):
 class Equal(Comparison):
     """x == y."""
 
+    objects = True
     of_arrays = staticmethod(np.equal)
     node = E.EQ
 
@@ -206,6 +207,7 @@ class Equal(Comparison):
 class NotEqual(Comparison):
     """x != y."""
 
+    objects = True
     of_arrays = staticmethod(np.not_equal)
     node = E.NE
 
@@ -332,6 +334,7 @@ class RightShift(Bitwise):
 class Where(Broadcasting):
     """x where the condition holds, y elsewhere; the three broadcast."""
 
+    objects = True
     precision = Precision.FOLLOW
     def infer(self, condition: Type, x: Type, y: Type) -> TensorType:
         c, a, b = tensors(condition, x, y)
@@ -353,6 +356,7 @@ def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:
 class BroadcastTo(Op):
     """x repeated along new dimensions and those of size one, to have `shape`."""
 
+    objects = True
     precision = Precision.FOLLOW
     shape: tuple[int, ...]
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.errors import InputError, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
 from tilewright.topi.shapes import Perm, axis_of, differ
 from tilewright.types import BOOL, DataType, TensorType, Type
+
+_WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 
 
 class Elementwise(Op):
@@ -346,16 +349,32 @@ class BitwiseNot(Elementwise):
 
 
 def converted(data: Array, dtype: str) -> Array:
-    """`data` as another type: floats lose their fraction, integers wrap around."""
+    """`data` as another type: floats lose their fraction, integers wrap around. Strings are the numbers that are written in them."""
+    wanted = DataType(dtype)
+    if wanted.is_object:
+        return data.astype(np.str_).astype(object)
+    if data.dtype == object:
+        data = _numbers(data, wanted)
     with np.errstate(all="ignore"):
-        result: Array = data.astype(DataType(dtype).numpy())
+        result: Array = data.astype(wanted.numpy())
     return result
+
+
+def _numbers(data: Array, wanted: DataType) -> Array:
+    """The numbers that strings say, as float64, or as they are where whole ones are wanted that may not fit into it."""
+    read = (lambda s: int(s) if _WHOLE.fullmatch(s) else int(float(s))) if wanted.is_integer else float
+    kind = np.float64 if not wanted.is_integer else np.int64 if wanted.code == "int" else np.uint64
+    try:
+        return np.array([read(s) for s in data.flat], kind).reshape(data.shape)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"a string cannot be cast to {wanted}: {error}") from None
 
 
 @op("cast", kind=Fusion.ELEMWISE)
 class Cast(Elementwise):
     """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
 
+    objects = True
     precision = Precision.NEVER
     dtype: str
 
@@ -378,6 +397,7 @@ class Cast(Elementwise):
 class CastLike(Elementwise):
     """x as the dtype of the second tensor, which is not read."""
 
+    objects = True
     precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
@@ -418,6 +438,7 @@ class Clip(Elementwise):
 class Copy(Elementwise):
     """x itself."""
 
+    objects = True
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return data.copy()

@@ -14,6 +14,7 @@ from tilewright.relay.frontend.onnx import (
     resize,
     sampling,
     support_vectors,
+    text,
     transform,
     trees,
 )
@@ -23,7 +24,7 @@ from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.relay.frontend.onnx.registry import converter as register_converter
 from tilewright.relay.frontend.onnx.signature import signature
 
-FAMILIES = (control, features, linear, linear_models, math, nn, quantize, reduce, resize, sampling, support_vectors, transform, trees)
+FAMILIES = (control, features, linear, linear_models, math, nn, quantize, reduce, resize, sampling, support_vectors, text, transform, trees)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tilewright.contents import of_strings
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
@@ -20,13 +21,16 @@ from tilewright.types import DataType
 @converter("Constant")
 def constant(
     *, value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
-    value_ints: tuple[int, ...] | None = None, node: Node,
+    value_ints: tuple[int, ...] | None = None, value_string: str | None = None, value_strings: tuple[str, ...] | None = None, node: Node,
 ) -> Expr:
     if value is not None:
         return Constant(value)
     for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))
+    strings = value_strings if value_string is None else (value_string,)
+    if strings is not None:
+        return Constant(of_strings(strings, (len(strings),) if value_string is None else ()))
     return node.refuse("it has no value")
 
 

@@ -53,7 +53,7 @@ class Node:
         value = self.known(x)
         if value is None:
             self.refuse(f"input '{name}' must be known while compiling, and it is computed from the model's inputs{self._inputs.hint()}")
-        if value.dtype == object:
+        if value.dtype == object and not x.tensor_type.dtype.is_object:
             self._refuse_symbols(f"input '{name}' is {_shown(value)}", list(value.flat))
         return value
 

@@ -20,6 +20,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto
 
+from tilewright.contents import of_strings
 from tilewright.errors import CompileError, ModelError, Origin
 from tilewright.relay.frontend.onnx.wire import FileData, MalformedError, MemoryData, ModelData, Span, split
 from tilewright.types import DataType
@@ -40,7 +41,7 @@ _FIELDS: Final[dict[int, str]] = {
 }
 """Where a tensor of that type keeps its values when they are not raw; all others are in `int32_data`."""
 _PACKED: Final[dict[int, Any]] = {TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4}
-_UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+_UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ def element_type(code: int, what: str, origin: Origin | None = None) -> DataType
     """The element type of ONNX's `TensorProto.DataType`; `what` is named when there is none here."""
     if code in TensorProto.DataType.values() and code not in _UNSUPPORTED:
         try:
-            return DataType(str(onnx.helper.tensor_dtype_to_np_dtype(code)))
+            return DataType(onnx.helper.tensor_dtype_to_np_dtype(code))
         except CompileError:
             pass  # a type that numpy can hold and this compiler has no name for: refused below
     shown = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
@@ -143,6 +144,8 @@ def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -
     if any(d < 0 for d in shape):
         refuse(f"has a negative dimension: {shape}")
     count = math.prod(shape)
+    if tensor.data_type == TensorProto.STRING:
+        return _strings(tensor, count, refuse).reshape(shape)
     packed = tensor.data_type in _PACKED
     nbytes = (count + 1) // 2 if packed else count * dtype.itemsize
     if tensor.data_location == TensorProto.EXTERNAL:
@@ -165,6 +168,15 @@ def _nibbles(packed: Array, data_type: int, count: int) -> Array:
     if data_type == TensorProto.INT4:
         values = np.where(values > 7, values - 16, values)
     return values.astype(_PACKED[data_type])
+
+
+def _strings(tensor: TensorProto, count: int, refuse: Callable[[str], NoReturn]) -> Array:
+    if len(tensor.string_data) != count:
+        refuse(f"has shape {tuple(tensor.dims)}, {count} strings, and {len(tensor.string_data)} strings of data")
+    try:
+        return of_strings([s.decode() for s in tensor.string_data], (count,))
+    except UnicodeDecodeError as error:
+        refuse(f"has a string that is not UTF-8 ({error})")
 
 
 def _typed_values(tensor: TensorProto, dtype: np.dtype[Any], count: int, refuse: Callable[[str], NoReturn]) -> Array:
