@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.relay.frontend.onnx import (
     control,
     features,
+    labels,
     linear,
     linear_models,
     math,
@@ -24,7 +25,7 @@ from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.relay.frontend.onnx.registry import converter as register_converter
 from tilewright.relay.frontend.onnx.signature import signature
 
-FAMILIES = (control, features, linear, linear_models, math, nn, quantize, reduce, resize, sampling, support_vectors, text, transform, trees)
+FAMILIES = (control, features, labels, linear, linear_models, math, nn, quantize, reduce, resize, sampling, support_vectors, text, transform, trees)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]

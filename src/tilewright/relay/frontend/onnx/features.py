@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.frontend.onnx.labels import strings
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
@@ -102,6 +103,6 @@ def one_hot_encoder(
     text = dtype_of(x) == "string"
     if text != bool(cats_strings):
         node.refuse(f"its categories are {'strings' if cats_strings else 'integers'}, and its input is {dtype_of(x)}")
-    names = np.asarray(cats_strings if text else cats_int64s, object if text else np.int64)
+    names = strings(cats_strings) if text else np.asarray(cats_int64s, np.int64)
     like = x if text else cast(x, "int64")
     return cast(op.equal(op.expand_dims(like, axis=-1), Constant(names)), "float32")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from tilewright.contents import of_strings
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
@@ -62,7 +63,7 @@ def labels(ints: Sequence[int] | None, strings: Sequence[str] | None, node: Node
     """The labels of the classes, one element each."""
     if bool(ints) == bool(strings):
         node.refuse("the labels of its classes must be given once: as integers, or as strings")
-    return Constant(np.asarray(ints, np.int64) if ints else np.asarray(strings, object))
+    return Constant(np.asarray(ints, np.int64) if ints else of_strings(list(strings or ()), (len(strings or ()),)))
 
 
 def chosen(names: Constant, place: Expr) -> Expr:
@@ -87,7 +88,3 @@ def rows_of(x: Expr, node: Node, *, double: bool = True) -> Expr:
     if x.tensor_type.ndim != 2:
         node.refuse(f"its input has {x.tensor_type.ndim} dimensions; it must have two, a row for each example")
     return x if double and x.tensor_type.dtype == "float64" else cast(x, "float32")
-
-
-def as_floats(values: Any, dtype: str = "float32") -> np.ndarray[Any, Any]:
-    return np.asarray(values, dtype)
