@@ -101,9 +101,9 @@ class CastMap(Op):
         values: dict[int, Any] = data.item()
         dtype, cast = _CASTS[self.cast_to]
         keys = sorted(values)
-        if self.sparse and any(not 0 <= k < self.size for k in keys) or not self.sparse and len(keys) != self.size:
+        if (self.sparse and any(not 0 <= k < self.size for k in keys)) or (not self.sparse and len(keys) != self.size):
             raise ValueError(f"the dictionary has the keys {keys}, which do not make a row of {self.size}")
-        row = [cast("0" if dtype != "string" else "0")] * self.size
+        row = [cast("0")] * self.size
         for place, key in enumerate(keys):
             row[key if self.sparse else place] = cast(values[key])
         return of_strings(row, (1, self.size)) if dtype == "string" else np.asarray([row], dtype)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from tilewright.relay.frontend.onnx import (
+    contrib_attention,
+    contrib_fused,
+    contrib_quantized,
     control,
     features,
     labels,
@@ -25,7 +28,10 @@ from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.relay.frontend.onnx.registry import converter as register_converter
 from tilewright.relay.frontend.onnx.signature import signature
 
-FAMILIES = (control, features, labels, linear, linear_models, math, nn, quantize, reduce, resize, sampling, support_vectors, text, transform, trees)
+FAMILIES = (
+    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, quantize, reduce, resize, sampling,
+    support_vectors, text, transform, trees,
+)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -64,7 +65,7 @@ def imputer(
         node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it says what stands in for missing values of {dtype_of(x)}")
     if len(values) > 1 and shape_of(x)[-1:] != (len(values),):
         node.refuse(f"{len(values)} imputed values are given for {shape_of(x)[-1]} features; give one, or one for each feature")
-    where = op.isnan(x) if absent != absent else op.equal(x, scalar(absent, x))
+    where = op.isnan(x) if math.isnan(absent) else op.equal(x, scalar(absent, x))
     return op.where(where, Constant(np.asarray(values if len(values) > 1 else values[0], dtype_of(x).numpy())), x)
 
 

@@ -48,7 +48,7 @@ def _places(x: Expr, keys: Array) -> Expr:
     at = op.searchsorted(Constant(typed[order]), x, dtype="int64")
     key, place = (op.take(Constant(values), at, axis=0, mode="clip") for values in (typed[order], order.astype(np.int64)))
     found = op.where(op.equal(key, x), place, none)
-    nan = np.flatnonzero(keys != keys)
+    nan = np.flatnonzero(np.isnan(keys))
     return op.where(op.isnan(x), Constant(np.int64(nan[-1]).reshape(())), found) if len(nan) and dtype_of(x).is_float else found
 
 

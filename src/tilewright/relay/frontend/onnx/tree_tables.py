@@ -59,7 +59,8 @@ class Nodes:
         new: list[tuple[int, float, bool, int, int]] = []
         count, dtype = len(self.feature), self.value.dtype.type
         for k, members in sets.items():
-            found, feature, yes, no, missing = sorted({dtype(m) for m in members if m == m}), int(self.feature[k]), int(self.true[k]), int(self.false[k]), bool(self.missing[k])
+            found = sorted({dtype(m) for m in members if not np.isnan(m)})
+            feature, yes, no, missing = int(self.feature[k]), int(self.true[k]), int(self.false[k]), bool(self.missing[k])
             if not found:
                 self.value[k] = np.nan
                 continue
@@ -142,12 +143,14 @@ def _depths(children: Array, roots: Array, first: int, node: Node) -> Array:
     """The steps of the longest path of each tree: all trees go down together, level by level."""
     depths = np.zeros(len(roots), np.int32)
     tree, at = np.arange(len(roots)), roots
-    for level in range(1, len(children) + 1):
+    level = 0
+    while len(at):
+        level += 1
         inner = at >= first
         tree, at = tree[inner], at[inner]
-        if not len(at):
-            return depths
         depths[tree] = level
         both = np.unique(np.concatenate([tree, tree]) * len(children) + children[at].T.reshape(-1))
         tree, at = np.divmod(both, len(children))
-    node.refuse("the nodes of a tree go round in a circle; export the model again")
+        if level > len(children):
+            node.refuse("the nodes of a tree go round in a circle; export the model again")
+    return depths

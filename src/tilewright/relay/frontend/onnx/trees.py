@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def _members(nodes: Nodes, values: Array | None, node: Node) -> dict[int, list[f
     which = np.flatnonzero(nodes.mode == MEMBER)
     sets: list[list[float]] = [[]]
     for v in () if values is None else values.tolist():
-        if v != v:
+        if math.isnan(v):
             sets.append([])
         else:
             sets[-1].append(v)
