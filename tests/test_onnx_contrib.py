@@ -157,7 +157,7 @@ def _attention() -> list[Case]:
     found.append(Case("GroupQueryAttention", (*prompt, *no_past, *end), {**group, "softcap": 2.0}, fed=3, outputs=3))
     step = (real(2, 1, 64), real(2, 1, 32), real(2, 1, 32), real(2, 2, 6, 16), real(2, 2, 6, 16))
     for lengths in ([6, 6], [4, 6]):
-        found.append(Case("GroupQueryAttention", (*step, one(lengths, "int32"), one(7, "int32"), big_cos, big_sin), {**group, "do_rotary": 1}, fed=6))
+        found.append(Case("GroupQueryAttention", (*step, one(lengths, "int32"), one(7, "int32"), big_cos, big_sin), {**group, "do_rotary": 1}, fed=6, outputs=3))
     found.append(Case("QAttention", (byte(2, 5, 8), byte(8, 24), b, one(0.02), one(0.03), None, one(120, "uint8"), one(110, "uint8")), heads))
     return found
 

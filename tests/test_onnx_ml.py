@@ -157,7 +157,7 @@ def test_support_vectors(kernel: str) -> None:
 
 def test_preparation_of_features() -> None:
     y = {"y": FLOAT}
-    check(single("Scaler", ROWS, y, offset=[1.0, 2.0, 3.0, 4.0], scale=[0.5]), X)
+    check(single("Scaler", ROWS, y, offset=[1.0, 2.0, 3.0, 4.0], scale=[0.5, 1.0, 2.0, 3.0]), X)
     check(single("Scaler", {"x": (INT64, ("rows", 4))}, y, offset=[1.0], scale=[2.0]), X.astype(np.int64))
     for norm in ("MAX", "L1", "L2"):
         zero = X.copy()

@@ -13,7 +13,7 @@ from tilewright.relay.frontend.onnx.contrib_quantized import real
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
 
 MICROSOFT: Final = "com.microsoft"
 
@@ -228,9 +228,9 @@ def group_query_attention(
     tokens, old = node.static(q, "query")[2], 0 if past_key is None else node.static(past_key, "past_key")[2]
     total = int(node.scalar(total_sequence_length, "total_sequence_length"))
     lengths = cast(reshape(seqlens_k, (-1, 1)), "int64")
-    before: Expr = op.add(lengths, Constant(np.int64(1 - tokens).reshape(())))
+    before: Expr = op.add(lengths, number(1 - tokens))
     if not old or total == tokens:
-        before = op.multiply(before, Constant(np.int64(0).reshape(())))
+        before = op.multiply(before, number(0))
     place = op.add(before, Constant(np.arange(tokens, dtype=np.int64)[None]))
     if do_rotary:
         at = place if position_ids is None else position_ids
@@ -260,14 +260,17 @@ def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: flo
 
 
 def _placed(past: Expr, new: Expr, before: Expr, keys: int, old: int) -> Expr:
-    """Past and new keys (batch, heads, tokens, size) in one row, the new ones at place `before` (batch, 1) of it."""
+    """Past and new keys (batch, heads, tokens, size) in one row, the new ones at place `before` (batch, 1) of it, and zeros behind them."""
     both = op.concatenate(Tuple((past, new)), axis=2)
     place = Constant(np.arange(keys, dtype=np.int64)[None])
-    behind: Any = op.add(op.subtract(place, before), Constant(np.int64(old).reshape(())))
+    behind: Any = op.add(op.subtract(place, before), number(old))
     tokens = shape_of(new)[2]
-    inside = op.logical_and(op.greater_equal(place, before), op.less(op.subtract(place, before), Constant(np.int64(tokens).reshape(()))))
-    index = op.where(inside, behind, op.minimum(place, Constant(np.int64(old - 1).reshape(()))))
-    return transpose(op.take(transpose(both, (0, 2, 1, 3)), index, axis=1, batch_dims=1), (0, 2, 1, 3))
+    inside = op.logical_and(op.greater_equal(place, before), op.less(op.subtract(place, before), number(tokens)))
+    index = op.where(inside, behind, op.minimum(place, number(old - 1)))
+    rows = op.take(transpose(both, (0, 2, 1, 3)), index, axis=1, batch_dims=1)
+    there = op.less(op.subtract(place, before), number(tokens))
+    there = op.expand_dims(there, axis=2, num_newaxis=2)
+    return transpose(op.where(there, rows, scalar(0, rows)), (0, 2, 1, 3))
 
 
 def _window(q: Expr, place: Expr, keys: int, size: int) -> Expr:
@@ -276,5 +279,5 @@ def _window(q: Expr, place: Expr, keys: int, size: int) -> Expr:
     at = op.expand_dims(place, axis=2)
     seen = op.less_equal(key, at)
     if size > 0:
-        seen = op.logical_and(seen, op.greater(key, op.subtract(at, Constant(np.int64(size).reshape(())))))
+        seen = op.logical_and(seen, op.greater(key, op.subtract(at, number(size))))
     return op.expand_dims(op.where(seen, scalar(0, q), scalar(least(q), q)), axis=1)

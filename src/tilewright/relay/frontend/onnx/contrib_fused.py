@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.onnx import linear, nn, sampling, transform
 from tilewright.relay.frontend.onnx import math as elementwise
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
 
 MICROSOFT: Final = "com.microsoft"
 
@@ -224,10 +224,10 @@ def embed_layer_norm(
         places: Expr = op.expand_dims(slice_axis(position_embedding, 0, 0, node.static(input_ids, "input_ids")[1]), axis=0)
     else:
         places = op.take(position_embedding, position_ids, axis=0)
-    total = op.add(op.take(word_embedding, input_ids, axis=0), places)
+    total: Expr = op.add(op.take(word_embedding, input_ids, axis=0), places)
     if segment_ids is not None and segment_embedding is not None:
         total = op.add(total, op.take(segment_embedding, segment_ids, axis=0))
-    count = op.sum(cast(mask, "int32"), axis=(1,)) if mask is not None and mask_index_type else op.full(Constant(np.int32(0).reshape(())), shape=(batch,), dtype="int32")
+    count = op.sum(cast(mask, "int32"), axis=(1,)) if mask is not None and mask_index_type else op.full(number(0, "int32"), shape=(batch,), dtype="int32")
     return _normed(total, gamma, beta, epsilon, node), count, total
 
 
@@ -236,8 +236,8 @@ def group_norm(
     x: Expr, gamma: Expr, beta: Expr, *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int,
 ) -> Expr:
     y = op.nn.group_norm(last_first(x) if channels_last else x, cast(gamma, dtype_of(x)), cast(beta, dtype_of(x)), num_groups=groups, axis=1, epsilon=epsilon)
-    y = first_last(y) if channels_last else y
-    return elementwise.swish(y) if activation else y
+    found = first_last(y) if channels_last else y
+    return elementwise.swish(found) if activation else found
 
 
 @converter("ExpandDims", domain=MICROSOFT)

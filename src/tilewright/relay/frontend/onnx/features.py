@@ -13,7 +13,7 @@ from tilewright.relay.frontend.onnx.labels import strings
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, pad, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, number, pad, rank, reshape, scalar, shape_of, slice_axis
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,7 @@ def normalizer(x: Expr, *, norm: str = "MAX", node: Node) -> Expr:
 def binarizer(x: Expr, *, threshold: float = 0.0) -> Expr:
     if dtype_of(x).is_float:
         return cast(op.greater(x, scalar(threshold, x)), dtype_of(x))
-    return cast(op.greater(cast(x, "float64"), Constant(np.float64(threshold).reshape(()))), dtype_of(x))
+    return cast(op.greater(cast(x, "float64"), number(threshold, "float64")), dtype_of(x))
 
 
 @converter("Imputer", domain=ML)

@@ -12,7 +12,7 @@ from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import dtype_of
+from tilewright.relay.frontend.onnx.shaping import dtype_of, number
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]
@@ -42,14 +42,14 @@ def _places(x: Expr, keys: Array) -> Expr:
     same = np.flatnonzero(typed == keys)
     order = same[np.argsort(typed[same], kind="stable")]
     order = order[np.append(typed[order][1:] != typed[order][:-1], True)[: len(order)]]
-    none = Constant(np.int64(len(keys)).reshape(()))
+    none = number(len(keys))
     if not len(order):
         return op.full_like(op.cast(x, dtype="int64"), none)
     at = op.searchsorted(Constant(typed[order]), x, dtype="int64")
     key, place = (op.take(Constant(values), at, axis=0, mode="clip") for values in (typed[order], order.astype(np.int64)))
     found = op.where(op.equal(key, x), place, none)
     nan = np.flatnonzero(np.isnan(keys))
-    return op.where(op.isnan(x), Constant(np.int64(nan[-1]).reshape(())), found) if len(nan) and dtype_of(x).is_float else found
+    return op.where(op.isnan(x), number(nan[-1]), found) if len(nan) and dtype_of(x).is_float else found
 
 
 @converter("LabelEncoder", domain=ML)

@@ -12,7 +12,7 @@ from tilewright.relay.frontend.onnx.linear import times_matrix
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.scores import beside, chosen, greatest, labels, rows_of, transformed
+from tilewright.relay.frontend.onnx.scores import beside, chosen, greatest, labels, rows_of, transformed, width_of
 from tilewright.relay.frontend.onnx.shaping import cast, scalar
 
 ML: Final = "ai.onnx.ml"
@@ -20,7 +20,7 @@ ML: Final = "ai.onnx.ml"
 
 def product(x: Expr, coefficients: Sequence[float], intercepts: Sequence[float], outputs: int, node: Node) -> Expr:
     """x (rows, features) times coefficients (outputs, features), plus an intercept for each output."""
-    (features,) = node.static(x, "X")[1:]
+    features = width_of(x, node)
     if len(coefficients) != outputs * features:
         node.refuse(f"{len(coefficients)} coefficients are given, and {outputs} outputs of {features} features need {outputs * features}")
     y = times_matrix(x, Constant(np.asarray(coefficients, np.float32).reshape(outputs, features)))
@@ -45,7 +45,7 @@ def linear_classifier(
 ) -> tuple[Expr, ...]:
     names = labels(classlabels_ints, classlabels_strings, node)
     rows = rows_of(x, node, double=False)
-    outputs = len(coefficients) // max(1, node.static(rows, "X")[1])
+    outputs = len(coefficients) // max(1, width_of(rows, node))
     score = product(rows, coefficients, intercepts, outputs, node)
     if outputs == 1 and len(names.value) <= 2:
         return _of_one(names, score, post_transform, node)

@@ -76,6 +76,12 @@ def greatest(scores: Expr) -> Expr:
     return cast(op.argmax(scores, axis=(1,)), "int64")
 
 
+def width_of(x: Expr, node: Node) -> int:
+    """How many features a row has; raises `ModelError` when that is not known."""
+    width = shape_of(x)[1]
+    return width if isinstance(width, int) else node.static(x, "X")[1]
+
+
 def column(scores: Expr, k: int) -> Expr:
     """Column `k` as a matrix of one."""
     return scores if shape_of(scores)[1] == 1 else slice_axis(scores, 1, k, k + 1)

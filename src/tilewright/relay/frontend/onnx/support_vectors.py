@@ -13,7 +13,7 @@ from tilewright.relay.frontend.onnx.linear_models import product
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.scores import beside, chosen, greatest, labels, rows_of, transformed
+from tilewright.relay.frontend.onnx.scores import beside, chosen, greatest, labels, rows_of, transformed, width_of
 from tilewright.relay.frontend.onnx.shaping import cast, scalar, shape_of
 
 ML: Final = "ai.onnx.ml"
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 def _kernel(x: Expr, vectors: Array, kind: str, parameters: Sequence[float], node: Node) -> Expr:
     """The kernel between each row of `x` and each support vector: (rows, vectors)."""
-    if vectors.shape[1] != node.static(x, "X")[1]:
+    if vectors.shape[1] != width_of(x, node):
         node.refuse(f"its support vectors have {vectors.shape[1]} features, and its input has {shape_of(x)[1]}")
     gamma, offset, degree = parameters if len(parameters) == 3 else (0.0, 0.0, 0.0)
     if kind == "RBF":

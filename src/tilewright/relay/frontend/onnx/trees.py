@@ -114,7 +114,7 @@ def _nodes(
             node.refuse(f"{what} has {len(given)} elements, and nodes_modes has {count}; each must have one for every node")
     mode = np.asarray([table[m] for m in modes])
     is_leaf = mode < 0
-    number = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
+    number = np.where(is_leaf, 0 - np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1)
     tree = np.asarray(trees, np.int64)
     at = dict(zip(zip(trees, ids, strict=True), number.tolist(), strict=True))
     inner = ~is_leaf
@@ -124,7 +124,7 @@ def _nodes(
         node.refuse(f"a node of tree {error.args[0][0]} has the child {error.args[0][1]}, which is not there; export the model again")
     flags = np.asarray(missing, bool)[inner] if len(missing) == count else np.zeros(int(inner.sum()), bool)
     nodes = Nodes(
-        np.asarray(features, np.int64)[inner], mode[inner], values[inner].astype(dtype_of(data).numpy()), flags, *children,
+        np.asarray(features, np.int64)[inner], mode[inner], values[inner].astype(dtype_of(data).numpy()), flags, children[0], children[1],
         number[np.unique(tree, return_index=True)[1]])
     nodes.compared({})
     return nodes, {place: -1 - n for place, n in at.items() if n < 0}
