@@ -17,7 +17,7 @@ from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tenso
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
 from tilewright.topi.shapes import Perm, axis_of, differ
-from tilewright.types import BOOL, DataType, TensorType, Type
+from tilewright.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 
@@ -355,7 +355,15 @@ def converted(data: Array, dtype: str) -> Array:
         return data.astype(np.str_).astype(object)
     if data.dtype == object:
         data = _numbers(data, wanted)
+    source = DataType(data.dtype)
     with np.errstate(all="ignore"):
+        if source.code in MINIFLOATS and source is not wanted:  # each is a float32, and not all go into each other directly
+            data = data.astype(np.float32)
+        if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
+            data = data.astype(np.int32 if source.is_float else np.int64) & ((1 << wanted.bits) - 1)
+            data = (data.astype(np.int8) ^ (1 << wanted.bits - 1)) - (1 << wanted.bits - 1) if wanted.code == "int" else data.astype(np.uint8)
+        elif source.is_integer and source.bits < 8:
+            data = data.astype(np.int8)
         result: Array = data.astype(wanted.numpy())
     return result
 
