@@ -422,6 +422,28 @@ class CastLike(Elementwise):
         return Cast(call.tensor_type.dtype)(call.args[0], span=call.span)
 
 
+@op("reinterpret", kind=Fusion.ELEMWISE)
+class Reinterpret(Elementwise):
+    """The bits of x as another type of the same size in memory."""
+
+    dtype: str
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.dtype.itemsize != DataType(self.dtype).itemsize or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits}):
+            raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
+        return TensorType(t.shape, self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.ascontiguousarray(data).reshape(data.shape).view(DataType(self.dtype).numpy())
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        wanted = DataType(self.dtype)
+        if BOOL in (data.dtype, wanted):  # a truth value is a byte in memory alone
+            return topi.elementwise(data, lambda x: topi.converted(x, wanted) if x.dtype == BOOL or x.dtype.is_integer else x, "reinterpret")
+        return topi.elementwise(data, lambda x: I.reinterpret(x, dtype=wanted), "reinterpret")
+
+
 @op("clip", kind=Fusion.ELEMWISE)
 class Clip(Elementwise):
     """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
