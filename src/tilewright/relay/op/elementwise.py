@@ -18,7 +18,7 @@ from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
 from tilewright.topi.orders import Order
 from tilewright.topi.shapes import Perm, axis_of, differ
-from tilewright.types import BOOL, DataType, TensorType, Type
+from tilewright.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 
@@ -359,7 +359,15 @@ def converted(data: Array, dtype: str) -> Array:
         return data.astype(np.str_).astype(object)
     if data.dtype == object:
         data = _numbers(data, wanted)
+    source = DataType(data.dtype)
     with np.errstate(all="ignore"):
+        if source.code in MINIFLOATS and source is not wanted:  # each is a float32, and not all go into each other directly
+            data = data.astype(np.float32)
+        if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
+            data = data.astype(np.int32 if source.is_float else np.int64) & ((1 << wanted.bits) - 1)
+            data = (data.astype(np.int8) ^ (1 << wanted.bits - 1)) - (1 << wanted.bits - 1) if wanted.code == "int" else data.astype(np.uint8)
+        elif source.is_integer and source.bits < 8:
+            data = data.astype(np.int8)
         result: Array = data.astype(wanted.numpy())
     return result
 
@@ -416,6 +424,28 @@ class CastLike(Elementwise):
 
     def simplify(self, call: Call) -> Expr | None:
         return Cast(call.tensor_type.dtype)(call.args[0], span=call.span)
+
+
+@op("reinterpret", kind=Fusion.ELEMWISE)
+class Reinterpret(Elementwise):
+    """The bits of x as another type of the same size in memory."""
+
+    dtype: str
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.dtype.itemsize != DataType(self.dtype).itemsize or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits}):
+            raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
+        return TensorType(t.shape, self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.ascontiguousarray(data).reshape(data.shape).view(DataType(self.dtype).numpy())
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        wanted = DataType(self.dtype)
+        if BOOL in (data.dtype, wanted):  # a truth value is a byte in memory alone
+            return topi.elementwise(data, lambda x: topi.converted(x, wanted) if x.dtype == BOOL or x.dtype.is_integer else x, "reinterpret")
+        return topi.elementwise(data, lambda x: I.reinterpret(x, dtype=wanted), "reinterpret")
 
 
 @op("clip", kind=Fusion.ELEMWISE)

@@ -13,12 +13,14 @@ from tilewright.relay.frontend.onnx import (
     linear_models,
     math,
     nn,
+    placing,
     quantize,
     reduce,
     resize,
     sampling,
     support_vectors,
     text,
+    training,
     transform,
     trees,
 )
@@ -29,8 +31,8 @@ from tilewright.relay.frontend.onnx.registry import converter as register_conver
 from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = (
-    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, quantize, reduce, resize, sampling,
-    support_vectors, text, transform, trees,
+    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, placing, quantize, reduce, resize, sampling,
+    support_vectors, text, training, transform, trees,
 )
 """The modules whose import fills the table of converters."""
 

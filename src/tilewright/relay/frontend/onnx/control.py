@@ -13,6 +13,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, shape_of
 from tilewright.relay.op.vision import AllClassNonMaxSuppression
 from tilewright.types import DataType
@@ -54,12 +55,18 @@ def cast_by_name(x: Expr, *, to: str, node: Node) -> Expr:
 
 @converter("Cast", since=6)
 def cast_to(x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up", node: Node) -> Expr:
-    return cast(x, _to_dtype(to, node))
+    return converted(x, _to_dtype(to, node), bool(saturate), round_mode, node)
 
 
 @converter("CastLike")
-def cast_like(x: Expr, target_type: Expr, *, saturate: int = 1, round_mode: str = "up") -> Expr:
-    return cast(x, dtype_of(target_type))
+def cast_like(x: Expr, target_type: Expr, *, saturate: int = 1, round_mode: str = "up", node: Node) -> Expr:
+    return converted(x, dtype_of(target_type), bool(saturate), round_mode, node)
+
+
+@converter("BitCast", since=26)
+def bit_cast(x: Expr, *, to: int, node: Node) -> Expr:
+    kind = _to_dtype(to, node)
+    return x if dtype_of(x) is kind else op.reinterpret(x, dtype=kind)
 
 
 @converter("Shape")
