@@ -86,7 +86,7 @@ def test_classifiers_of_two_with_one_score(post: str, positive: bool) -> None:
         check(forest(random, "TreeEnsembleClassifier", positive=positive, post_transform=post, **names), halves(random, 7, False))
 
 
-@pytest.mark.parametrize("rows", [1, 5, 8, 75])
+@pytest.mark.parametrize("rows", [1, 5, 64, 75])
 def test_trees_native(rows: int) -> None:
     random = np.random.default_rng(rows)
     model = forest(random, trees=11, depth=5, targets=(0, 1), n_targets=3, missing=True)

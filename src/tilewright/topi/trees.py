@@ -1,7 +1,7 @@
 """Ensembles of decision trees: each row of a matrix walked from the root of every tree to a leaf.
 
-A step is four loads, each waiting for the one before it, so a walk alone leaves the machine idle; eight walks go on side by side,
-of eight rows down one tree, or of one row down eight trees. Nothing branches: a leaf is its own child, and a walk that arrives
+A step is four loads, each waiting for the one before it, so a walk alone leaves the machine idle; eight walks go on side by side, of
+eight rows down one tree, or, where rows are few, of one row down eight trees. Nothing branches: a leaf is its own child, and a walk that arrives
 early stays where it is.
 """
 
@@ -94,7 +94,7 @@ def tree_ensemble(
 
     def body(b: Loops, x: BufferVar, *rest: BufferVar) -> None:
         forest = _Forest(b, rest[:-1], (width, trees, entries, n_targets), aggregate, missing, rest[-1])
-        groups, left = divmod(rows, _LANES)
+        groups, left = divmod(rows, _LANES) if rows >= _LANES * _GROUPS else (0, rows)
         with b.shared(-(-groups // _GROUPS), rows * trees * length * _NS, "block") as block:
             begin = b.let("begin", block * _GROUPS)
             end = b.let("end", E.minimum(begin + _GROUPS, groups))
