@@ -11,9 +11,11 @@ from tilewright.relay.expr import Call, Expr, Tuple, Var, var
 from tilewright.relay.op import (
     OPS,
     broadcast,
+    coupling,
     create,
     einsum,
     elementwise,
+    ensembles,
     fast_math,
     image,
     image_sampling,
@@ -177,6 +179,23 @@ def _indexing() -> list[Example]:
     found += [Example(c.Zeros((2, 3), "float32"), ()), Example(c.Ones((4,), "int8"), ()), Example(c.ZerosLike(), (real(2, 3),)), Example(c.OnesLike(), (whole(3),))]
     found += [Example(c.Arange(0, 5), ()), Example(c.Arange(5, -1, -2, "int32"), ()), Example(c.Arange(0.5, 2, 0.25), ()), Example(c.ShapeOf(), (real(2, 3, 4),)), Example(c.NdarraySize("int64"), (real(2, 3),))]
     found += [Example(c.Trilu(upper), (real(2, 4, 5), scalar(k, "int64"))) for upper in (True, False) for k in (0, -1, 2)]
+    return found
+
+
+def _ensembles() -> list[Example]:
+    """Two trees of three leaves: nodes 3 and 5 are the roots, 4 and 6 below them."""
+    children = np.asarray([[0, 0], [1, 1], [2, 2], [4, 0], [1, 2], [2, 6], [0, 1]], "int32")
+    features, thresholds = np.asarray([0, 0, 0, 1, -3, 0, 2], "int32"), np.asarray([0, 0, 0, 0.5, -0.5, 0, 1], "float32")
+    roots, depths = np.asarray([3, 5], "int32"), np.asarray([2, 2], "int32")
+    rows = real(21, 3)
+    rows[4, 2] = np.nan
+    found = []
+    for n, entries, how, missing in ((1, 1, "sum", True), (3, 3, "max", True), (4, 2, "min", True), (2, 1, "sum", True)):
+        targets, weights = whole(3, entries, low=0, high=n), real(3, entries)
+        tables = (np.abs(features) if not missing else features, thresholds, children, roots, depths, targets, weights)
+        found.append(Example(ensembles.TreeEnsemble(n, how, missing), (rows, *tables)))
+    found.append(Example(ensembles.TreeEnsemble(1), (real(3, 3), np.abs(features) % 3, thresholds, children, np.tile(roots, 5), np.tile(depths, 5), whole(3, 1, low=0, high=1), real(3, 1))))
+    found += [Example(coupling.PairwiseCoupling(k), (real(4, k * (k - 1) // 2, low=0.1, high=0.9),)) for k in (2, 3, 4)]
     return found
 
 
@@ -421,10 +440,10 @@ def _programs() -> list[Example]:
 
 
 EXAMPLES: list[Example] = [
-    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
+    *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_ensembles(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
     *_vision(), *_sampling(), *_random_numbers(), *_programs(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "create", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "nn_sparse", "scattering", "signal")
+FAMILIES = ("blocks", "broadcast", "coupling", "create", "ensembles", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "nn_sparse", "scattering", "signal")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

@@ -18,7 +18,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error"),
     ("settings", "types"),
     ("logs",),
-    ("expr", "expr_walk", "intrinsics", "nd"),
+    ("contents", "expr", "expr_walk", "intrinsics", "nd"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),

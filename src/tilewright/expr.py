@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 import numpy as np
 
 from tilewright.errors import CompileError
-from tilewright.types import BOOL, FLOAT32, INT64, DataType
+from tilewright.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType
 
 _INTERNED: dict[tuple[Any, ...], Any] = {}
 _MANY: Final = 1_000_000
@@ -451,6 +451,8 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
     if kind.lanes > 1:
         return Broadcast(const(value, kind.element), kind.lanes)
     if kind.is_float:
+        if kind.code in MINIFLOATS:
+            return FloatImm(kind, float(np.asarray(value, kind.numpy())))
         return FloatImm(kind, float(np.float32(value)) if kind == "float32" else float(value))
     number = int(value)
     if (kind.code in ("int", "uint") and kind.bits < 64) or kind.code == "uint":

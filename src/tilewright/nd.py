@@ -87,7 +87,7 @@ class NDArray:
 
     @property
     def dtype(self) -> DataType:
-        return DataType(str(self._array.dtype))
+        return DataType(self._array.dtype)
 
     @property
     def ndim(self) -> int:

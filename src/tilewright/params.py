@@ -38,6 +38,8 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
 
 def _written(a: np.ndarray[Any, Any]) -> bytes:
     little = a.astype(a.dtype.newbyteorder("<")) if a.dtype.byteorder == ">" else a
+    if a.dtype == object:
+        raise CompileError("strings have no place in the binary form of parameters; keep them as constants in the module")
     dtype, raw = DataType(str(a.dtype.newbyteorder("="))), little.tobytes()
     head = _HEAD.pack(ARRAY_MAGIC, 0, 1, 0, a.ndim, dtype.type_code, dtype.bits, dtype.lanes)
     return head + struct.pack(f"<{a.ndim}q", *a.shape) + struct.pack("<q", len(raw)) + raw

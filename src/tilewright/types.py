@@ -23,8 +23,15 @@ import numpy as np
 from tilewright.errors import CompileError
 from tilewright.node import node
 
-_NAME: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
-_BITS: Final = {"int": (4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
+MINIFLOATS: Final = {
+    "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+    "float4_e2m1fn": 4,
+}
+"""The floats of a byte or less and their bits, each under one name for its exponent, its mantissa and its special values."""
+_OBJECTS: Final = ("string", "object")
+_NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromkeys(_OBJECTS, 64)}
+_NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
+_BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
 _KNOWN: dict[str, DataType] = {}
 
 
@@ -36,17 +43,29 @@ class DataTypeCode(enum.IntEnum):
     FLOAT = 2
     HANDLE = 3
     BFLOAT = 4
+    FLOAT8_E4M3FN = 10
+    FLOAT8_E4M3FNUZ = 11
+    FLOAT8_E5M2 = 12
+    FLOAT8_E5M2FNUZ = 13
+    FLOAT8_E8M0FNU = 14
+    FLOAT6_E2M3FN = 15
+    FLOAT6_E3M2FN = 16
+    FLOAT4_E2M1FN = 17
 
 
 _CODE_NUMBERS: Final = {
     "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT, "handle": DataTypeCode.HANDLE,
-    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT,
+    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT, **{name: DataTypeCode[name.upper()] for name in MINIFLOATS},
+    **dict.fromkeys(_OBJECTS, DataTypeCode.HANDLE),
 }
 FIRST_CUSTOM_CODE: Final = 129
 
 
 class DataType(str):
-    """A scalar or vector element type: a code (`int uint float bfloat bool handle void`), bits, and lanes."""
+    """A scalar or vector element type: a code (`int uint float bfloat bool handle void`, or the name of a small float), bits, and lanes.
+
+    `string` and `object` are Python objects: a tensor of them is a numpy array of dtype object, of which compiled code never reads an element.
+    """
 
     code: str
     bits: int
@@ -58,7 +77,7 @@ class DataType(str):
         """Parse `name`; raises `CompileError` for anything that is not a type."""
         if isinstance(name, DataType):
             return name
-        text = name if isinstance(name, str) else str(np.dtype(name))
+        text = name if isinstance(name, str) else _numpy_name(np.dtype(name))
         known = _KNOWN.get(text)
         return known if known is not None else cls._parse(text)
 
@@ -70,17 +89,17 @@ class DataType(str):
         if match is None:
             raise CompileError(f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4")
         code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
-        if code in ("bool", "void", "handle"):
+        if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
             if bits not in allowed:
                 raise CompileError(f"'{text}' is not a data type: {code} takes no width")
-            bits = {"bool": 1, "handle": 64, "void": 0}[code]
+            bits = _NAMED[code]
         elif bits not in _BITS[code]:
             widths = ", ".join(map(str, _BITS[code]))
             raise CompileError(f"'{text}' is not a data type: {code} is {widths} bits wide")
         if lanes < 1:
             raise CompileError(f"'{text}' is not a data type: it needs at least one lane")
-        base = code if code in ("bool", "void", "handle") else f"{code}{bits}"
+        base = code if code in _NAMED else f"{code}{bits}"
         full = base if lanes == 1 else f"{base}x{lanes}"
         found = _KNOWN.get(full)
         if found is None:
@@ -101,7 +120,8 @@ class DataType(str):
         if type_code not in list(DataTypeCode):
             raise CompileError(f"there is no type code {type_code}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
         code = DataTypeCode(type_code)
-        base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else "handle" if code is DataTypeCode.HANDLE else f"{code.name.lower()}{bits}"
+        name = code.name.lower()
+        base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
         return cls(base if lanes == 1 else f"{base}x{lanes}")
 
     @property
@@ -111,7 +131,12 @@ class DataType(str):
 
     @property
     def is_float(self) -> bool:
-        return self.code in ("float", "bfloat")
+        return self.code in ("float", "bfloat") or self.code in MINIFLOATS
+
+    @property
+    def is_object(self) -> bool:
+        """True for Python objects, which only Python computes with."""
+        return self.code in _OBJECTS
 
     @property
     def is_integer(self) -> bool:
@@ -133,14 +158,21 @@ class DataType(str):
         return max(1, self.bits // 8) * self.lanes
 
     def numpy(self) -> np.dtype[Any]:
-        """The numpy type of one element; `bfloat16`, `int4` and `uint4` come from ml_dtypes."""
+        """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from ml_dtypes."""
         base = str(self.element)
-        if base in ("bfloat16", "int4", "uint4"):
+        if self.code == "bfloat" or self.code in MINIFLOATS or (self.is_integer and 1 < self.bits < 8):
             kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, base))
             return kind
+        if self.is_object:
+            return np.dtype(object)
         if base in ("void", "handle"):
             raise CompileError(f"{base} has no numpy type")
         return np.dtype(base if base != "uint1" else "bool")
+
+
+def _numpy_name(kind: np.dtype[Any]) -> str:
+    """numpy's name of a type; of all its types of text, and of Python objects, which are text until something else is said, one."""
+    return "string" if kind.kind in "OUST" else str(kind)
 
 
 BOOL: Final = DataType("bool")

@@ -67,6 +67,7 @@ def build_flow(
 ) -> Callable[[], Artifact]:
     """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
     builder = _Builder(target, report, cache, in_python=False)
+    _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
     made = []
     for k in range(len(lowered.blocks)):
         with report.phase("plan"):
@@ -86,6 +87,13 @@ def build_flow(
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
     return functools.partial(_finished, manifest, (*builder.objects.values(), *entries), builder.constants, report)
+
+
+def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
+    for name, kind in values:
+        if any(t.dtype.is_object for t in ([] if kind is None else _tensors(kind))):
+            raise CompileError(f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where alone there are such values; "
+                               "keep strings out of the branches, or evaluate the program with relay.create_executor('debug')")
 
 
 def _manifest(
@@ -152,6 +160,8 @@ class _Builder:
     def _step(self, s: PlanStep) -> list[Step]:
         if s.call is None:
             (source,), (destination,) = s.inputs, s.outputs
+            if destination.type.dtype.is_object:
+                return [self._on_host("copy", lambda x: (x,), s, "")]
             return [Copy(self.place(source), self.place(destination), destination.type.nbytes)]
         function = s.call.op
         if not isinstance(function, Function):
@@ -160,7 +170,8 @@ class _Builder:
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
         if key not in self.kernels:
-            self.kernels[key] = self._kernel(function, constant, storage)
+            objects = any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs))
+            self.kernels[key] = None if objects else self._kernel(function, constant, storage)
         found = self.kernels[key]
         origin = str(s.call.span or function.span or "")
         if found is None:
@@ -200,6 +211,8 @@ class _Builder:
                 return Place("constant", self.constants.add((value,), None, value.nbytes))
             case Memory.INPUT | Memory.OUTPUT:
                 return Place(loc.place.value, loc.index, loc.skip)
+            case Memory.OBJECT:
+                return Place("object", loc.index)
             case _:
                 return Place("workspace", loc.index)
 
@@ -215,13 +228,25 @@ class _Builder:
                 f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, which does not go back to Python; "
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
-        warnings.warn(f"{title} ({origin or 'no origin'}) has no native kernel yet and runs by its numpy meaning", stacklevel=2)
+        if not any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs)):
+            warnings.warn(f"{title} ({origin or 'no origin'}) has no native kernel yet and runs by its numpy meaning", stacklevel=2)
 
         def run(*arrays: Array) -> Sequence[Array]:
             result = evaluate(function, *arrays)
             return result if isinstance(result, (tuple, list)) else (result,)
 
-        return HostStep(title, run, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
+        return self._on_host(title, run, s, origin)
+
+    def _on_host(self, title: str, run: Callable[..., Sequence[Array]], s: PlanStep, origin: str) -> HostStep:
+        """A step that runs in Python; constants that are Python objects are kept by the step itself."""
+        kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
+
+        def completed(*arrays: Array) -> Sequence[Array]:
+            given = iter(arrays)
+            return run(*(next(given) if k is None else k for k in kept))
+
+        inputs = [self._host_value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
+        return HostStep(title, run if len(inputs) == len(kept) else completed, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin)
 
     def _host_value(self, loc: Location) -> HostValue:
         return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import expr as scalar
+from tilewright.contents import to_bytes
 from tilewright.errors import CompileError
 from tilewright.expr_walk import walk
 from tilewright.types import FuncType, TensorType, Type, TypeVar, type_children
@@ -253,7 +254,7 @@ def _same_array(a: np.ndarray[Any, Any], b: Any) -> bool:
         return True
     if not isinstance(b, np.ndarray) or a.dtype != b.dtype or a.shape != b.shape:
         return False
-    return bool(np.array_equal(a, b)) or a.tobytes() == b.tobytes()
+    return bool(np.array_equal(a, b)) or to_bytes(a) == to_bytes(b)
 
 
 def _text(path: _Step | None) -> str:
@@ -410,7 +411,7 @@ class _Digest:
     def _array(self, x: np.ndarray[Any, Any]) -> None:
         self._write(f"array:{x.dtype}:{x.shape}")
         if self.contents:
-            self.hash.update(np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
+            self.hash.update(to_bytes(x) if x.dtype == object else np.ascontiguousarray(x).reshape(-1).view(np.uint8).data)
 
     def _write(self, token: str) -> None:
         self.hash.update(token.encode())

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.contents import to_bytes
 from tilewright.errors import InternalError
 from tilewright.relay.adt import (
     Constructor,
@@ -129,8 +130,8 @@ def _scalar_text(value: np.ndarray[Any, Any]) -> str | None:
 def _described(constant: Constant) -> str:
     """A tensor on its own: its type, range and a hash of its contents."""
     value = constant.value
-    contents = hashlib.sha256(value.tobytes()).hexdigest()[:16]
-    span = f"from {value.min()} to {value.max()}, " if value.size else ""
+    contents = hashlib.sha256(to_bytes(value)).hexdigest()[:16]
+    span = f"from {value.min()} to {value.max()}, " if value.size and value.dtype != object else ""
     return f"meta[relay.Constant][0] /* ty={constant.known_type()!r}, {span}sha256 {contents} */"
 
 
@@ -206,7 +207,7 @@ class _Printer:
         What has no text at all, such as an object in an attribute, is described, and must be given to the parser.
         """
         entries: dict[str, list[Any]] = {"relay.Constant": [
-            {"dtype": str(DataType(c.value.dtype)), "shape": list(c.value.shape), "data": base64.b64encode(c.value.tobytes()).decode()}
+            {"dtype": str(DataType(c.value.dtype)), "shape": list(c.value.shape), "data": base64.b64encode(to_bytes(c.value)).decode()}
             for c in self.constants
         ]}
         entries |= {kind: [repr(v) for v in values] for kind, values in self.others.items()}

@@ -19,7 +19,7 @@ from tilewright.errors import InputError, InternalError, RunError
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
+from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
 
 Array = np.ndarray[Any, Any]
@@ -27,16 +27,19 @@ _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_
 _KERNEL_ALIGNMENT: Final = 16
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
+_LOOKED_AT: Final = np.dtype("V1")
+"""In the place of the type of an input whose elements have to be looked at: no array is of it."""
 _new: Final = np.empty
 
 
 class _Frame:
-    """What one running call owns: the block of addresses, and the workspace."""
+    """What one running call owns: the block of addresses, the workspace, and its values that are Python objects, by number."""
 
-    __slots__ = ("address", "block", "workspace")
+    __slots__ = ("address", "block", "objects", "workspace")
 
     def __init__(self, size: int, constants: int, workspace_bytes: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
+        self.objects: dict[int, Array] = {}
         self.block = bytearray(8 * (size + 2))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("2Q", self.block, 8 * size, constants, _address(self.workspace))
@@ -58,7 +61,7 @@ class Executable:
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
-        self._takes = tuple((dtype, shape) for _, dtype, shape in self._inputs)
+        self._takes = tuple((_LOOKED_AT if info.dtype.is_object else dtype, shape) for info, dtype, shape in self._inputs)
         self._gives = tuple((dtype, shape) for _, dtype, shape in self._outputs)
         self._sizes = tuple(t.nbytes for t in (*manifest.inputs, *manifest.outputs))
         self._names = tuple(t.name for t in manifest.inputs)
@@ -209,6 +212,7 @@ class Executable:
             else:
                 status = self._run_parts(frame, inputs, outputs)
         finally:
+            frame.objects.clear()
             self._frames.append(frame)
         if status:
             raise failure(self.manifest, status)
@@ -224,14 +228,21 @@ class Executable:
     def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         def view(value: HostValue) -> Array:
             kind, offset = value.place.kind, value.place.offset
+            if kind == OBJECT:
+                return frame.objects[offset]
             if kind in (INPUT, OUTPUT):
                 given = (inputs if kind == INPUT else outputs)[offset]
+                if value.dtype.is_object:
+                    return given
                 return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
             return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
 
         results = step.run(*map(view, step.inputs))
         for value, result in zip(step.outputs, results, strict=True):
-            np.copyto(view(value), result, casting="no")
+            if value.place.kind == OBJECT:
+                frame.objects[value.place.offset] = result
+            else:
+                np.copyto(view(value), result, casting="no")
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
@@ -337,6 +348,8 @@ def _aligned(constants: Array) -> Array:
 def _readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
     x = as_numpy(value)
+    if info.dtype.is_object:
+        return _of_objects(info, x)
     if x.dtype != dtype:
         loses = x.dtype.kind == "f" and dtype.kind in "biu"
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
@@ -349,6 +362,17 @@ def _readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     copy = aligned_empty(x.shape, x.dtype)
     np.copyto(copy, x)
     return copy
+
+
+def _of_objects(info: TensorInfo, x: Array) -> Array:
+    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects."""
+    found = np.ascontiguousarray(x.astype(object)).reshape(x.shape)
+    wrong = next((type(v).__name__ for v in found.flat if not isinstance(v, str)), "") if info.dtype == "string" else ""
+    if wrong:
+        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")
+    if x.shape != info.shape:
+        raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
+    return found
 
 
 def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:

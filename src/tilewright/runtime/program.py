@@ -2,7 +2,7 @@
 
 The steps are data. `target/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
 manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset into the
-constants or the workspace.
+constants or the workspace. Values that are Python objects (strings) are in none of these: they have numbers, and only host steps read and write them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.errors import ArtifactError
 from tilewright.types import DataType
 
-INPUT, OUTPUT, CONSTANT, WORKSPACE = "input", "output", "constant", "workspace"
+INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT = "input", "output", "constant", "workspace", "object"
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE)
 
 
@@ -43,7 +43,7 @@ class TensorInfo:
 class Place:
     """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace.
 
-    `skip` is where in an input or output it begins, in bytes.
+    `skip` is where in an input or output it begins, in bytes. An `object` is no memory, but the number of an array of Python objects.
     """
 
     kind: str

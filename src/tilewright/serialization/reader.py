@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import intrinsics
+from tilewright.contents import from_bytes
 from tilewright.errors import CompileError, Origin, ParseError, TVMError
 from tilewright.expr import Intrinsic
 from tilewright.ir.module import IRModule
@@ -84,21 +85,21 @@ class _Reader:
             raise ParseError(f"the saved program is damaged at {self.place}: it asks for too much ({type(error).__name__})") from None
 
     def _array(self, a: Any) -> np.ndarray[Any, Any]:
-        dtype, shape, data = DataType(_text(a["dtype"])).numpy(), a["shape"], _text(a["data"])
+        dtype, shape, data = DataType(_text(a["dtype"])), a["shape"], _text(a["data"])
         if not isinstance(shape, list) or len(shape) > 32 or not all(fits(d, int) and d >= 0 for d in shape):
             raise ParseError(f"{shape!r} is no shape")
-        wanted = math.prod(shape) * dtype.itemsize
+        given = len(data) * 3 // 4 - data[-2:].count("=")
+        wanted = given if dtype.is_object else math.prod(shape) * dtype.itemsize
         self.left -= wanted
         if self.left < 0:
             raise ParseError(f"the arrays take more than the limit; this one has {wanted} bytes")
-        given = len(data) * 3 // 4 - data[-2:].count("=")
         if given != wanted:
             raise ParseError(f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}")
         try:
             raw = base64.b64decode(data, validate=True)
         except binascii.Error as error:
             raise ParseError(f"its contents are no base64: {error}") from None
-        return np.frombuffer(raw, dtype).reshape(shape)
+        return from_bytes(raw, dtype, shape)
 
     def _node(self, number: int, given: Any) -> Any:
         if not isinstance(given, dict):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import expr as scalar
+from tilewright.contents import to_bytes
 from tilewright.errors import CompileError, Origin
 from tilewright.intrinsics import Extern
 from tilewright.ir.module import IRModule
@@ -38,8 +39,7 @@ def save_json(what: Any) -> str:
 
 
 def _array(a: np.ndarray[Any, Any]) -> dict[str, Any]:
-    little = a.astype(a.dtype.newbyteorder("<")) if a.dtype.byteorder == ">" else a
-    return {"dtype": str(DataType(a.dtype.newbyteorder("="))), "shape": list(a.shape), "data": base64.b64encode(little.tobytes()).decode("ascii")}
+    return {"dtype": str(DataType(a.dtype.newbyteorder("="))), "shape": list(a.shape), "data": base64.b64encode(to_bytes(a)).decode("ascii")}
 
 
 class _Writer:

@@ -213,6 +213,7 @@ class Comparison(Binary):
 class Equal(Comparison):
     """x == y."""
 
+    objects = True
     of_arrays = staticmethod(np.equal)
     node = E.EQ
 
@@ -221,6 +222,7 @@ class Equal(Comparison):
 class NotEqual(Comparison):
     """x != y."""
 
+    objects = True
     of_arrays = staticmethod(np.not_equal)
     node = E.NE
 
@@ -347,6 +349,7 @@ class RightShift(Bitwise):
 class Where(Broadcasting):
     """x where the condition holds, y elsewhere; the three broadcast."""
 
+    objects = True
     precision = Precision.FOLLOW
     def infer(self, condition: Type, x: Type, y: Type) -> TensorType:
         c, a, b = tensors(condition, x, y)
@@ -368,6 +371,7 @@ def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:
 class BroadcastTo(Op):
     """x repeated along new dimensions and those of size one, to have `shape`."""
 
+    objects = True
     precision = Precision.FOLLOW
     shape: tuple[int, ...]
 

@@ -20,6 +20,7 @@ from tilewright.types import DataType, TensorType, Type
 class Full(Op):
     """The scalar `fill_value` everywhere in a tensor of `shape`; of its own dtype without `dtype`."""
 
+    objects = True
     precision = Precision.NEVER
     shape: tuple[int, ...]
     dtype: str = ""
@@ -40,6 +41,8 @@ class Full(Op):
 @op("full_like", kind=Fusion.BROADCAST)
 class FullLike(Op):
     """The scalar `fill_value` in the shape and dtype of the first tensor, which is not read."""
+
+    objects = True
 
     def infer(self, data: Type, fill_value: Type) -> TensorType:
         t, value = tensors(data, fill_value)
@@ -155,6 +158,7 @@ class OneHot(Op):
     An index outside `[0, depth)` gives a row of `off_value`.
     """
 
+    objects = True
     depth: int
     axis: int = -1
     dtype: str = "float32"
@@ -185,6 +189,7 @@ def _constant(value: Any, call: Call) -> Constant:
 class ShapeOf(Op):
     """The shape of a tensor, as a vector."""
 
+    objects = True
     precision = Precision.NEVER
     dtype: str = "int32"
 
@@ -206,6 +211,7 @@ class ShapeOf(Op):
 class NdarraySize(Op):
     """The number of elements of a tensor."""
 
+    objects = True
     dtype: str = "int32"
 
     def infer(self, data: Type) -> TensorType:

@@ -24,6 +24,7 @@ from tilewright.types import TensorType, Type
 class Dynamic(Op):
     """Base: the arguments at `places` are the attributes of the static operator."""
 
+    objects = True
     places: ClassVar[tuple[int, ...]] = (1,)
 
     def static(self, *values: Array) -> Op:

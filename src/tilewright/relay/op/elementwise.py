@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.errors import InputError, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
 from tilewright.topi.orders import Order
 from tilewright.topi.shapes import Perm, axis_of, differ
-from tilewright.types import BOOL, DataType, TensorType, Type
+from tilewright.types import BOOL, MINIFLOATS, DataType, TensorType, Type
+
+_WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 
 
 class Elementwise(Op):
@@ -350,16 +353,40 @@ class BitwiseNot(Elementwise):
 
 
 def converted(data: Array, dtype: str) -> Array:
-    """`data` as another type: floats lose their fraction, integers wrap around."""
+    """`data` as another type: floats lose their fraction, integers wrap around. Strings are the numbers that are written in them."""
+    wanted = DataType(dtype)
+    if wanted.is_object:
+        return data.astype(np.str_).astype(object)
+    if data.dtype == object:
+        data = _numbers(data, wanted)
+    source = DataType(data.dtype)
     with np.errstate(all="ignore"):
-        result: Array = data.astype(DataType(dtype).numpy())
+        if source.code in MINIFLOATS and source is not wanted:  # each is a float32, and not all go into each other directly
+            data = data.astype(np.float32)
+        if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
+            data = data.astype(np.int32 if source.is_float else np.int64) & ((1 << wanted.bits) - 1)
+            data = (data.astype(np.int8) ^ (1 << wanted.bits - 1)) - (1 << wanted.bits - 1) if wanted.code == "int" else data.astype(np.uint8)
+        elif source.is_integer and source.bits < 8:
+            data = data.astype(np.int8)
+        result: Array = data.astype(wanted.numpy())
     return result
+
+
+def _numbers(data: Array, wanted: DataType) -> Array:
+    """The numbers that strings say, as float64, or as they are where whole ones are wanted that may not fit into it."""
+    read = (lambda s: int(s) if _WHOLE.fullmatch(s) else int(float(s))) if wanted.is_integer else float
+    kind = np.float64 if not wanted.is_integer else np.int64 if wanted.code == "int" else np.uint64
+    try:
+        return np.array([read(s) for s in data.flat], kind).reshape(data.shape)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"a string cannot be cast to {wanted}: {error}") from None
 
 
 @op("cast", kind=Fusion.ELEMWISE)
 class Cast(Elementwise):
     """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
 
+    objects = True
     precision = Precision.NEVER
     dtype: str
 
@@ -382,6 +409,7 @@ class Cast(Elementwise):
 class CastLike(Elementwise):
     """x as the dtype of the second tensor, which is not read."""
 
+    objects = True
     precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
@@ -396,6 +424,28 @@ class CastLike(Elementwise):
 
     def simplify(self, call: Call) -> Expr | None:
         return Cast(call.tensor_type.dtype)(call.args[0], span=call.span)
+
+
+@op("reinterpret", kind=Fusion.ELEMWISE)
+class Reinterpret(Elementwise):
+    """The bits of x as another type of the same size in memory."""
+
+    dtype: str
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.dtype.itemsize != DataType(self.dtype).itemsize or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits}):
+            raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
+        return TensorType(t.shape, self.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.ascontiguousarray(data).reshape(data.shape).view(DataType(self.dtype).numpy())
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        wanted = DataType(self.dtype)
+        if BOOL in (data.dtype, wanted):  # a truth value is a byte in memory alone
+            return topi.elementwise(data, lambda x: topi.converted(x, wanted) if x.dtype == BOOL or x.dtype.is_integer else x, "reinterpret")
+        return topi.elementwise(data, lambda x: I.reinterpret(x, dtype=wanted), "reinterpret")
 
 
 @op("clip", kind=Fusion.ELEMWISE)
@@ -422,6 +472,7 @@ class Clip(Elementwise):
 class Copy(Elementwise):
     """x itself."""
 
+    objects = True
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
         return data.copy()

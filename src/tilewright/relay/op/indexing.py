@@ -32,6 +32,7 @@ class Take(Op):
     the size ("wrap"), or promised not to occur ("fast"). The first `batch_dims` dimensions of both go together.
     """
 
+    objects = True
     precision = Precision.FOLLOW
     axis: int | None = None
     batch_dims: int = 0
@@ -95,6 +96,7 @@ def _positive(indices: Array, size: int) -> Any:
 class Gather(Op):
     """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements); negative indices count from the end."""
 
+    objects = True
     precision = Precision.FOLLOW
     axis: int
 
@@ -123,6 +125,7 @@ class GatherNd(Op):
     `index_rank`, when given, repeats the size of the first dimension of `indices`. Negative indices count from the end.
     """
 
+    objects = True
     precision = Precision.FOLLOW
     batch_dims: int = 0
     index_rank: int | None = None
@@ -172,6 +175,7 @@ class ScatterElements(Op):
     `reduction` says what happens to the element there: update, add, mul, min or max.
     """
 
+    objects = True
     precision = Precision.NEVER
     axis: int = 0
     reduction: str = "update"
@@ -203,6 +207,7 @@ class ScatterNd(Op):
     `mode` says what happens to the element there: update, add, mul, min or max.
     """
 
+    objects = True
     mode: str = "update"
 
     def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:

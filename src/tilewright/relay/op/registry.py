@@ -61,6 +61,9 @@ class Op:
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
+    objects: ClassVar[bool] = False
+    """True when it also works on tensors of Python objects (strings), by its reference."""
+
     @property
     def results(self) -> int | None:
         """How many fields the tuple has that a call gives, as far as the attributes say; None where they do not, and for one tensor."""
@@ -189,6 +192,8 @@ class Op:
 
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
         try:
+            if not self.objects:
+                _refuse_objects(types)
             found = self.infer(types[0]) if self.variadic else self.infer(*types)
             return found if type(found) is TensorType and found.is_static else without_unknown_terms(found)
         except ShapeError as error:
@@ -334,6 +339,15 @@ def without_unknown_terms(t: Type) -> Type:
     if isinstance(t, TupleType):
         return TupleType([without_unknown_terms(f) for f in t.fields])
     return t
+
+
+def _refuse_objects(types: Sequence[Type]) -> None:
+    for t in types:
+        if type(t) is TensorType:
+            if t.dtype.is_object:
+                raise ShapeError(f"a {t.dtype} is no number, and this operator takes numbers alone")
+        elif type(t) is TupleType:
+            _refuse_objects(t.fields)
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:

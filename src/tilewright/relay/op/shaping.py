@@ -19,6 +19,7 @@ from tilewright.types import TensorType, Type
 class View(Op):
     """Base of the operators that only change the shape, to `shape_of` the input's."""
 
+    objects = True
     precision = Precision.FOLLOW
     view: ClassVar[bool] = True
 
@@ -116,6 +117,7 @@ def _split(whole: Any, first: Any, second: Any) -> tuple[Any, Any]:
 class ReshapeLike(Op):
     """The elements in row-major order under the shape of the second tensor, which is not read."""
 
+    objects = True
     precision = Precision.FOLLOW
     view: ClassVar[bool] = True
 

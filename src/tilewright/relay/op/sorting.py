@@ -136,6 +136,7 @@ class Unique(Op):
     occurs comes last. What is no number is one element.
     """
 
+    objects = True
     is_sorted: bool = True
     return_counts: bool = False
 

@@ -28,6 +28,7 @@ def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
 class Transpose(Op):
     """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
 
+    objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
 
@@ -87,6 +88,7 @@ class Concatenate(Op):
     `relayout` takes and gives one order for each tensor of the tuple.
     """
 
+    objects = True
     precision = Precision.FOLLOW
     axis: int = 0
 
@@ -131,6 +133,7 @@ class Concatenate(Op):
 class Stack(Op):
     """The tensors of a tuple, all of one shape, side by side along a new dimension `axis`."""
 
+    objects = True
     precision = Precision.FOLLOW
     axis: int = 0
 
@@ -154,6 +157,7 @@ class Stack(Op):
 class Split(Op):
     """A tuple of the parts along `axis`: so many equal ones, or cut at the indices of a tuple."""
 
+    objects = True
     precision = Precision.FOLLOW
     indices_or_sections: int | tuple[int, ...]
     axis: int = 0
@@ -208,6 +212,7 @@ class StridedSlice(Op):
     With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains, and the strides are one.
     """
 
+    objects = True
     precision = Precision.FOLLOW
     begin: tuple[int, ...]
     end: tuple[int, ...]
@@ -256,6 +261,7 @@ class StridedSlice(Op):
 class SliceLike(Op):
     """The leading part of `data` that has the size of the second tensor along `axes` (all without)."""
 
+    objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
 
@@ -285,6 +291,7 @@ class Pad(Op):
     element, which is not repeated).
     """
 
+    objects = True
     precision = Precision.FOLLOW
     pad_width: tuple[tuple[int, int], ...]
     pad_mode: str = "constant"
@@ -336,6 +343,7 @@ class Pad(Op):
 class Repeat(Op):
     """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
 
+    objects = True
     precision = Precision.FOLLOW
     repeats: int
     axis: int | None = None
@@ -358,6 +366,7 @@ class Repeat(Op):
 class Tile(Op):
     """The whole tensor `reps[d]` times along each dimension, numpy's `tile`."""
 
+    objects = True
     precision = Precision.FOLLOW
     reps: tuple[int, ...]
 
@@ -380,6 +389,7 @@ class Tile(Op):
 class Reverse(Op):
     """The elements in opposite order along `axis`."""
 
+    objects = True
     precision = Precision.FOLLOW
     axis: int
 

@@ -13,8 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from tilewright.contents import from_bytes
 from tilewright.errors import CompileError
 from tilewright.params import read_array
 from tilewright.types import DataType
@@ -32,8 +31,7 @@ def read_metadata(text: str) -> dict[str, list[Any]]:
 def _entry(entry: Any) -> Any:
     if not isinstance(entry, Mapping):
         return entry
-    kind = DataType(entry["dtype"]).numpy()
-    return np.frombuffer(base64.b64decode(entry["data"]), kind).reshape(entry["shape"])
+    return from_bytes(base64.b64decode(entry["data"]), DataType(entry["dtype"]), entry["shape"])
 
 
 def _tvm_form(graph: Any) -> dict[str, list[Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.contents import to_bytes
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
@@ -47,7 +48,7 @@ def key_of(e: Expr) -> Any:
         case TupleGetItem():
             return (e.tuple_value, e.index)
         case Constant() if e.value.nbytes <= 256:
-            return (e.value.dtype, e.value.shape, e.value.tobytes())
+            return (e.value.dtype, e.value.shape, to_bytes(e.value))
         case Constant():
             return id(e.value)
         case _:

@@ -107,7 +107,9 @@ class _Graph:
 
     def groups(self) -> list[list[Call]]:
         """The calls of operators, partitioned."""
-        mine = [e for e in self.order if isinstance(e, Call) and isinstance(e.op, Op)]
+        calls = [e for e in self.order if isinstance(e, Call) and isinstance(e.op, Op)]
+        alone = {e for e in calls if _has_objects(e)}
+        mine = [e for e in calls if e not in alone] if alone else calls
         for e in mine:
             self.group[e] = _Group([e], e, kind_of(e))
         for e in mine:
@@ -118,7 +120,7 @@ class _Graph:
                 self._grow_injective(e)
         position = {e: k for k, e in enumerate(self.order)}
         unique = {id(g): g for g in self.group.values()}
-        return [sorted(g.members, key=position.__getitem__) for g in unique.values()]
+        return [sorted(g.members, key=position.__getitem__) for g in unique.values()] + [[e] for e in calls if e in alone]
 
     def _grow_anchor(self, anchor: Call) -> None:
         """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
@@ -271,6 +273,13 @@ def shape_of(e: Expr) -> tuple[Any, ...] | None:
     """The shape of a tensor value, None for a tuple."""
     found = e.known_type()
     return found.shape if isinstance(found, TensorType) else None
+
+
+def _has_objects(call: Call) -> bool:
+    """Does a call take or make Python objects?"""
+    types = [e.known_type() for e in (call, *call.args)]
+    fields = [f for t in types for f in (t.fields if isinstance(t, TupleType) else (t,))]
+    return any(isinstance(f, TensorType) and f.dtype.is_object for f in fields)
 
 
 def _itemsize(call: Call) -> int:

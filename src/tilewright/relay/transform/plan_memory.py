@@ -8,6 +8,8 @@ that continues another one grows around it:
     a = f(x); b = g(x); c = concatenate((a, b), axis=1); d = concatenate((a, b, h(c)), axis=1)
     -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/boxes.py`)
 
+Values that are Python objects (strings) lie in no memory: each has a number, and no part of it has a name.
+
 A kernel writes a result of the model straight into the output; an input or a constant that is returned, or a value returned
 twice, is copied.
 """
@@ -39,11 +41,12 @@ class Place(enum.Enum):
     OUTPUT = "output"
     CONSTANT = "constant"
     WORKSPACE = "workspace"
+    OBJECT = "object"
 
 
 @node
 class Location:
-    """A tensor in memory: number `index` of the inputs, outputs or constants, `skip` bytes in, or `index` bytes into the workspace.
+    """A tensor in memory: number `index` of the inputs, outputs, constants or objects, `skip` bytes in, or `index` bytes into the workspace.
 
     With `storage`, it lies in the first corner of a larger array of that shape.
     """
@@ -181,6 +184,7 @@ class _Planner:
         self.memories: list[_Memory] = []
         self.constants: list[np.ndarray[Any, Any]] = []
         self.known: dict[int, _Memory] = {}
+        self.objects = 0
 
     def visit(self, e: Expr) -> None:
         """Know where the value of `e` is; its operands are known."""
@@ -224,6 +228,10 @@ class _Planner:
     def _run(self, call: Call, inputs: list[_Value], types: list[TensorType]) -> list[_Value]:
         at = len(self.steps)
         outputs = [_value(_Memory(Place.WORKSPACE, nbytes=t.nbytes, birth=at, death=at), t) for t in types]
+        for v in outputs:
+            if v.type.dtype.is_object:
+                v.memory.place, v.memory.index = Place.OBJECT, self.objects
+                self.objects += 1
         self.memories += [v.memory for v in outputs]
         self._step(call, inputs, outputs)
         return outputs
@@ -240,6 +248,8 @@ class _Planner:
             return None
         source = self.values[e.args[0]]
         types = _tensors(e.checked_type, e)
+        if any(v.type.dtype.is_object for v in source):
+            return None
         boxes: list[Box | None]
         if e.op.attrs.get("reshape_only"):
             boxes = [source[0].box]
@@ -265,6 +275,8 @@ class _Planner:
         argument = dict(zip(e.op.params, e.args, strict=True))
         sources = [argument.get(f) for f in call.args[0].fields]  # type: ignore[attr-defined]
         (kind,) = _tensors(e.checked_type, e)
+        if kind.dtype.is_object:
+            return None
         result = _value(_Memory(Place.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
         if any(s is None for s in sources) or not any(self._is_free(self.values[s][0]) for s in sources if s is not None):
             return None
@@ -310,7 +322,7 @@ class _Planner:
         """Let the results be written where the caller wants them."""
         for k, v in enumerate(outputs):
             memory, found = v.place()
-            if memory.place is Place.WORKSPACE and found == whole(memory.nbytes // v.type.dtype.itemsize):
+            if memory.place in (Place.WORKSPACE, Place.OBJECT) and found == whole(memory.nbytes // v.type.dtype.itemsize):
                 memory.place, memory.index = Place.OUTPUT, k
                 continue
             result = _value(_Memory(Place.OUTPUT, k), v.type)

@@ -26,7 +26,7 @@ from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
 from tilewright.relay.transform.movement import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
-from tilewright.types import DataType, TensorType
+from tilewright.types import FLOAT32, MINIFLOATS, DataType, TensorType
 
 CallRule = Callable[[Call], "Expr | None"]
 
@@ -242,6 +242,8 @@ def extreme_of_quantized(e: Call) -> Expr | None:
 
 def loses_nothing(source: DataType, to: DataType) -> bool:
     """True when every value of `source` is one of `to`."""
+    if source.code in MINIFLOATS and to is FLOAT32:
+        return True
     return source.code == "bool" or bool(np.can_cast(source.numpy(), to.numpy(), "safe"))
 
 

@@ -1,8 +1,8 @@
-"""Conversions between types, and the 16-bit floats that most processors compute in 32 bits.
+"""Conversions between types, and the floats of 16 bits or fewer that most processors compute in 32 bits.
 
-`float16` and `bfloat16` live as bits; `widen` and `narrow` (round to nearest, ties to even) go through one instruction
+`float16`, `bfloat16` and the small floats live as bits; `widen` and `narrow` (round to nearest, ties to even) go through one instruction
 where the target has it and through integer arithmetic where it does not. Doubles become 16-bit floats by way of `float`.
-A float outside the range of an integer type converts to an unspecified value, as in C.
+A float outside the range of an integer type converts to an unspecified value, as in C; on its way to 2 or 4 bits it is an int32.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright.expr import PrimExpr, number_of
+from tilewright.target.llvm.small_floats import narrow_double, narrow_small, widen_small
 from tilewright.target.llvm.text import float_constant, register_type, vector
-from tilewright.types import BOOL, FLOAT32, DataType
+from tilewright.types import BOOL, FLOAT32, MINIFLOATS, DataType
 
 if TYPE_CHECKING:
     from tilewright.target.llvm.function import FunctionText, Value
@@ -22,9 +23,9 @@ INT16: Final = DataType("int16")
 INT32: Final = DataType("int32")
 
 
-def is_half(dtype: DataType) -> bool:
-    """Whether values of the type are kept as 16 bits and computed in `float32`."""
-    return dtype.is_float and dtype.bits == 16
+def is_short(dtype: DataType) -> bool:
+    """Whether values of the type are kept as bits and computed in `float32`."""
+    return dtype.is_float and dtype.bits <= 16
 
 
 def cast(f: FunctionText, e: E.Cast) -> Value:
@@ -66,9 +67,14 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
     """A conversion by value between any two types with the same number of lanes."""
     if source is to:
         return text
-    if is_half(source):
+    if is_short(source):
         return convert(f, widen(f, text, level, source), level, FLOAT32.with_lanes(source.lanes), to)
-    if is_half(to):
+    if to.code in MINIFLOATS and source.is_float and source.bits == 64:
+        return narrow(f, narrow_double(f, text, level, source.lanes), level, to)
+    if source.is_float and to.is_integer and to.bits < 8:
+        whole = INT32.with_lanes(to.lanes)
+        return convert(f, convert(f, text, level, source, whole), level, whole, to)
+    if is_short(to):
         wide = FLOAT32.with_lanes(to.lanes)
         return narrow(f, convert(f, text, level, source, wide), level, to)
     before, after = register_type(source), register_type(to)
@@ -88,7 +94,9 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
 
 
 def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
-    """The bits of a 16-bit float as a `float`."""
+    """The bits of a float of 16 bits or fewer as a `float`."""
+    if dtype.code in MINIFLOATS:
+        return widen_small(f, text, level, dtype)
     n = dtype.lanes
     half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     if dtype.code == "float" and has_half_conversion(f):
@@ -118,7 +126,9 @@ def _widen_by_arithmetic(f: FunctionText, bits: str, level: int, n: int) -> str:
 
 
 def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
-    """A `float` as the bits of a 16-bit float."""
+    """A `float` as the bits of a float of 16 bits or fewer."""
+    if dtype.code in MINIFLOATS:
+        return narrow_small(f, text, level, dtype)
     n = dtype.lanes
     half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     if dtype.code == "float" and has_half_conversion(f):

@@ -9,7 +9,7 @@ from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright.errors import InternalError
 from tilewright.target.llvm import dot2
-from tilewright.target.llvm.conversion import convert, is_half, narrow, widen
+from tilewright.target.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.target.llvm.dot4 import dot4
 from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.text import float_constant, register_type, suffix
@@ -48,7 +48,7 @@ def call(f: FunctionText, e: E.Call) -> Value:
     rule = _FLOATS.get(e.op)
     if rule is None:
         raise InternalError(f"the intrinsic '{e.op}' has no LLVM text; lower it before generating code")
-    if is_half(dtype):
+    if is_short(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
         return narrow(f, rule(f, wide, [widen(f, t, level, dtype) for t in texts], level), level, dtype), level
     return rule(f, dtype, texts, level), level
@@ -56,7 +56,7 @@ def call(f: FunctionText, e: E.Call) -> Value:
 
 def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level: int) -> str:
     """All lanes into one, pairwise; the maximum and minimum keep what is no number."""
-    if is_half(dtype):
+    if is_short(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
         return narrow(f, _across(f, op, widen(f, text, level, dtype), wide, level), level, dtype.element)
     if dtype.lanes == 1:
@@ -93,7 +93,7 @@ def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
     dtype = e.args[0].dtype
     if not dtype.is_float:
         return "false" if dtype.lanes == 1 else "zeroinitializer"
-    if is_half(dtype):
+    if is_short(dtype):
         text, dtype = widen(f, text, level, dtype), FLOAT32.with_lanes(dtype.lanes)
     kind = register_type(dtype)
     if e.op is I.isnan:

@@ -247,7 +247,7 @@ def to_memory(f: FunctionText, value: str, dtype: DataType, level: int) -> str:
     """A register's value as memory holds it."""
     if dtype.bits >= 8 or value == "zeroinitializer":
         return value
-    return f.put(f"{'sext' if dtype.code == 'int' else 'zext'} {register_type(dtype)} {value} to {memory_type(dtype)}", level)
+    return f.put(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}", level)
 
 
 def store(f: FunctionText, s: Store) -> None:

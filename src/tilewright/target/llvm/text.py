@@ -1,6 +1,6 @@
 """How types, constants and names are written in LLVM text.
 
-In registers `bool` is `i1`, and `float16` and `bfloat16` are their bits in an `i16` (arithmetic widens them to `float`).
+In registers `bool` is `i1`, and floats of 16 bits or fewer are their bits in an integer (arithmetic widens them to `float`).
 In memory everything narrower than a byte takes one.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.errors import InternalError
 from tilewright.expr import Broadcast, FloatImm, IntImm, PrimExpr
-from tilewright.types import DataType
+from tilewright.types import MINIFLOATS, DataType
 
 _REGISTER: Final[dict[DataType, str]] = {}
 _MEMORY: Final[dict[DataType, str]] = {}
@@ -74,6 +74,8 @@ def float_constant(value: float, dtype: DataType) -> str:
         return str(int(np.float16(value).view(np.int16)))
     if name == "bfloat16":
         return str(int(np.asarray(value, ml_dtypes.bfloat16).view(np.int16)))
+    if dtype.code in MINIFLOATS:
+        return str(int(np.asarray(value, dtype.element.numpy()).view(np.uint8)))
     if math.isnan(value):
         return "0x7FF8000000000000"
     exact = float(np.float32(value)) if name == "float32" else value

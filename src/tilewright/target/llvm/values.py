@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tilewright import expr as E
 from tilewright.expr import PrimExpr, number_of
-from tilewright.target.llvm.conversion import cast, convert, is_half, narrow, widen
+from tilewright.target.llvm.conversion import cast, convert, is_short, narrow, widen
 from tilewright.target.llvm.function import FunctionText, Rule, Value
 from tilewright.target.llvm.intrinsics import call
 from tilewright.target.llvm.memory import as_ramp, load
@@ -30,7 +30,7 @@ def arithmetic(integer: str, real: str, boolean: str) -> Rule:
     def rule(f: FunctionText, e: E.Binary) -> Value:
         (a, at), (b, bt) = f.value(e.a), f.value(e.b)
         level, dtype = f.place(max(at, bt)), e.dtype
-        if is_half(dtype):
+        if is_short(dtype):
             wide = register_type(FLOAT32.with_lanes(dtype.lanes))
             result = f.put(f"{real} {wide} {widen(f, a, level, dtype)}, {widen(f, b, level, dtype)}", level)
             return narrow(f, result, level, dtype), level
@@ -54,7 +54,7 @@ def extremum(name: str, test: str, boolean: str) -> Rule:
             target = f.declare(intrinsic, kind, f"{kind}, {kind}")
             return f.put(f"call {kind} {target}({kind} {a}, {kind} {b})", level), level
         wide, x, y = (kind, a, b)
-        if is_half(dtype):
+        if is_short(dtype):
             wide, x, y = register_type(FLOAT32.with_lanes(dtype.lanes)), widen(f, a, level, dtype), widen(f, b, level, dtype)
         better = f.put(f"fcmp {test} {wide} {y}, {x}", level)
         return f.put(f"select {register_type(BOOL.with_lanes(dtype.lanes))} {better}, {kind} {b}, {kind} {a}", level), level
@@ -70,7 +70,7 @@ def compare(f: FunctionText, e: E.Comparison) -> Value:
     level, dtype, test = f.place(max(at, bt)), e.a.dtype, _COMPARE[type(e)]
     kind = register_type(dtype)
     if dtype.is_float:
-        if is_half(dtype):
+        if is_short(dtype):
             kind, a, b = register_type(FLOAT32.with_lanes(dtype.lanes)), widen(f, a, level, dtype), widen(f, b, level, dtype)
         return f.put(f"fcmp {'une' if test == 'ne' else 'o' + test} {kind} {a}, {b}", level), level
     sign = "" if test in ("eq", "ne") else "s" if dtype.code == "int" else "u"

@@ -1,11 +1,12 @@
-"""Compute 16-bit floats in float32: widen where memory is read, round where it is written.
+"""Compute floats of 16 bits or fewer in float32: widen where memory is read, round where it is written.
 
     B[i] = max(A[i] * S[i] + T[i], 0)      ->      B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i])
                                                                               + cast("float32", T[i]), 0))
 
 Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of its
 own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well. Values
-that are only moved keep their 16 bits, and so do buffers of such values that only pairs are read from.
+that are only moved keep their 16 bits, and so do buffers of such values that only pairs are read from. Floats of a byte or less are stored to be
+rounded: each operation on them is, and their buffers keep their type.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from tilewright.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimE
 from tilewright.expr_walk import walk
 from tilewright.intrinsics import pair, reinterpret
 from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
-from tilewright.types import FLOAT32, DataType
+from tilewright.types import FLOAT32, MINIFLOATS, DataType
 
 
 def widen_halves(func: PrimFunc) -> PrimFunc:
-    """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else."""
+    """`func` with float16 and bfloat16 in the memory that it is given, and nowhere else; small floats in memory alone."""
     used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
-    return func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_half(b.dtype) for b in used) else func
+    return func.with_body(_Widening(_of_pairs(func.body)).stmt(func.body)) if any(is_short(b.dtype) for b in used) else func
 
 
-def is_half(dtype: DataType) -> bool:
-    return dtype.is_float and dtype.bits == 16
+def is_short(dtype: DataType) -> bool:
+    return dtype.is_float and dtype.bits <= 16
 
 
 def _of_pairs(body: Stmt) -> set[Buffer]:
     """The allocated buffers of 16-bit floats that are read for pairs alone, into which values are only moved from what is given."""
-    found = {s.buffer for s in walk_stmt(body) if isinstance(s, Allocate) and is_half(s.buffer.dtype)}
+    found = {s.buffer for s in walk_stmt(body) if isinstance(s, Allocate) and is_short(s.buffer.dtype)}
     if not found:
         return found
     widening = _Widening(set())
@@ -67,11 +68,11 @@ class _Widening:
         match s:
             case Store():
                 return self.store(s)
-            case Allocate() if is_half(s.buffer.dtype) and s.buffer not in self.kept:
+            case Allocate() if is_short(s.buffer.dtype) and s.buffer.dtype.code not in MINIFLOATS and s.buffer not in self.kept:
                 b = s.buffer
                 self.buffers[b] = Buffer(b.name, b.shape, FLOAT32.with_lanes(b.dtype.lanes), b.scope)
                 return replace(s, buffer=self.buffers[b], body=self.stmt(s.body))
-            case Let() if is_half(s.var.dtype):
+            case Let() if is_short(s.var.dtype):
                 value = self.wide(s.value)
                 self.variables[s.var] = Var(s.var.name, value.dtype)
                 return Let(self.variables[s.var], value, self.stmt(s.body))
@@ -89,7 +90,7 @@ class _Widening:
 
     def store(self, s: Store) -> Stmt:
         buffer = self.buffers.get(s.buffer, s.buffer)
-        value = self.value(s.value) if not is_half(s.value.dtype) else self.exact(s.value) if buffer is s.buffer else self.wide(s.value)
+        value = self.value(s.value) if not is_short(s.value.dtype) else self.exact(s.value) if buffer is s.buffer else self.wide(s.value)
         return Store(buffer, value, tuple(map(self.value, s.indices)), None if s.mask is None else self.value(s.mask))
 
     def value(self, e: PrimExpr) -> PrimExpr:
@@ -99,7 +100,7 @@ class _Widening:
         known = self.values.get(e)
         if known is None:
             part = self.exact if isinstance(e, Call) and (e.op.effect or e.op in (pair, reinterpret)) else self.wide
-            operands = [part(x) if is_half(x.dtype) else self.value(x) for x in e.operands()]
+            operands = [part(x) if is_short(x.dtype) else self.value(x) for x in e.operands()]
             known = self.values[e] = Call(e.dtype, e.op, operands) if isinstance(e, Call) else e.with_operands(operands)
         return known
 
@@ -121,12 +122,15 @@ class _Widening:
                 return isinstance(e, FloatImm) or (isinstance(e, Call) and e.op is reinterpret)
 
     def moved(self, e: PrimExpr) -> PrimExpr:
-        return e.with_operands([self.moved(x) if is_half(x.dtype) else self.value(x) for x in e.operands()]) if e.operands() else e
+        return e.with_operands([self.moved(x) if is_short(x.dtype) else self.value(x) for x in e.operands()]) if e.operands() else e
 
     def wide(self, e: PrimExpr) -> PrimExpr:
         known = self.widened.get(e)
         if known is None:
-            known = self.widened[e] = _RULES.get(type(e), _operation)(self, e)
+            known = _RULES.get(type(e), _operation)(self, e)
+            if e.dtype.code in MINIFLOATS and not isinstance(e, (Load, Var, Select)):
+                known = cast(_real(e), cast(e.dtype, known))
+            self.widened[e] = known
         return known
 
 
@@ -146,7 +150,7 @@ def _variable(w: _Widening, e: Var) -> PrimExpr:
 
 
 def _converted(w: _Widening, e: Cast) -> PrimExpr:
-    return cast(_real(e), w.wide(e.value) if is_half(e.value.dtype) else w.value(e.value))
+    return cast(_real(e), w.wide(e.value) if is_short(e.value.dtype) else w.value(e.value))
 
 
 def _chosen(w: _Widening, e: Select) -> PrimExpr:
@@ -164,7 +168,7 @@ def _operation(w: _Widening, e: PrimExpr) -> PrimExpr:
 
 
 def _operands(w: _Widening, e: PrimExpr) -> Sequence[PrimExpr]:
-    return [w.wide(x) if is_half(x.dtype) else w.value(x) for x in e.operands()]
+    return [w.wide(x) if is_short(x.dtype) else w.value(x) for x in e.operands()]
 
 
 _RULES: Final[dict[type, Callable[[_Widening, Any], PrimExpr]]] = {

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from tilewright.relay.frontend.onnx import control, linear, math, nn, quantize, reduce, resize, sampling, transform
+from tilewright.relay.frontend.onnx import (
+    contrib_attention,
+    contrib_fused,
+    contrib_quantized,
+    control,
+    features,
+    labels,
+    linear,
+    linear_models,
+    math,
+    nn,
+    placing,
+    quantize,
+    reduce,
+    resize,
+    sampling,
+    support_vectors,
+    text,
+    training,
+    transform,
+    trees,
+)
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.relay.frontend.onnx.registry import converter as register_converter
 from tilewright.relay.frontend.onnx.signature import signature
 
-FAMILIES = (control, linear, math, nn, quantize, reduce, resize, sampling, transform)
+FAMILIES = (
+    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, placing, quantize, reduce, resize, sampling,
+    support_vectors, text, training, transform, trees,
+)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tilewright.contents import of_strings
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, shape_of
 from tilewright.relay.op.vision import AllClassNonMaxSuppression
 from tilewright.types import DataType
@@ -20,13 +22,16 @@ from tilewright.types import DataType
 @converter("Constant")
 def constant(
     *, value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
-    value_ints: tuple[int, ...] | None = None, node: Node,
+    value_ints: tuple[int, ...] | None = None, value_string: str | None = None, value_strings: tuple[str, ...] | None = None, node: Node,
 ) -> Expr:
     if value is not None:
         return Constant(value)
     for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))
+    strings = value_strings if value_string is None else (value_string,)
+    if strings is not None:
+        return Constant(of_strings(strings, (len(strings),) if value_string is None else ()))
     return node.refuse("it has no value")
 
 
@@ -50,12 +55,18 @@ def cast_by_name(x: Expr, *, to: str, node: Node) -> Expr:
 
 @converter("Cast", since=6)
 def cast_to(x: Expr, *, to: int, saturate: int = 1, round_mode: str = "up", node: Node) -> Expr:
-    return cast(x, _to_dtype(to, node))
+    return converted(x, _to_dtype(to, node), bool(saturate), round_mode, node)
 
 
 @converter("CastLike")
-def cast_like(x: Expr, target_type: Expr, *, saturate: int = 1, round_mode: str = "up") -> Expr:
-    return cast(x, dtype_of(target_type))
+def cast_like(x: Expr, target_type: Expr, *, saturate: int = 1, round_mode: str = "up", node: Node) -> Expr:
+    return converted(x, dtype_of(target_type), bool(saturate), round_mode, node)
+
+
+@converter("BitCast", since=26)
+def bit_cast(x: Expr, *, to: int, node: Node) -> Expr:
+    kind = _to_dtype(to, node)
+    return x if dtype_of(x) is kind else op.reinterpret(x, dtype=kind)
 
 
 @converter("Shape")

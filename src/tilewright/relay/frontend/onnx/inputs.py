@@ -28,6 +28,8 @@ class ModelInputs:
         protos = {i.name: i for i in graph.input if i.name not in stored}
         self.variables: dict[str, relay.Var] = {}
         self.params: dict[str, Array] = {}
+        self.map_values: dict[relay.Expr, DataType] = {}
+        """The types of the values of inputs that are maps."""
         self._param_vars: dict[relay.Expr, Array] = {}
         self._symbols: dict[str, scalar.Var] = {}
         self._where: dict[scalar.Var, list[tuple[str, int]]] = {}
@@ -37,12 +39,21 @@ class ModelInputs:
                 raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(protos) or 'none'}")
         fixed = self._fixed_symbols(protos, shapes)
         for name, proto in protos.items():
+            if proto.type.HasField("map_type"):
+                self._add_map(name, proto.type.map_type)
+                continue
             kind = _tensor_kind(proto)
             dims = shapes[name] if name in shapes else self._dims(name, kind, fixed)
             given = dtypes.get(name) or (dtype if isinstance(dtype, str) else None)
             declared = element_type(kind.elem_type, f"input '{name}'")
             element = DataType(given) if given and (name in dtypes or declared.is_float) else declared
             self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
+
+    def _add_map(self, name: str, kind: onnx.TypeProto.Map) -> None:
+        """An input that is a dictionary: one Python object."""
+        made = relay.Var(name, TensorType((), DataType("object")))
+        self.variables[name] = made
+        self.map_values[made] = element_type(kind.value_type.tensor_type.elem_type, f"input '{name}'")
 
     def add_param(self, name: str, value: Array) -> relay.Var:
         """A parameter that stays an input of `main`."""

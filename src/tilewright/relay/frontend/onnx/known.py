@@ -115,4 +115,4 @@ def _is_small(e: Expr) -> bool:
     t = e.known_type()
     if not isinstance(t, TensorType) or not _is_bounded(t):
         return False
-    return t.size <= (_MOST_FLOATS if t.dtype.is_float else _MOST_INTEGERS)
+    return not t.dtype.is_object and t.size <= (_MOST_FLOATS if t.dtype.is_float else _MOST_INTEGERS)

@@ -32,13 +32,13 @@ def _matmul(a: Expr, b: Expr, n: int, m: int, node: Node) -> Expr:
         product = _matmul(a, reshape(b, (*shape_of(b), 1)), n, 2, node)
         return reshape(product, shape_of(product)[:-1])
     if m == 2:
-        return _times_matrix(a, transpose(b, (1, 0)))
+        return times_matrix(a, transpose(b, (1, 0)))
     if n == 2:  # the one matrix is the same for all
         a = reshape(a, (1, *shape_of(a)))
     return _batched(a, b, node)
 
 
-def _times_matrix(a: Expr, weight: Expr) -> Expr:
+def times_matrix(a: Expr, weight: Expr) -> Expr:
     """a @ weight.T, whatever stands before the last dimension of `a` taken as rows."""
     units = shape_of(weight)[0]
     dims = shape_of(a)
@@ -84,7 +84,7 @@ def gemm_first(
 
 @converter("Gemm", since=7)
 def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Expr:
-    y = _times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
+    y = times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
     if alpha != 1:
         y = op.multiply(y, scalar(alpha, y))
     if c is None or beta == 0:

@@ -68,7 +68,14 @@ def power(x: Expr, y: Expr) -> Expr:
 
 @converter("Mod")
 def mod(a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
-    return op.mod(a, b) if fmod else op.floor_mod(a, b)
+    if fmod:
+        return op.mod(a, b)
+    rest = op.floor_mod(a, b)
+    if not dtype_of(a).is_float:
+        return rest
+    # By infinity, a finite number has itself as its remainder, or infinity where their signs differ.
+    same = op.logical_or(op.equal(a, scalar(0, a)), op.equal(op.less(a, scalar(0, a)), op.less(b, scalar(0, b))))
+    return op.where(op.logical_and(op.isinf(b), op.isfinite(a)), op.where(same, a, b), rest)
 
 
 @converter("Reciprocal")
@@ -89,7 +96,15 @@ def isinf(x: Expr, *, detect_negative: int = 1, detect_positive: int = 1) -> Exp
 def bit_shift(x: Expr, y: Expr, *, direction: str, node: Node) -> Expr:
     if direction not in ("LEFT", "RIGHT"):
         node.refuse(f"direction is {direction!r}; it must be 'LEFT' or 'RIGHT'")
-    return op.left_shift(x, y) if direction == "LEFT" else op.right_shift(x, y)
+    kind = dtype_of(x)
+    fits = op.less(y, scalar(kind.bits, y))
+    if kind.code == "int":
+        fits = op.logical_and(fits, op.greater_equal(y, scalar(0, y)))
+    by = op.where(fits, y, scalar(0, y))
+    if direction == "LEFT":
+        return op.where(fits, op.left_shift(x, by), scalar(0, x))
+    beyond = op.where(op.less(x, scalar(0, x)), scalar(-1, x), scalar(0, x)) if kind.code == "int" else scalar(0, x)
+    return op.where(fits, op.right_shift(x, by), beyond)
 
 
 @converter("Max")

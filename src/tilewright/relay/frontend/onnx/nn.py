@@ -30,7 +30,7 @@ def _spatial(x: Expr, table: dict[int, Any], node: Node) -> int:
     return n
 
 
-def _paddings(
+def paddings(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str, pads: Sequence[int] | None, node: Node,
 ) -> tuple[int, ...]:
     """Padding before and after each spatial dimension: all befores, then all afters, as ONNX and relay have it."""
@@ -62,7 +62,7 @@ def conv(
     build, layout, kernel_layout = _CONV[n]
     kernel = kernel_shape or node.static(w, "W")[2:]
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
-    padding = _paddings(x, kernel, strides, dilations, auto_pad, pads, node)
+    padding = paddings(x, kernel, strides, dilations, auto_pad, pads, node)
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel),
               data_layout=layout, kernel_layout=kernel_layout)
     return y if b is None else op.nn.bias_add(y, b, axis=1)
@@ -103,7 +103,7 @@ def max_pool(
         node.refuse("its second output, the indices of the maxima, is not supported; export the model without it")
     n = _spatial(x, _MAX_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
-    padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    padding = paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
     ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
     return (_MAX_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil),)
 
@@ -126,7 +126,7 @@ def average_pool(
 ) -> Expr:
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
-    padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    padding = paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
     ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
     return _AVG_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil,
                         count_include_pad=bool(count_include_pad and any(padding)))
@@ -141,7 +141,7 @@ def lp_pool(
     powered = op.power(op.abs(x), scalar(p, x))
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
-    padding = _paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    padding = paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
     padded = pad(powered, [(0, 0), (0, 0), *[(padding[k], padding[k + n]) for k in range(n)]])
     ceil, _ = _ceil(padded, kernel_shape, strides, dilations, (0,) * 2 * n, bool(ceil_mode))
     if ceil:

@@ -12,6 +12,7 @@ from tilewright.expr import PrimExpr
 from tilewright.expr_walk import free_vars
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.known import KnownValues
+from tilewright.types import DataType
 
 if TYPE_CHECKING:
     import onnx
@@ -53,13 +54,20 @@ class Node:
         value = self.known(x)
         if value is None:
             self.refuse(f"input '{name}' must be known while compiling, and it is computed from the model's inputs{self._inputs.hint()}")
-        if value.dtype == object:
+        if value.dtype == object and not x.tensor_type.dtype.is_object:
             self._refuse_symbols(f"input '{name}' is {_shown(value)}", list(value.flat))
         return value
 
     def ints(self, x: Expr, name: str) -> tuple[int, ...]:
         """The value of input `name` as Python ints."""
         return tuple(int(v) for v in self.value(x, name).flat)
+
+    def map_value_type(self, x: Expr) -> DataType:
+        """The type of the values of an input of the model that is a map; raises `ModelError` for anything else."""
+        found = self._inputs.map_values.get(x)
+        if found is None:
+            self.refuse("its input must be a map that is an input of the model")
+        return found
 
     def scalar(self, x: Expr | None, name: str, default: Any = None) -> Any:
         """The one number in input `name`, or `default` when the input is left out."""

@@ -1,30 +1,42 @@
-"""Quantization: QuantizeLinear and DequantizeLinear become the operators of `relay.qnn`."""
+"""Quantization: QuantizeLinear and DequantizeLinear, and products of quantized numbers.
+
+Integers of 8 bits and more with one scale, or one along an axis, become operators of `relay.qnn`, which the passes know. Smaller types and blocks are
+plain arithmetic in float32, which goes into the kernels around it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from onnx import TensorProto
-from onnx.helper import tensor_dtype_to_np_dtype
 
 from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.onnx.linear import matmul
+from tilewright.relay.frontend.onnx.nn import conv, paddings
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, shape_of
+from tilewright.relay.frontend.onnx.rounding import converted
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, slice_axis, transpose
 from tilewright.relay.qnn.numerics import QUANTIZED
-from tilewright.types import FLOAT32, DataType
+from tilewright.topi.elementwise import integer_range
+from tilewright.types import FLOAT32, INT32, MINIFLOATS, DataType
 
 _DEFAULT_AXIS: Final = 1
+_INTEGERS: Final = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16")
 
 
-def _parameters(x: Expr, scale: Expr, zero_point: Expr | None, axis: int, block_size: int, node: Node) -> tuple[Expr, Expr, int]:
+def _is_plain(x: Expr, scale: Expr, dtype: DataType, block_size: int) -> bool:
+    """Whether an operator of `relay.qnn` does it."""
+    return dtype in QUANTIZED and not (block_size and rank(scale) > 1)
+
+
+def _parameters(x: Expr, scale: Expr, zero_point: Expr | None, axis: int, node: Node) -> tuple[Expr, Expr, int]:
     """The scale as float32, the zero point as int32, and the axis along which they go."""
-    if block_size:
-        node.refuse("block_size is set: scales for blocks of an axis are not supported; quantize per tensor or per axis")
     if rank(scale) > 1:
-        node.refuse(f"the scale has {rank(scale)} dimensions; it must be one number, or one for each element of an axis")
+        node.refuse(f"the scale has {rank(scale)} dimensions; it must be one number, or one for each element of an axis, unless block_size is set")
     many = rank(scale) == 1 and shape_of(scale) != (1,)
     found = cast(scale, FLOAT32)
     zero = Constant(np.zeros((), np.int32)) if zero_point is None else cast(zero_point, "int32")
@@ -39,10 +51,20 @@ def _constant(e: Expr) -> Expr:
     return e
 
 
-def _quantized_type(dtype: DataType, node: Node) -> str:
-    if dtype not in QUANTIZED:
-        node.refuse(f"the quantized type {dtype} is not supported; the types are {', '.join(QUANTIZED)}")
-    return str(dtype)
+def _spread(p: Expr, x: Expr, axis: int, block_size: int, node: Node) -> Expr:
+    """A scale or zero point that broadcasts to `x`: one number, one for each element of an axis, or one for each block of an axis."""
+    if rank(p) == 0 or shape_of(p) == (1,):
+        return reshape(p, ())
+    along, size = axis_of(axis, rank(x), node), shape_of(x)[axis_of(axis, rank(x), node)]
+    if rank(p) == 1 and (rank(x) > 1 or not block_size):
+        return reshape(p, [shape_of(p)[0] if k == along else 1 for k in range(rank(x))])
+    if rank(p) != rank(x) or not block_size:
+        node.refuse(f"the scale has {rank(p)} dimensions; it must be one number, one for each element of an axis, or, with block_size, of as many dimensions as the input")
+    blocks = node.static(p, "scale")[along]
+    if not isinstance(size, int) or blocks != -(-size // block_size):
+        node.refuse(f"the scale has {blocks} blocks along axis {along}; {size} elements in blocks of {block_size} need {-(-size // block_size)}")
+    each = op.repeat(p, repeats=block_size, axis=along)
+    return each if blocks * block_size == size else slice_axis(each, along, 0, size)
 
 
 @converter("QuantizeLinear", since=10)
@@ -55,10 +77,28 @@ def quantize(
     x: Expr, y_scale: Expr, y_zero_point: Expr | None = None, *, axis: int = _DEFAULT_AXIS, saturate: int = 1, block_size: int = 0,
     output_dtype: int = TensorProto.UNDEFINED, precision: int = TensorProto.UNDEFINED, node: Node,
 ) -> Expr:
-    given: Any = np.uint8 if output_dtype == TensorProto.UNDEFINED else tensor_dtype_to_np_dtype(output_dtype)
-    kind = _quantized_type(dtype_of(y_zero_point) if y_zero_point is not None else DataType(np.dtype(given)), node)
-    scale, zero_point, along = _parameters(x, y_scale, y_zero_point, axis, block_size, node)
-    return op.qnn.quantize(cast(x, FLOAT32), scale, zero_point, axis=along, out_dtype=kind)
+    given = DataType("uint8") if output_dtype == TensorProto.UNDEFINED else element_type(output_dtype, "attribute 'output_dtype'", node.origin)
+    kind = dtype_of(y_zero_point) if y_zero_point is not None else given
+    if kind not in _INTEGERS and kind not in QUANTIZED and kind.code not in MINIFLOATS:
+        node.refuse(f"the quantized type {kind} is not supported; the types are {', '.join((*_INTEGERS, *MINIFLOATS))}")
+    wide = element_type(precision, "attribute 'precision'", node.origin) if precision != TensorProto.UNDEFINED else FLOAT32
+    if _is_plain(x, y_scale, kind, block_size) and wide is FLOAT32:
+        scale, zero_point, along = _parameters(x, y_scale, y_zero_point, axis, node)
+        return op.qnn.quantize(cast(x, FLOAT32), scale, zero_point, axis=along, out_dtype=kind)
+    real = op.divide(cast(x, wide), _spread(cast(y_scale, wide), x, axis, block_size, node))
+    return _stored(real, None if y_zero_point is None else _spread(y_zero_point, x, axis, block_size, node), kind, bool(saturate), node)
+
+
+def _stored(real: Expr, zero_point: Expr | None, kind: DataType, saturate: bool, node: Node) -> Expr:
+    """Rounded, moved by the zero point, held in the range of the type."""
+    if kind.code in MINIFLOATS:
+        moved = real if zero_point is None or kind.bits == 8 else op.add(real, cast(zero_point, dtype_of(real)))
+        return converted(moved, kind, saturate, "up", node)
+    whole = op.round(real)  # to the even number half-way
+    if zero_point is not None:
+        whole = op.add(whole, cast(zero_point, dtype_of(real)))
+    low, high = integer_range(kind)
+    return cast(op.clip(whole, a_min=float(low), a_max=float(high)), kind)
 
 
 @converter("DequantizeLinear", since=10)
@@ -71,8 +111,93 @@ def dequantize(
     x: Expr, x_scale: Expr, x_zero_point: Expr | None = None, *, axis: int = _DEFAULT_AXIS, block_size: int = 0,
     output_dtype: int = TensorProto.UNDEFINED, node: Node,
 ) -> Expr:
-    _quantized_type(dtype_of(x), node)
-    scale, zero_point, along = _parameters(x, x_scale, x_zero_point, axis, block_size, node)
-    real = op.qnn.dequantize(x, scale, zero_point, axis=along)
-    wanted = dtype_of(x_scale) if output_dtype == TensorProto.UNDEFINED else DataType(np.dtype(tensor_dtype_to_np_dtype(output_dtype)))
-    return cast(real, wanted)
+    wanted = dtype_of(x_scale) if output_dtype == TensorProto.UNDEFINED else element_type(output_dtype, "attribute 'output_dtype'", node.origin)
+    if _is_plain(x, x_scale, dtype_of(x), block_size):
+        scale, zero_point, along = _parameters(x, x_scale, x_zero_point, axis, node)
+        return cast(op.qnn.dequantize(x, scale, zero_point, axis=along), wanted)
+    if dtype_of(x) not in _INTEGERS and dtype_of(x).code not in MINIFLOATS:
+        node.refuse(f"the quantized type {dtype_of(x)} is not supported; the types are {', '.join((*_INTEGERS, *MINIFLOATS))}")
+    real = cast(x, FLOAT32)
+    if x_zero_point is not None and dtype_of(x) in _INTEGERS:
+        real = op.subtract(real, cast(_spread(x_zero_point, x, axis, block_size, node), FLOAT32))
+    return cast(op.multiply(real, _spread(cast(x_scale, FLOAT32), x, axis, block_size, node)), wanted)
+
+
+def _one(zero_point: Expr | None) -> Expr | None:
+    """A zero point that is one number, as int32; zero where there is none, None where there are several."""
+    if zero_point is None:
+        return Constant(np.zeros((), np.int32))
+    return _constant(reshape(cast(zero_point, "int32"), ())) if all(d == 1 for d in shape_of(zero_point)) else None
+
+
+def _exact(x: Expr, zero_point: Expr | None, axis: int) -> Expr:
+    """`x - zero_point` as int32; a vector of zero points goes along `axis`."""
+    if zero_point is None:
+        return cast(x, INT32)
+    zero = cast(zero_point, INT32)
+    if rank(zero) == 1 and shape_of(zero) != (1,):
+        zero = reshape(zero, [shape_of(zero)[0] if k == axis % rank(x) else 1 for k in range(rank(x))])
+    return op.subtract(cast(x, INT32), zero if rank(zero) <= rank(x) else reshape(zero, ()))
+
+
+@converter("MatMulInteger", since=10)
+def matmul_integer(a: Expr, b: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, *, node: Node) -> Expr:
+    """A zero point for each row of A, or for each column of B, may be given as a vector."""
+    za, zb, unit = _one(a_zero_point), _one(b_zero_point), Constant(np.ones((), np.float32))
+    if rank(b) == 2 and rank(a) >= 2 and za is not None and zb is not None:
+        return op.qnn.dense(a, transpose(b, (1, 0)), za, zb, unit, unit, units=node.static(b, "B")[1])
+    return matmul(_exact(a, a_zero_point, -2), _exact(b, b_zero_point, -1), node=node)
+
+
+@converter("QLinearMatMul", since=10)
+def qlinear_matmul(
+    a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, *, node: Node,
+) -> Expr:
+    total = matmul_integer(a, b, a_zero_point, b_zero_point, node=node)
+    rows = _along(a_scale, total, -2)
+    factor = op.divide(op.multiply(rows, _along(b_scale, total, -1)), _along(y_scale, total, -2))
+    return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, -2), dtype_of(y_zero_point), True, node)
+
+
+def _along(p: Expr, x: Expr, axis: int) -> Expr:
+    """A parameter as float32; a vector goes along `axis` of `x`, one number along none."""
+    real = _constant(cast(p, FLOAT32))
+    if all(d == 1 for d in shape_of(p)):
+        return reshape(real, ())
+    return reshape(real, [shape_of(p)[0] if k == axis % rank(x) else 1 for k in range(rank(x))]) if rank(p) == 1 else real
+
+
+@converter("ConvInteger", since=10)
+def conv_integer(
+    x: Expr, w: Expr, x_zero_point: Expr | None = None, w_zero_point: Expr | None = None, *, auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    """The zero point of the data is one number, that of the weights one, or one for each output channel."""
+    if rank(x) != 4:
+        return conv(_exact(x, x_zero_point, 1), _exact(w, w_zero_point, 0), auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+                    pads=pads, strides=strides, node=node)
+    kernel, steps, apart = kernel_shape or node.static(w, "W")[2:], strides or (1, 1), dilations or (1, 1)
+    unit, zx, zw = Constant(np.ones((), np.float32)), _one(x_zero_point), _one(w_zero_point)
+    if zx is None:
+        node.refuse(f"the zero point of the data must be one number, and its shape is {shape_of(x_zero_point) if x_zero_point is not None else ()}")
+    if zw is None and w_zero_point is not None:
+        zw = _constant(cast(w_zero_point, INT32))
+    return op.qnn.conv2d(
+        x, w, zx, zw, unit, unit, strides=steps, padding=paddings(x, kernel, steps, apart, auto_pad, pads, node), dilation=apart, groups=group,
+        channels=shape_of(w)[0], kernel_size=tuple(kernel))
+
+
+@converter("QLinearConv", since=10)
+def qlinear_conv(
+    x: Expr, x_scale: Expr, x_zero_point: Expr, w: Expr, w_scale: Expr, w_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, b: Expr | None = None, *,
+    auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    """The bias is in units of the product of the scales, like the sums."""
+    total = conv_integer(x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+                         strides=strides, node=node)
+    if b is not None:
+        total = op.nn.bias_add(total, b, axis=1)
+    factor = op.divide(op.multiply(_along(x_scale, total, 1), _along(w_scale, total, 1)), _along(y_scale, total, 1))
+    return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, 1), dtype_of(y_zero_point), True, node)

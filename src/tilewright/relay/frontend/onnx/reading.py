@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import ml_dtypes
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto
 
+from tilewright.contents import of_strings
 from tilewright.errors import CompileError, ModelError, Origin
 from tilewright.relay.frontend.onnx.wire import FileData, MalformedError, MemoryData, ModelData, Span, split
 from tilewright.types import DataType
@@ -39,8 +39,12 @@ _FIELDS: Final[dict[int, str]] = {
     TensorProto.UINT64: "uint64_data", TensorProto.UINT32: "uint64_data",
 }
 """Where a tensor of that type keeps its values when they are not raw; all others are in `int32_data`."""
-_PACKED: Final[dict[int, Any]] = {TensorProto.INT4: ml_dtypes.int4, TensorProto.UINT4: ml_dtypes.uint4}
-_UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+_PACKED: Final = {
+    getattr(TensorProto, name): bits for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
+    if hasattr(TensorProto, name)
+}
+"""Bits of the types of which several share a byte, the first in its lowest bits."""
+_UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 
 
 @dataclass(slots=True)
@@ -121,7 +125,7 @@ def element_type(code: int, what: str, origin: Origin | None = None) -> DataType
     """The element type of ONNX's `TensorProto.DataType`; `what` is named when there is none here."""
     if code in TensorProto.DataType.values() and code not in _UNSUPPORTED:
         try:
-            return DataType(str(onnx.helper.tensor_dtype_to_np_dtype(code)))
+            return DataType(onnx.helper.tensor_dtype_to_np_dtype(code))
         except CompileError:
             pass  # a type that numpy can hold and this compiler has no name for: refused below
     shown = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
@@ -143,8 +147,10 @@ def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -
     if any(d < 0 for d in shape):
         refuse(f"has a negative dimension: {shape}")
     count = math.prod(shape)
-    packed = tensor.data_type in _PACKED
-    nbytes = (count + 1) // 2 if packed else count * dtype.itemsize
+    if tensor.data_type == TensorProto.STRING:
+        return _strings(tensor, count, refuse).reshape(shape)
+    bits = _PACKED.get(tensor.data_type)
+    nbytes = count * dtype.itemsize if bits is None else -(-count * bits // 8)
     if tensor.data_location == TensorProto.EXTERNAL:
         raw: Any = _read_external(tensor, source, nbytes, what)
     elif span is not None or tensor.HasField("raw_data"):
@@ -154,26 +160,34 @@ def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -
         raw = source.data.array(span) if span is not None and source.data is not None else tensor.raw_data
     else:
         return _typed_values(tensor, dtype, count, refuse).reshape(shape)
-    if packed:
-        nibbles = np.frombuffer(raw, np.uint8)
-        return _nibbles(nibbles, tensor.data_type, count).reshape(shape)
+    if bits is not None:
+        return _unpacked(np.frombuffer(raw, np.uint8), bits, count).view(dtype).reshape(shape)
     return np.frombuffer(raw, dtype).reshape(shape)
 
 
-def _nibbles(packed: Array, data_type: int, count: int) -> Array:
-    values = np.stack([packed & 15, packed >> 4], axis=-1).ravel()[:count].astype(np.int8)
-    if data_type == TensorProto.INT4:
-        values = np.where(values > 7, values - 16, values)
-    return values.astype(_PACKED[data_type])
+def _unpacked(packed: Array, bits: int, count: int) -> Array:
+    """Values of `bits` bits each in a byte of its own."""
+    apart = np.unpackbits(packed, bitorder="little", count=count * bits).reshape(count, bits)
+    return np.packbits(apart, axis=1, bitorder="little").reshape(count)
+
+
+def _strings(tensor: TensorProto, count: int, refuse: Callable[[str], NoReturn]) -> Array:
+    if len(tensor.string_data) != count:
+        refuse(f"has shape {tuple(tensor.dims)}, {count} strings, and {len(tensor.string_data)} strings of data")
+    try:
+        return of_strings([s.decode() for s in tensor.string_data], (count,))
+    except UnicodeDecodeError as error:
+        refuse(f"has a string that is not UTF-8 ({error})")
 
 
 def _typed_values(tensor: TensorProto, dtype: np.dtype[Any], count: int, refuse: Callable[[str], NoReturn]) -> Array:
     values = getattr(tensor, _FIELDS.get(tensor.data_type, "int32_data"))
-    packed = tensor.data_type in _PACKED
-    if len(values) != ((count + 1) // 2 if packed else count):
+    bits = _PACKED.get(tensor.data_type)
+    packed = bits is not None and 8 % bits == 0
+    if len(values) != (-(-count * bits // 8) if bits is not None and packed else count):
         refuse(f"has shape {tuple(tensor.dims)}, {count} values, and {len(values)} values of data")
-    if packed:
-        return _nibbles(np.array(values, np.uint8), tensor.data_type, count)
+    if bits is not None and packed:
+        return _unpacked(np.array(values, np.uint8), bits, count).view(dtype)
     if dtype.itemsize == 2 and dtype.kind not in "iu":
         return np.array(values, np.uint16).view(dtype)
     if dtype.itemsize == 1 and dtype.kind not in "iub":

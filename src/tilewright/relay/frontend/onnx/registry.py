@@ -40,6 +40,8 @@ class Converter:
     function: Callable[..., Any]
     inputs: tuple[str, ...]
     required: int
+    optional: frozenset[str]
+    """Inputs before the last required one that may be left out: those annotated `Expr | None`."""
     variadic: bool
     attributes: dict[str, Any]
     wants_node: bool
@@ -63,7 +65,7 @@ class Converter:
         if len(inputs) > len(self.inputs) and not self.variadic:
             raise ModelError(f"{len(inputs)} inputs are given; {self.op_type} takes at most {len(self.inputs)}: {', '.join(self.inputs)}", node.origin)
         for k in range(self.required):
-            if k >= len(inputs) or inputs[k] is None:
+            if k >= len(inputs) or (inputs[k] is None and self.inputs[k] not in self.optional):
                 raise ModelError(f"input '{self.inputs[k]}' is missing", node.origin)
         if self.variadic and (not inputs or any(x is None for x in inputs[len(self.inputs):])):
             raise ModelError(f"{self.op_type} needs at least one input, and none of them empty", node.origin)
@@ -108,5 +110,6 @@ def _describe(op_type: str, domain: str, since: int, function: Callable[..., Any
     wants_node = attributes.pop("node", None) is not None
     return Converter(
         op_type, domain, since, function, tuple(p.name for p in inputs), sum(p.default is _REQUIRED for p in inputs),
+        frozenset(p.name for p in inputs if str(p.annotation).endswith("None")),
         any(p.kind is p.VAR_POSITIONAL for p in parameters), attributes, wants_node,
     )

@@ -33,6 +33,11 @@ def scalar(value: Any, like: Expr) -> Constant:
     return Constant(np.asarray(value, dtype_of(like).numpy()))
 
 
+def number(value: Any, dtype: str = "int64") -> Constant:
+    """A constant number."""
+    return Constant(np.asarray(value, dtype))
+
+
 def axis_of(axis: int, ndim: int, node: Node) -> int:
     """`axis` counted from the front; an axis that is not there is the node's fault."""
     if not -ndim <= axis < max(ndim, 1):

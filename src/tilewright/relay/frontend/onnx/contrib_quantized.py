@@ -1,0 +1,237 @@
+"""com.microsoft: quantized operators. Each becomes dequantize, the operator of real numbers, quantize, which the passes on integers know."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.frontend.onnx import linear, nn, quantize
+from tilewright.relay.frontend.onnx.contrib_fused import first_last, last_first
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+
+MICROSOFT: Final = "com.microsoft"
+Array = np.ndarray[Any, Any]
+
+
+def real(x: Expr, scale: Expr, zero_point: Expr | None, node: Node, axis: int = 1) -> Expr:
+    """The numbers that quantized ones stand for."""
+    return quantize.dequantize(x, _flat(scale), None if zero_point is None else _flat(zero_point), axis=axis, node=node)
+
+
+def whole(y: Expr, scale: Expr, zero_point: Expr | None, like: Expr, node: Node) -> Expr:
+    """Numbers quantized, as the type of the zero point or, without one, of `like`."""
+    if zero_point is None:
+        zero_point = Constant(np.zeros((), dtype_of(like).numpy()))
+    return quantize.quantize(y, _flat(scale), _flat(zero_point), node=node)
+
+
+def _flat(parameter: Expr) -> Expr:
+    return reshape(parameter, ()) if rank(parameter) == 1 and shape_of(parameter) == (1,) else parameter
+
+
+@converter("QuantizeLinear", domain=MICROSOFT)
+def quantize_linear(x: Expr, y_scale: Expr, y_zero_point: Expr | None = None, *, axis: int = 1, node: Node) -> Expr:
+    return quantize.quantize(x, y_scale, y_zero_point, axis=axis, node=node)
+
+
+@converter("DequantizeLinear", domain=MICROSOFT)
+def dequantize_linear(x: Expr, x_scale: Expr, x_zero_point: Expr | None = None, *, axis: int = 1, node: Node) -> Expr:
+    return quantize.dequantize(x, x_scale, x_zero_point, axis=axis, node=node)
+
+
+@converter("QLinearAdd", domain=MICROSOFT)
+def qlinear_add(
+    a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None, c_scale: Expr,
+    c_zero_point: Expr | None = None, *, node: Node,
+) -> Expr:
+    return whole(op.add(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale, c_zero_point, a, node)
+
+
+@converter("QLinearMul", domain=MICROSOFT)
+def qlinear_mul(
+    a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None, c_scale: Expr,
+    c_zero_point: Expr | None = None, *, node: Node,
+) -> Expr:
+    return whole(op.multiply(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale, c_zero_point, a, node)
+
+
+@converter("QLinearSigmoid", domain=MICROSOFT)
+def qlinear_sigmoid(
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *, node: Node,
+) -> Expr:
+    return whole(op.sigmoid(real(x, x_scale, x_zero_point, node)), y_scale, y_zero_point, x, node)
+
+
+@converter("QLinearLeakyRelu", domain=MICROSOFT)
+def qlinear_leaky_relu(
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *, alpha: float = 0.01, node: Node,
+) -> Expr:
+    return whole(op.nn.leaky_relu(real(x, x_scale, x_zero_point, node), alpha=alpha), y_scale, y_zero_point, x, node)
+
+
+@converter("QLinearSoftmax", domain=MICROSOFT)
+def qlinear_softmax(
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr, *, axis: int = -1, opset: int, node: Node,
+) -> Expr:
+    """As Softmax of ONNX at `opset`: before 13 all dimensions from `axis` on count as one."""
+    value = real(x, x_scale, x_zero_point, node)
+    if opset >= 13:
+        return whole(op.nn.softmax(value, axis=axis), y_scale, y_zero_point, x, node)
+    dims, axis = shape_of(x), axis_of(axis, rank(x), node)
+    return whole(reshape(op.nn.softmax(reshape(value, (*dims[:axis], -1)), axis=-1), dims), y_scale, y_zero_point, x, node)
+
+
+@converter("QLinearAveragePool", domain=MICROSOFT)
+def qlinear_average_pool(
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *, auto_pad: str = "NOTSET",
+    ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0, kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    value = nn.average_pool(real(last_first(x) if channels_last else x, x_scale, x_zero_point, node), auto_pad=auto_pad, ceil_mode=ceil_mode,
+                            count_include_pad=count_include_pad, kernel_shape=kernel_shape, pads=pads, strides=strides, node=node)
+    y = whole(value, y_scale, y_zero_point, x, node)
+    return first_last(y) if channels_last else y
+
+
+@converter("QLinearGlobalAveragePool", domain=MICROSOFT)
+def qlinear_global_average_pool(
+    x: Expr, x_scale: Expr, x_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, *, channels_last: int = 0, node: Node,
+) -> Expr:
+    value = nn.global_average_pool(real(last_first(x) if channels_last else x, x_scale, x_zero_point, node))
+    y = whole(value, y_scale, y_zero_point, x, node)
+    return first_last(y) if channels_last else y
+
+
+@converter("QLinearReduceMean", domain=MICROSOFT)
+def qlinear_reduce_mean(
+    data: Expr, data_scale: Expr, data_zero_point: Expr | None, reduced_scale: Expr, reduced_zero_point: Expr | None = None, *,
+    axes: tuple[int, ...] | None = None, keepdims: int = 1, node: Node,
+) -> Expr:
+    mean = op.mean(real(data, data_scale, data_zero_point, node), axis=axes, keepdims=bool(keepdims))
+    return whole(mean, reduced_scale, reduced_zero_point, data, node)
+
+
+@converter("QLinearConcat", domain=MICROSOFT)
+def qlinear_concat(y_scale: Expr, y_zero_point: Expr, *inputs: Expr, axis: int, node: Node) -> Expr:
+    """The inputs come in threes: a tensor, its scale, its zero point."""
+    if len(inputs) % 3 or not inputs:
+        node.refuse(f"{len(inputs)} inputs stand behind the scale and zero point of the result; there must be three for each tensor: itself, scale, zero point")
+    parts = tuple(real(inputs[k], inputs[k + 1], inputs[k + 2], node) for k in range(0, len(inputs), 3))
+    return whole(op.concatenate(Tuple(parts), axis=axis), y_scale, y_zero_point, inputs[0], node)
+
+
+@converter("QLinearWhere", domain=MICROSOFT)
+def qlinear_where(
+    condition: Expr, x: Expr, x_scale: Expr, x_zero_point: Expr, y: Expr, y_scale: Expr, y_zero_point: Expr, z_scale: Expr, z_zero_point: Expr, *,
+    node: Node,
+) -> Expr:
+    chosen = op.where(condition, real(x, x_scale, x_zero_point, node), real(y, y_scale, y_zero_point, node))
+    return whole(chosen, z_scale, z_zero_point, x, node)
+
+
+@converter("QLinearConv", domain=MICROSOFT)
+def qlinear_conv(
+    x: Expr, x_scale: Expr, x_zero_point: Expr, w: Expr, w_scale: Expr, w_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, b: Expr | None = None,
+    *, auto_pad: str = "NOTSET", channels_last: int = 0, dilations: tuple[int, ...] | None = None, group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    data = real(last_first(x) if channels_last else x, x_scale, x_zero_point, node)
+    weight = real(w, w_scale, w_zero_point, node, axis=0)
+    bias = None if b is None else _bias(b, x_scale, w_scale)
+    value = nn.conv(data, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides, node=node)
+    y = whole(value, y_scale, y_zero_point, x, node)
+    return first_last(y) if channels_last else y
+
+
+def _bias(b: Expr, x_scale: Expr, w_scale: Expr) -> Expr:
+    """An int32 bias worth the product of the scales."""
+    return op.multiply(cast(b, "float32"), op.multiply(_flat(x_scale), _flat(w_scale)))
+
+
+@converter("QGemm", domain=MICROSOFT)
+def qgemm(
+    a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, c: Expr | None = None, y_scale: Expr | None = None,
+    y_zero_point: Expr | None = None, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, node: Node,
+) -> Expr:
+    """alpha * a @ b + c, with an int32 c in units of alpha times both scales; float32 without a scale of the result."""
+    right = real(b, b_scale, b_zero_point, node, axis=0 if transB else 1)
+    y = linear.gemm(real(a, a_scale, a_zero_point, node), right, alpha=alpha, transA=transA, transB=transB)
+    if c is not None:
+        bias = _bias(c, a_scale, b_scale)
+        y = op.add(y, op.multiply(bias, scalar(alpha, bias)) if alpha != 1 else bias)
+    return y if y_scale is None else whole(y, y_scale, y_zero_point, a, node)
+
+
+@converter("MatMulIntegerToFloat", domain=MICROSOFT)
+def matmul_integer_to_float(
+    a: Expr, b: Expr, a_scale: Expr, b_scale: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, bias: Expr | None = None, *,
+    node: Node,
+) -> Expr:
+    y = linear.matmul(real(a, a_scale, a_zero_point, node, axis=0), real(b, b_scale, b_zero_point, node, axis=rank(b) - 1), node=node)
+    return y if bias is None else op.add(y, bias)
+
+
+@converter("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_quantize_matmul(
+    a: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr | None = None, bias: Expr | None = None, *, node: Node,
+) -> Expr:
+    """`a` quantized to uint8 between its least and greatest element, times quantized `b`."""
+    rounded = _dynamically_quantized(a)
+    y = linear.matmul(rounded, real(b, b_scale, b_zero_point, node, axis=rank(b) - 1), node=node)
+    return y if bias is None else op.add(y, bias)
+
+
+def _dynamically_quantized(a: Expr) -> Expr:
+    """What is left of `a` after DynamicQuantizeLinear and back: q - zero point, times the scale."""
+    zero = scalar(0, a)
+    least, most = op.minimum(op.min(a), zero), op.maximum(op.max(a), zero)
+    scale = op.divide(op.subtract(most, least), scalar(255, a))
+    scale = op.where(op.equal(scale, zero), scalar(1, a), scale)
+    point = op.clip(op.round(op.negative(op.divide(least, scale))), a_min=0.0, a_max=255.0)
+    q = op.clip(op.add(op.round(op.divide(a, scale)), point), a_min=0.0, a_max=255.0)
+    return op.multiply(op.subtract(q, point), scale)
+
+
+@converter("MatMulInteger16", domain=MICROSOFT)
+def matmul_integer16(a: Expr, b: Expr, *, node: Node) -> Expr:
+    """int16 by int16, or the unsigned types, summed as int32 or uint32."""
+    wide = "uint32" if dtype_of(a).code == "uint" and dtype_of(b).code == "uint" else "int32"
+    return cast(linear.matmul(cast(a, "int32"), cast(b, "int32"), node=node), wide)
+
+
+@converter("MatMulNBits", domain=MICROSOFT)
+def matmul_nbits(
+    a: Expr, b: Expr, scales: Expr, zero_points: Expr | None = None, g_idx: Expr | None = None, bias: Expr | None = None, *, K: int, N: int,
+    accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0, node: Node,
+) -> Expr:
+    """`a` times weights of 2, 4 or 8 bits (N, blocks, packed) with a scale for each block of K; the weights are made real while compiling."""
+    if bits not in (2, 4, 8) or weight_prepacked:
+        node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; 2, 4 and 8 bits, not packed for another program, are supported")
+    blocks = -(-K // block_size)
+    q = _unpacked(node.value(b, "B").reshape(N, -1), bits)[:, : blocks * block_size]
+    scale = node.value(scales, "scales")
+    each = scale.reshape(N, -1).astype(np.float32)
+    if zero_points is None:
+        zero = np.full((N, blocks), 1 << (bits - 1), np.float32)
+    else:
+        given = node.value(zero_points, "zero_points")
+        zero = (_unpacked(given.reshape(N, -1), bits) if given.dtype == np.uint8 else given.reshape(N, -1)).astype(np.float32)[:, :blocks]
+    group = np.arange(blocks * block_size) // block_size
+    if g_idx is not None:
+        order = node.value(g_idx, "g_idx").reshape(-1)
+        group = np.concatenate([order, np.zeros(len(group) - len(order), order.dtype)])
+    weight = ((q.astype(np.float32) - zero[:, group]) * each[:, group])[:, :K].astype(scale.dtype)
+    y = linear.times_matrix(a, Constant(weight))
+    return y if bias is None else op.add(y, bias)
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    """The numbers in bytes, the lowest bits first: (rows, bytes) to (rows, numbers)."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return ((packed[:, :, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
+

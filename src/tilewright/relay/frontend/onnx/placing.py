@@ -1,0 +1,114 @@
+"""Operators that put elements where others say, and convolution at points that are moved by others."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
+from tilewright.types import INT64
+
+
+@converter("MaxUnpool", since=9)
+def max_unpool(
+    x: Expr, i: Expr, output_shape: Expr | None = None, *, kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    """Each value at its place in the flattened tensor that was pooled, zeros elsewhere; a larger `output_shape` is filled up with zeros."""
+    dims, n = node.static(x, "X"), len(kernel_shape)
+    edges, steps = pads or (0,) * 2 * n, strides or (1,) * n
+    sizes = [(d - 1) * s - edges[k] - edges[k + n] + w for k, (d, s, w) in enumerate(zip(dims[2:], steps, kernel_shape, strict=True))]
+    shape = (*dims[:2], *sizes)
+    zeros = op.full(scalar(0, x), shape=(math.prod(shape),), dtype=dtype_of(x))
+    placed = op.scatter_elements(zeros, reshape(cast(i, INT64), (-1,)), reshape(x, (-1,)), axis=0, reduction="update")
+    result = reshape(placed, shape)
+    if output_shape is None:
+        return result
+    wanted = node.ints(output_shape, "output_shape")
+    if len(wanted) != len(shape) or any(w < d for w, d in zip(wanted, shape, strict=True)):
+        node.refuse(f"output_shape is {wanted}, and the tensor that was pooled was of shape {shape} at least")
+    return pad(result, [(0, w - d) for w, d in zip(wanted, shape, strict=True)])
+
+
+@converter("Col2Im", since=18)
+def col2im(
+    x: Expr, image_shape: Expr, block_shape: Expr, *, dilations: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    """The columns (batch, channels * block, positions) added up where their elements stand in the image."""
+    image, block = node.ints(image_shape, "image_shape"), node.ints(block_shape, "block_shape")
+    n, (batch, rows, positions) = len(image), node.static(x, "input")
+    apart, edges, steps = dilations or (1,) * n, pads or (0,) * 2 * n, strides or (1,) * n
+    padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
+    counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
+    if rows % math.prod(block) or math.prod(counts) != positions:
+        node.refuse(f"the input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need a multiple of {math.prod(block)} rows "
+                    f"and {math.prod(counts)} columns")
+    where = np.zeros((1,) * 2 * n, np.int64)
+    for k in range(n):  # along each dimension: the elements of a block, then the positions
+        along = np.arange(block[k])[:, None] * apart[k] + np.arange(counts[k]) * steps[k]
+        where = where * padded[k] + along.reshape([s if a == k else c if a == k + n else 1 for a in range(2 * n) for s, c in [(block[a % n], counts[a % n])]])
+    channels, size = rows // math.prod(block), math.prod(padded)
+    flat = reshape(x, (batch * channels, math.prod(block) * positions))
+    index = Constant(np.ascontiguousarray(np.broadcast_to(where.reshape(1, -1), (batch * channels, where.size))))
+    zeros = op.full(scalar(0, x), shape=(batch * channels, size), dtype=dtype_of(x))
+    result = reshape(op.scatter_elements(zeros, index, flat, axis=1, reduction="add"), (batch, channels, *padded))
+    if not any(edges):
+        return result
+    begin = (0, 0, *edges[:n])
+    return op.strided_slice(result, begin=begin, end=(batch, channels, *(b + s for b, s in zip(edges[:n], image, strict=True))), strides=(1,) * (n + 2))
+
+
+@converter("TensorScatter", since=24)
+def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = None, *, axis: int = -2, mode: str = "linear", node: Node) -> Expr:
+    """The update written into each sample's cache from its index on; past the end it goes on at the start when `mode` is circular."""
+    if mode not in ("linear", "circular"):
+        node.refuse(f"mode is {mode!r}; it must be linear or circular")
+    cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
+    along = axis_of(axis, len(cache), node)
+    if along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along) or new[along] > cache[along]:
+        node.refuse(f"the update of shape {new} does not fit into the cache of shape {cache} along axis {along}")
+    steps = Constant(np.arange(new[along], dtype=np.int64).reshape([-1 if k == along else 1 for k in range(len(new))]))
+    first = Constant(np.zeros(1, np.int64)) if write_indices is None else cast(write_indices, INT64)
+    places = op.add(reshape(first, (-1, *[1] * (len(new) - 1))), steps)
+    if mode == "circular":
+        places = op.floor_mod(places, scalar(cache[along], places))
+    return op.scatter_elements(past_cache, op.broadcast_to(places, shape=new), update, axis=along, reduction="update")
+
+
+@converter("DeformConv", since=19)
+def deform_conv(
+    x: Expr, w: Expr, offset: Expr, b: Expr | None = None, mask: Expr | None = None, *, dilations: tuple[int, ...] | None = None, group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None, offset_group: int = 1, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+) -> Expr:
+    """A convolution whose taps are moved by `offset` and weighted by `mask`: the image sampled at every tap, times the weights."""
+    dims = node.static(x, "X")
+    if len(dims) != 4:
+        node.refuse(f"an input of {len(dims)} dimensions is not supported; it must have 4")
+    n, channels, height, width = dims
+    units, (kh, kw), (rows, columns) = node.static(w, "W")[0], kernel_shape or node.static(w, "W")[2:], node.static(offset, "offset")[2:]
+    (top, left, *_), (down, right), (far_y, far_x) = pads or (0,) * 4, strides or (1, 1), dilations or (1, 1)
+    taps, points = kh * kw, kh * kw * rows
+    moved = transpose(reshape(offset, (n * offset_group, taps, 2, rows, columns)), (0, 2, 1, 3, 4))
+    ys = (np.repeat(np.arange(kh) * far_y, kw)[:, None, None] + (np.arange(rows) * down - top)[:, None]) + np.zeros((1, 1, columns))
+    xs = (np.tile(np.arange(kw) * far_x, kh)[:, None, None] + (np.arange(columns) * right - left)) + np.zeros((1, rows, 1))
+    kind = dtype_of(x).numpy()
+    at = op.add(moved, Constant(np.stack([ys, xs])[None].astype(kind)))
+    # From pixels to [-1, 1] between the outer edges, x first.
+    scale, size = np.array([2 / height, 2 / width]).reshape(1, 2, 1, 1, 1), np.array([height, width]).reshape(1, 2, 1, 1, 1)
+    grid = op.add(op.multiply(at, Constant(scale.astype(kind))), Constant((1 / size - 1).astype(kind)))
+    grid = reshape(op.reverse(grid, axis=1), (n * offset_group, 2, points, columns))
+    image = reshape(x, (n * offset_group, channels // offset_group, height, width))
+    sampled = op.image.grid_sample(image, grid, method="bilinear", layout="NCHW", padding_mode="zeros", align_corners=False)
+    if mask is not None:
+        sampled = op.multiply(sampled, reshape(mask, (n * offset_group, 1, points, columns)))
+    depth = channels // group * taps
+    left_side = reshape(op.broadcast_to(reshape(w, (1, group, units // group, depth)), shape=(n, group, units // group, depth)), (n * group, units // group, depth))
+    product = op.nn.batch_matmul(left_side, reshape(sampled, (n * group, depth, rows * columns)), transpose_a=False, transpose_b=False)
+    result = reshape(product, (n, units, rows, columns))
+    return result if b is None else op.add(result, reshape(b, (shape_of(b)[0], 1, 1)))

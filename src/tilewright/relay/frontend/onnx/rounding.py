@@ -1,0 +1,48 @@
+"""Conversions of numbers as ONNX's Cast has them: what does not fit into a small float is held at its ends, and exponents round three ways."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import ml_dtypes
+
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, scalar
+from tilewright.types import FLOAT32, INT32, MINIFLOATS, DataType
+
+_SATURATING: Final = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
+"""The types that have more to say of a number that is too large than the largest."""
+EXPONENTS: Final = DataType("float8_e8m0fnu")
+_BIAS, _SPECIAL, _LAST = 23, 0xFF, 0xFE
+
+
+def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node) -> Expr:
+    """`x` as Cast, CastLike and QuantizeLinear convert it."""
+    if dtype_of(x) is to:
+        return x
+    if to is EXPONENTS:
+        return _exponent(x, saturate, round_mode, node)
+    if saturate and to in _SATURATING and not (dtype_of(x).code in MINIFLOATS and dtype_of(x).bits < 8):
+        real = x if dtype_of(x).bits >= 32 and dtype_of(x).is_float else cast(x, FLOAT32)
+        most = float(ml_dtypes.finfo(to.numpy()).max)
+        return cast(op.clip(real, a_min=-most, a_max=most), to)
+    return cast(x, to)
+
+
+def _exponent(x: Expr, saturate: bool, round_mode: str, node: Node) -> Expr:
+    """The exponent of a float32, one more where its fraction is rounded up; the sign is left out."""
+    if round_mode not in ("up", "down", "nearest"):
+        node.refuse(f"round_mode is {round_mode!r}; it must be up, down or nearest")
+    bits = op.reinterpret(cast(x, FLOAT32), dtype=INT32)
+    exponent = op.bitwise_and(op.right_shift(bits, scalar(_BIAS, bits)), scalar(0xFF, bits))
+    if round_mode != "down":
+        fraction = op.bitwise_and(bits, scalar((1 << _BIAS) - 1, bits))
+        half = 1 << (_BIAS - 1)
+        rises = op.greater(fraction, scalar(0 if round_mode == "up" else half, bits))
+        if round_mode == "nearest":  # the least number is no power of two times one and a fraction: half-way stays
+            rises = op.logical_or(rises, op.logical_and(op.equal(fraction, scalar(half, bits)), op.greater(exponent, scalar(0, bits))))
+        last = _LAST if saturate else _SPECIAL
+        exponent = op.where(op.logical_and(rises, op.less(exponent, scalar(last, bits))), op.add(exponent, scalar(1, bits)), exponent)
+    return op.reinterpret(cast(exponent, "uint8"), dtype=EXPONENTS)

@@ -1,0 +1,79 @@
+"""Ensembles of decision trees as one operator of arrays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import CompileError, ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.topi import trees as topi
+from tilewright.topi.shapes import differ, text
+from tilewright.types import TensorType, Type
+
+_COMBINE: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+@op("tree_ensemble", kind=Fusion.OPAQUE)
+class TreeEnsemble(Op):
+    """The weights of the leaves to which each row of `data` (rows, width) comes, by target: (rows, n_targets).
+
+    A row goes from node k to `children[k, 0]` where its feature `features[k]` is at most `thresholds[k]`, else to `children[k, 1]`.
+    What is no number goes to the second, or, with `missing`, to the first where the feature f is written -1 - f. The first nodes
+    are the leaves, their own children; `weights` (leaves, entries) are for the targets `targets` (leaves, entries), which are not
+    read where there are as many entries as targets: then weight j is for target j. `roots` and `depths` (trees,) are the first node
+    of each tree and the steps of its longest path. `aggregate` says how weights for one target come together: sum, min or max;
+    what no leaf has a weight for is 0, inf or -inf.
+    """
+
+    n_targets: int = 1
+    aggregate: str = "sum"
+    missing: bool = False
+
+    def infer(
+        self, data: Type, features: Type, thresholds: Type, children: Type, roots: Type, depths: Type, targets: Type, weights: Type,
+    ) -> TensorType:
+        x, f, t, c, r, d, to, w = tensors(data, features, thresholds, children, roots, depths, targets, weights)
+        if self.aggregate not in _COMBINE:
+            raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it is one of {', '.join(_COMBINE)}")
+        if x.ndim != 2:
+            raise ShapeError(f"the data must be a matrix, a row for each example, and their shape is {text(x.shape)}")
+        if t.dtype is not x.dtype or not x.dtype.is_float or not w.dtype.is_float:
+            raise ShapeError(f"data and thresholds must be of one floating type, and they are {x.dtype} and {t.dtype}; weights of {w.dtype}")
+        for what, found in (("features", f), ("children", c), ("roots", r), ("depths", d), ("targets", to)):
+            if found.dtype != "int32":
+                raise ShapeError(f"{what} must be int32, and they are {found.dtype}")
+        nodes = f.shape[0]
+        if differ(t.shape[0], nodes) or len(c.shape) != 2 or differ(c.shape[0], nodes) or differ(c.shape[1], 2) or differ(r.shape[0], d.shape[0]):
+            raise ShapeError(f"features {text(f.shape)}, thresholds {text(t.shape)} and children {text(c.shape)} must be of the same nodes, "
+                             f"roots {text(r.shape)} and depths {text(d.shape)} of the same trees")
+        if w.ndim != 2 or (differ(w.shape[1], self.n_targets) and to.shape != w.shape):
+            raise ShapeError(f"targets {text(to.shape)} must be given for each of the weights {text(w.shape)}")
+        return TensorType((x.shape[0], self.n_targets), w.dtype)
+
+    def reference(
+        self, data: Array, features: Array, thresholds: Array, children: Array, roots: Array, depths: Array, targets: Array, weights: Array,
+    ) -> Array:
+        combine, first = _COMBINE[self.aggregate], topi.AGGREGATES[self.aggregate][1]
+        rows = np.arange(len(data))
+        out = np.full((len(data), self.n_targets), first, weights.dtype)
+        for root, depth in zip(roots, depths, strict=True):
+            at = np.full(len(data), root, np.int64)
+            for _ in range(depth):
+                feature = features[at]
+                value = data[rows, np.where(feature < 0, -1 - feature, feature)]
+                right = ~(value <= thresholds[at]) & ((feature >= 0) | ~np.isnan(value))
+                at = children[at, right.astype(np.int64)]
+            for entry in range(weights.shape[1]):
+                to = entry if weights.shape[1] == self.n_targets else targets[at, entry]
+                out[rows, to] = combine(out[rows, to], weights[at, entry])
+        return out
+
+    def compute(
+        self, data: te.Tensor, features: te.Tensor, thresholds: te.Tensor, children: te.Tensor, roots: te.Tensor, depths: te.Tensor,
+        targets: te.Tensor, weights: te.Tensor,
+    ) -> te.Tensor:
+        return topi.tree_ensemble(
+            data, features, thresholds, children, roots, depths, targets, weights, self.n_targets, self.aggregate, self.missing)

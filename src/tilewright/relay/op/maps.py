@@ -1,0 +1,109 @@
+"""Operators between tensors and Python objects: labels looked up, dictionaries of scores. They run in Python, between what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.contents import of_strings
+from tilewright.errors import CompileError, ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.topi.shapes import differ, text
+from tilewright.types import INT64, DataType, TensorType, Type
+
+STRING: Final = DataType("string")
+OBJECT: Final = DataType("object")
+
+
+@op("string_index", kind=Fusion.OPAQUE)
+class StringIndex(Op):
+    """Where each string of `data` stands in the vector `keys`, the last place of equal ones; their number for one that is not there."""
+
+    objects = True
+
+    def infer(self, data: Type, keys: Type) -> TensorType:
+        t, k = tensors(data, keys)
+        if t.dtype is not STRING or k.dtype is not STRING or k.ndim != 1:
+            raise ShapeError(f"strings and a vector of strings were expected, and these are {t!r} and {k!r}")
+        return TensorType(t.shape, INT64)
+
+    def reference(self, data: Array, keys: Array) -> Array:
+        places = {key: k for k, key in enumerate(keys.tolist())}
+        return np.asarray([places.get(s, len(keys)) for s in data.flat], np.int64).reshape(data.shape)
+
+
+@op("zip_map", kind=Fusion.OPAQUE)
+class ZipMap(Op):
+    """A dictionary for each row of `data` (rows, keys), or one for a vector: its elements by the elements of the vector `keys` (ONNX ZipMap)."""
+
+    objects = True
+
+    def infer(self, data: Type, keys: Type) -> TensorType:
+        t, k = tensors(data, keys)
+        if t.ndim not in (1, 2) or k.ndim != 1 or differ(t.shape[-1], k.shape[0]):
+            raise ShapeError(f"rows of {text(k.shape)} elements were expected, one for each key, and the data are {text(t.shape)}")
+        return TensorType((t.shape[0] if t.ndim == 2 else 1,), OBJECT)
+
+    def reference(self, data: Array, keys: Array) -> Array:
+        names = keys.tolist()
+        rows = [dict(zip(names, row, strict=True)) for row in data.reshape(-1, len(names)).tolist()]
+        found = np.empty(len(rows), object)
+        found[:] = rows
+        return found
+
+
+@op("dict_vectorize", kind=Fusion.OPAQUE)
+class DictVectorize(Op):
+    """The values that dictionaries have for the keys in the vector `keys`, 0 for those that they have not: (dictionaries, keys) of `dtype`."""
+
+    objects = True
+    dtype: str = "float32"
+
+    def infer(self, data: Type, keys: Type) -> TensorType:
+        t, k = tensors(data, keys)
+        if t.dtype is not OBJECT or t.ndim > 1 or k.ndim != 1:
+            raise ShapeError(f"a dictionary or a row of them was expected, and a vector of keys, and these are {t!r} and {k!r}")
+        return TensorType((t.shape[0] if t.ndim else 1, k.shape[0]), self.dtype)
+
+    def reference(self, data: Array, keys: Array) -> Array:
+        names, dtype = keys.tolist(), DataType(self.dtype)
+        rows = [[d.get(key, "" if dtype is STRING else 0) for key in names] for d in data.flat]
+        if dtype is STRING:
+            return of_strings([s for row in rows for s in row], (len(rows), len(names)))
+        return np.asarray(rows, dtype.numpy()).reshape(len(rows), len(names))
+
+
+_CASTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "TO_FLOAT": ("float32", float), "TO_INT64": ("int64", lambda v: int(float(v))), "TO_STRING": ("string", str),
+}
+
+
+@op("cast_map", kind=Fusion.OPAQUE)
+class CastMap(Op):
+    """The values of a dictionary of int64 keys in their order: (1, size). With `sparse` at the places that the keys say, zeros between (ONNX CastMap)."""
+
+    objects = True
+    size: int = 1
+    cast_to: str = "TO_FLOAT"
+    sparse: bool = False
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if self.cast_to not in _CASTS:
+            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it is one of {', '.join(_CASTS)}")
+        if t.dtype is not OBJECT or t.ndim:
+            raise ShapeError(f"a dictionary was expected, and this is {t!r}")
+        return TensorType((1, self.size), _CASTS[self.cast_to][0])
+
+    def reference(self, data: Array) -> Array:
+        values: dict[int, Any] = data.item()
+        dtype, cast = _CASTS[self.cast_to]
+        keys = sorted(values)
+        if (self.sparse and any(not 0 <= k < self.size for k in keys)) or (not self.sparse and len(keys) != self.size):
+            raise ValueError(f"the dictionary has the keys {keys}, which do not make a row of {self.size}")
+        row = [cast("0")] * self.size
+        for place, key in enumerate(keys):
+            row[key if self.sparse else place] = cast(values[key])
+        return of_strings(row, (1, self.size)) if dtype == "string" else np.asarray([row], dtype)

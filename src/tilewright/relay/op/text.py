@@ -1,0 +1,168 @@
+"""Operators of strings, which ONNX has and the field's relay does not. They run in Python, between what is compiled.
+
+The result of some has a size that is in the data; its type says so with a dimension of which nothing is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.contents import of_strings
+from tilewright.errors import ShapeError
+from tilewright.expr import UnknownDim
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.topi.shapes import broadcast_shapes
+from tilewright.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
+
+STRING: Final = DataType("string")
+
+
+def _strings(t: TensorType) -> TensorType:
+    if t.dtype is not STRING:
+        raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
+    return t
+
+
+@op("string_concat", kind=Fusion.OPAQUE)
+class StringConcat(Op):
+    """The strings of two tensors, which broadcast, one behind the other (ONNX StringConcat)."""
+
+    objects = True
+
+    def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        a, b = map(_strings, tensors(lhs, rhs))
+        return TensorType(broadcast_shapes(a.shape, b.shape), STRING)
+
+    def reference(self, lhs: Array, rhs: Array) -> Array:
+        return np.asarray(np.add(lhs, rhs), object)
+
+
+@op("string_split", kind=Fusion.OPAQUE)
+class StringSplit(Op):
+    """The pieces of each string along a new last axis, filled up with empty strings, and how many there are (ONNX StringSplit).
+
+    `delimiter` "" is any run of white space; `maxsplit` is the most cuts, -1 for all.
+    """
+
+    objects = True
+    delimiter: str = ""
+    maxsplit: int = -1
+
+    def infer(self, data: Type) -> TupleType:
+        t = _strings(*tensors(data))
+        return TupleType((TensorType((*t.shape, UnknownDim()), STRING), TensorType(t.shape, INT64)))
+
+    def reference(self, data: Array) -> tuple[Array, Array]:
+        pieces = [s.split(self.delimiter or None, self.maxsplit) for s in data.flat]
+        counts = np.array([len(p) for p in pieces], np.int64)
+        most = int(counts.max(initial=0))
+        rows = [s for p in pieces for s in (*p, *[""] * (most - len(p)))]
+        return of_strings(rows, (*data.shape, most)), counts.reshape(data.shape)
+
+
+_CASE: Final[dict[str, Callable[[str], str]]] = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
+
+
+@op("string_normalize", kind=Fusion.OPAQUE)
+class StringNormalize(Op):
+    """The strings of a vector, or of a matrix of one row, without those in `stopwords`, in another case (ONNX StringNormalizer).
+
+    `case_change_action` is NONE, LOWER or UPPER. One empty string is left where all were stop words.
+    """
+
+    objects = True
+    case_change_action: str = "NONE"
+    is_case_sensitive: bool = False
+    stopwords: tuple[str, ...] = ()
+
+    def infer(self, data: Type) -> TensorType:
+        t = _strings(*tensors(data))
+        if not (t.ndim == 1 or (t.ndim == 2 and t.shape[0] == 1)):
+            raise ShapeError(f"the strings must be a vector, or a matrix of one row, and their shape is {t.shape}")
+        if self.case_change_action not in _CASE:
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(_CASE)}")
+        keeps = not self.stopwords and isinstance(t.shape[-1], int) and t.shape[-1] > 0
+        return TensorType((*t.shape[:-1], t.shape[-1] if keeps else UnknownDim()), STRING)
+
+    def reference(self, data: Array) -> Array:
+        seen = (lambda s: s) if self.is_case_sensitive else str.lower
+        stopped = set(map(seen, self.stopwords))
+        kept = [_CASE[self.case_change_action](s) for s in data.flat if seen(s) not in stopped] or [""]
+        return of_strings(kept, (*data.shape[:-1], len(kept)))
+
+
+@op("regex_full_match", kind=Fusion.OPAQUE)
+class RegexFullMatch(Op):
+    """Whether all of each string is matched by the regular expression `pattern` (ONNX RegexFullMatch)."""
+
+    objects = True
+    pattern: str
+
+    def infer(self, data: Type) -> TensorType:
+        t = _strings(*tensors(data))
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            raise ShapeError(f"the pattern {self.pattern!r} is no regular expression: {error}") from None
+        return TensorType(t.shape, BOOL)
+
+    def reference(self, data: Array) -> Array:
+        whole = re.compile(self.pattern).fullmatch
+        return np.array([whole(s) is not None for s in data.flat], bool).reshape(data.shape)
+
+
+@op("tfidf_vectorize", kind=Fusion.OPAQUE)
+class TfIdfVectorize(Op):
+    """How often each n-gram of a pool occurs in the rows of a tensor, weighted (ONNX TfIdfVectorizer).
+
+    `pool` has the 1-grams, then the 2-grams, …; those of n begin at `ngram_counts[n - 1]`. The k-th n-gram of all is counted at
+    `ngram_indexes[k]` with the weight `weights[k]`. An n-gram of `min_gram_length` to `max_gram_length` items takes every item, every second,
+    …, every (`max_skip_count` + 1)-th. `mode` is TF (the count), IDF (the weight where it occurs) or TFIDF (the product).
+    """
+
+    objects = True
+    pool: tuple[Any, ...]
+    ngram_counts: tuple[int, ...]
+    ngram_indexes: tuple[int, ...]
+    max_gram_length: int
+    max_skip_count: int
+    min_gram_length: int
+    mode: str
+    weights: tuple[float, ...] = ()
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if t.ndim not in (1, 2):
+            raise ShapeError(f"rows of items were expected, a vector or a matrix, and the shape is {t.shape}")
+        if self.mode not in ("TF", "IDF", "TFIDF"):
+            raise ShapeError(f"mode is {self.mode!r}; it is TF, IDF or TFIDF")
+        return TensorType((*t.shape[:-1], max(self.ngram_indexes) + 1), FLOAT32)
+
+    def reference(self, data: Array) -> Array:
+        grams = {gram: k for k, gram in enumerate(self._grams())}
+        wanted = range(self.min_gram_length, self.max_gram_length + 1)
+        weights = self.weights or (1.0,) * len(self.ngram_indexes)
+        rows = data.reshape(-1, data.shape[-1])
+        result = np.zeros((len(rows), max(self.ngram_indexes) + 1), np.float32)
+        for row, items in zip(result, rows.tolist(), strict=True):
+            for k, count in Counter(grams[g] for g in self._occurring(items, wanted) if g in grams).items():
+                row[self.ngram_indexes[k]] = {"TF": count, "IDF": weights[k], "TFIDF": count * weights[k]}[self.mode]
+        return result.reshape(*data.shape[:-1], -1)
+
+    def _grams(self) -> Iterator[tuple[Any, ...]]:
+        """The n-grams of the pool, in order."""
+        for n, (begin, end) in enumerate(zip(self.ngram_counts, (*self.ngram_counts[1:], len(self.pool)), strict=True), 1):
+            yield from (tuple(self.pool[k : k + n]) for k in range(begin, end, n))
+
+    def _occurring(self, items: Sequence[Any], lengths: range) -> Iterator[tuple[Any, ...]]:
+        """The n-grams of a row; single items, which have nothing to skip, once."""
+        for step in range(1, self.max_skip_count + 2):
+            for n in lengths:
+                if n > 1 or step == 1:
+                    last = len(items) - (n - 1) * step
+                    yield from (tuple(items[k : k + n * step : step]) for k in range(last))
