@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.relay.frontend.onnx import control, linear, math, nn, quantize, reduce, resize, sampling, transform
+from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
@@ -12,4 +13,4 @@ from tilewright.relay.frontend.onnx.signature import signature
 FAMILIES = (control, linear, math, nn, quantize, reduce, resize, sampling, transform)
 """The modules whose import fills the table of converters."""
 
-__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]
+__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature", "unknown_operators"]

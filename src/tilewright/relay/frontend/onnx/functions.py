@@ -6,7 +6,7 @@ imported in place of the call. What neither has a body nor a converter is refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import onnx
@@ -42,6 +42,17 @@ def check_supported(
 ) -> None:
     """Raise `OpNotImplemented` with every operator of the model that cannot be converted."""
     missing: dict[tuple[str, str], list[str]] = {}
+    for domain, version, name, node in operators(model, local, opsets):
+        if not is_supported(domain, node.op_type, version):
+            missing.setdefault((domain, node.op_type), []).append(name)
+    if missing:
+        refuse_operators(missing, source)
+
+
+def operators(
+    model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int],
+) -> Iterator[tuple[str, int, str, onnx.NodeProto]]:
+    """`(domain, opset, name, node)` of every operator that the model uses, inner graphs and its own functions included, each body once."""
     bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
     seen: set[FunctionKey] = set()
     while bodies:
@@ -49,16 +60,27 @@ def check_supported(
         for index, node in enumerate(nodes):
             domain = registry.domain_of(node.domain)
             key = (domain, node.op_type, node.overload)
-            bodies.extend((a.g.node, versions) for a in node.attribute if a.HasField("g"))
-            if key in local:
-                if key not in seen:
-                    seen.add(key)
-                    imports = {registry.domain_of(o.domain): o.version for o in local[key].opset_import}
-                    bodies.append((local[key].node, imports or versions))
-            elif not _is_supported(domain, node.op_type, versions.get(domain, 1)):
-                missing.setdefault((domain, node.op_type), []).append(node.name or f"{node.op_type}_{index}")
-    if missing:
-        refuse_operators(missing, source)
+            bodies.extend((g.node, versions) for a in node.attribute for g in ([a.g] if a.HasField("g") else a.graphs))
+            if key not in local:
+                yield domain, versions.get(domain, 1), node.name or f"{node.op_type}_{index}", node
+            elif key not in seen:
+                seen.add(key)
+                imports = {registry.domain_of(o.domain): o.version for o in local[key].opset_import}
+                bodies.append((local[key].node, imports or versions))
+
+
+def functions_of(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionProto]:
+    """The functions that the model brings."""
+    return {(registry.domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+
+
+def unknown_operators(model: onnx.ModelProto) -> dict[tuple[str, str], list[str]]:
+    """The operators of `model` that have no converter, by `(domain, operator)`, and the names of their nodes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for domain, version, name, node in operators(model, functions_of(model), opsets_of(model, Source(), None)):
+        if not is_supported(domain, node.op_type, version):
+            found.setdefault((domain, node.op_type), []).append(name)
+    return found
 
 
 def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: Source) -> NoReturn:
@@ -116,7 +138,8 @@ def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
     return copy
 
 
-def _is_supported(domain: str, op_type: str, opset: int) -> bool:
+def is_supported(domain: str, op_type: str, opset: int) -> bool:
+    """Whether there is a converter for the operator at `opset`, or the specification defines it by simpler ones."""
     if registry.find(domain, op_type, opset) is not None:
         return True
     schema = _schema(op_type, domain, opset)

@@ -89,7 +89,7 @@ class _Importer:
         self, model: onnx.ModelProto, source: Source, inputs: ModelInputs, freeze: bool, config: dict[str, Any], opsets: Mapping[str, int],
     ) -> None:
         self.model, self.source, self.inputs, self.freeze, self.config, self.opsets = model, source, inputs, freeze, config, opsets
-        self.functions = {(registry.domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+        self.functions = functions.functions_of(model)
         self.known = KnownValues()
         self._calling: list[tuple[str, str, str]] = []
 
