@@ -81,7 +81,7 @@ def type_text(kind: onnx.TypeProto) -> str:
 def _element(code: int) -> str:
     if code not in TensorProto.DataType.values():
         return "unknown"
-    name: str = TensorProto.DataType.Name(code)  # type: ignore[arg-type]
+    name: str = TensorProto.DataType.Name(code)
     return _NAMES.get(code, name.lower())
 
 

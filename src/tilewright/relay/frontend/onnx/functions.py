@@ -7,7 +7,7 @@ imported in place of the call. What neither has a body nor a converter is refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import onnx
 from onnx import defs
@@ -19,6 +19,9 @@ from tilewright.relay.frontend.onnx.reading import Source
 from tilewright.types import TensorType
 
 FunctionKey = tuple[str, str, str]
+
+_HIGHEST_VERSION: Final = (1 << 31) - 1
+"""Of an opset, as `onnx.defs` takes it."""
 
 
 def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict[str, int]:
@@ -148,7 +151,7 @@ def is_supported(domain: str, op_type: str, opset: int) -> bool:
 
 def _schema(op_type: str, domain: str, opset: int) -> Any:
     """The specification of an operator (an `onnx.defs.OpSchema`), or None when it has none at this opset."""
-    if not defs.has(op_type, registry.domain_of(domain)):
+    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, registry.domain_of(domain)):
         return None
     try:
         return defs.get_schema(op_type, opset, registry.domain_of(domain))
