@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+from onnx import helper
 
+import models
 from onnx_suite import Case, Outcome, cases, listed, page, run
+from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow
 PARTS = 40
@@ -35,3 +39,23 @@ def test_the_page_names_only_cases_that_there_are() -> None:
 def test_a_page_says_what_it_was_made_of() -> None:
     text = page({"node/b": "no | here", "node/a": "no | here", "node/c": "not\n there"})
     assert "| no \\| here | node/a node/b |\n| not there | node/c |\n" in text
+
+
+def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*args: object) -> None:
+        raise NotImplementedError
+
+    case = Case("erf", lambda: (model, [([x], [np.array([0.8427008], np.float32)])]))
+    x, model = np.ones(1, np.float32), models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (1,)}, {"y": (1,)}, {})
+    assert run(case) == Outcome(native=True)
+    monkeypatch.setattr(OPS["erf"], "compute", none)
+    assert run(case) == Outcome(native=False) and run(case).passed
+
+
+def test_a_wrong_answer_and_a_refusal_are_told_apart() -> None:
+    model = models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (1,)}, {"y": (1,)}, {})
+    wrong = run(Case("wrong", lambda: (model, [([np.ones(1, np.float32)], [np.zeros(1, np.float32)])])))
+    assert "Not equal to tolerance" in wrong.wrong and not wrong.refused and not wrong.passed
+    model.graph.node[0].op_type = "NoSuch"
+    refused = run(Case("refused", lambda: (model, [])))
+    assert "NoSuch" in refused.refused and not refused.wrong and not refused.passed

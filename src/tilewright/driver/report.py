@@ -23,11 +23,14 @@ def show(report: ModelReport) -> None:
     for title, values in (("input", report.inputs), ("output", report.outputs)):
         for v in values:
             console.print(escape(f"{title:7s}{_described(v)}"))
-    table = Table("operator", "times", "runs", "why", "nodes")
+    table = Table("operator", "times", "runs")
     for o in report.operators:
         name = f"{o.domain}.{o.name}" if o.domain else o.name
-        table.add_row(escape(name), str(o.count), f"[{_COLOURS[o.runs]}]{o.runs}[/]", escape(o.why), escape(", ".join(o.nodes)))
+        table.add_row(escape(name), str(o.count), f"[{_COLOURS[o.runs]}]{o.runs}[/]")
     console.print(table)
+    for o in report.operators:
+        if o.why:
+            console.print(escape(f"{o.name} ({', '.join(o.nodes)}): {o.why}"), style=_COLOURS[o.runs])
     for name, sizes in report.open_sizes.items():
         console.print(escape(f"'{name}' has open sizes ({', '.join(sizes)}): a program is compiled for each size that it is called with"))
     if report.refused:
