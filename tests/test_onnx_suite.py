@@ -45,11 +45,13 @@ def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: py
     def none(*args: object) -> None:
         raise NotImplementedError
 
-    case = Case("erf", lambda: (model, [([x], [np.array([0.8427008], np.float32)])]))
-    x, model = np.ones(1, np.float32), models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (1,)}, {"y": (1,)}, {})
-    assert run(case) == Outcome(native=True)
+    def erf(size: int) -> Case:  # of different sizes, so that no program comes from the cache
+        model = models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (size,)}, {"y": (size,)}, {})
+        return Case("erf", lambda: (model, [([np.ones(size, np.float32)], [np.full(size, 0.8427008, np.float32)])]))
+
+    assert run(erf(5)) == Outcome(native=True)
     monkeypatch.setattr(OPS["erf"], "compute", none)
-    assert run(case) == Outcome(native=False) and run(case).passed
+    assert run(erf(6)) == Outcome(native=False) and run(erf(6)).passed
 
 
 def test_a_wrong_answer_and_a_refusal_are_told_apart() -> None:
