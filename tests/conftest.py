@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from typing import Any
 
 import pytest
 
@@ -22,3 +23,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "models")):
             item.add_marker("core")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How much of ONNX's conformance suite ran, when it did."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
+    found = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "conformance"]
+    if found:
+        total, passed, native = map(sum, zip(*found, strict=True))
+        terminalreporter.write_line(f"ONNX conformance suite: {passed} of {total} cases pass, {native} of them compiled from end to end")

@@ -1,98 +1,193 @@
-"""The operator tests that come with ONNX, run by the importer and the reference interpreter."""
+"""The conformance tests that come with ONNX, compiled and run through `tilewright.onnx_backend`.
+
+`python tests/onnx_suite.py --write` makes docs/onnx_refused.md, the list of what is refused and why. With folders as arguments,
+it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX carry them.
+"""
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Iterator
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import TypeProto, numpy_helper
 from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
 
-from tilewright.errors import ModelError
-from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.interpreter import evaluate
+import tilewright.onnx_backend as backend
+from tilewright.errors import CompileError, NotNativeWarning
 
-_LOOSE = {"float16": 1e-3, "bfloat16": 2e-2}
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
+PAGE = Path(__file__).parent.parent / "docs" / "onnx_refused.md"
+RTOL, ATOL = 1e-3, 1e-7
+DataSets = Sequence[tuple[Sequence[Any], Sequence[Any]]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One test of the suite: a model of one node, and what comes out for what goes in."""
+    """One test: a model, and what comes out for what goes in."""
 
     name: str
-    model: onnx.ModelProto
-    data_sets: tuple[tuple[list[Any], list[Any]], ...]
-    rtol: float
-    atol: float
+    load: Callable[[], tuple[onnx.ModelProto, DataSets]]
+    rtol: float = RTOL
+    atol: float = ATOL
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: nothing is said of one that passes."""
+
+    refused: str = ""
+    """Our message, when the model was refused."""
+    wrong: str = ""
+    """What is wrong with the answer, or the error that is none of ours."""
+    native: bool = False
+    """Whether all of it ran compiled."""
 
     @property
-    def family(self) -> str:
-        """The operator that the test is about; its expansions into simpler ones are families of their own."""
-        return self.model.graph.node[0].op_type if not self.name.endswith("_expanded") else "expanded"
+    def passed(self) -> bool:
+        return not (self.refused or self.wrong)
 
 
 @functools.cache
 def cases() -> tuple[Case, ...]:
-    return tuple(_cases())
+    """Every case of the installed release whose model is there, `kind/name` by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the suite divides by zero and overflows on purpose
+        found = [_wheel_case(kind, test) for kind in KINDS for test in load_model_tests(kind=kind)]
+    return tuple(sorted(found, key=lambda c: c.name))
 
 
-def _cases() -> Iterator[Case]:
-    for case in load_model_tests(kind="node"):
-        if case.model is not None:
-            yield Case(case.name, case.model, tuple(case.data_sets), case.rtol, case.atol)
+def folder_cases(folder: Path) -> Iterator[Case]:
+    """The cases in the folders under `folder`; tolerances are in `meta.json` or `data.json` where there is one."""
+    for path in sorted(folder.rglob("model.onnx")):
+        said: dict[str, Any] = {}
+        for name in ("meta.json", "data.json"):
+            if (path.parent / name).exists():
+                said.update(json.loads((path.parent / name).read_text()))
+        yield Case(str(path.parent.relative_to(folder)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL), said.get("atol", ATOL))
 
 
-def check(case: Case) -> None:
-    """Import and evaluate; raises where the answer is wrong or the import is refused.
-
-    The suite passes shapes, axes and the like as inputs of the model. Those that the compiler must know are stored in the
-    model first, as exporters do: integers behind the first input at once, everything when that is not enough.
-    """
-    for inputs, outputs in case.data_sets:
-        arrays = [_array(x) for x in inputs]
+def run(case: Case) -> Outcome:
+    """Compile the model and compare its answers with those of the suite, within the suite's tolerances."""
+    with warnings.catch_warnings(record=True) as said, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
         try:
-            got = _run(case.model, arrays, ())
-        except ModelError as error:
-            if "must be known while compiling" not in str(error):
-                raise
-            small = {k for k, x in enumerate(arrays) if k and (x.dtype.kind in "iub" or x.ndim <= 1)}
-            try:
-                got = _run(case.model, arrays, small)
-            except ModelError:
-                got = _run(case.model, arrays, range(len(arrays)))
-        for result, wanted in zip(got, map(_array, outputs), strict=True):
-            _compare(case, result, wanted)
+            model, data_sets = case.load()
+            prepared = backend.prepare(model)
+            for inputs, outputs in data_sets:
+                got = prepared.run([_value(x) for x in inputs])
+                Runner.assert_similar_outputs([_value(y) for y in outputs], [*map(_plain, got)], case.rtol, case.atol, case.name)
+        except CompileError as error:
+            return Outcome(refused=error.message)
+        except Exception as error:  # whatever it is, it is reported as this case's failure
+            return Outcome(wrong=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return Outcome(native=not any(issubclass(w.category, NotNativeWarning) for w in said))
 
 
-def _array(value: Any) -> Any:
-    if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
-    if isinstance(value, (list, onnx.SequenceProto, onnx.OptionalProto)) or value is None:
-        raise ModelError("sequences are not tensors")
-    return np.asarray(value)
+def page(refused: dict[str, str]) -> str:
+    """The list of the refused cases, by reason."""
+    by_reason: dict[str, list[str]] = collections.defaultdict(list)
+    for name, why in sorted(refused.items()):
+        by_reason[_cell(why)].append(name)
+    lines = [
+        "# What is refused of ONNX's conformance suite", "",
+        f"Release {onnx.__version__} of ONNX; every other case of it passes. `python tests/onnx_suite.py --write` makes this page, and the tests compare it.", "",
+        "| reason | cases |", "| --- | --- |",
+    ]
+    return "\n".join([*lines, *(f"| {why} | {' '.join(names)} |" for why, names in sorted(by_reason.items()))]) + "\n"
 
 
-def _run(model: onnx.ModelProto, arrays: list[Any], stored: Any) -> tuple[Any, ...]:
-    if stored:
-        whole, model = model, onnx.ModelProto()
-        model.CopyFrom(whole)
-        for k in stored:
-            model.graph.initializer.append(numpy_helper.from_array(arrays[k], model.graph.input[k].name))
-    module, _ = from_onnx(model)
-    got = evaluate(module["main"], *[x for k, x in enumerate(arrays) if k not in stored])
-    return got if isinstance(got, tuple) else (got,)
+def listed() -> set[str]:
+    """The cases that the page says are refused."""
+    rows = [line.split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    return {name for row in rows[1:] for name in row[-2].split()}
 
 
-def _compare(case: Case, result: Any, wanted: Any) -> None:
-    assert result.shape == wanted.shape, f"{case.name}: shape {result.shape}, not {wanted.shape}"
-    assert result.dtype == wanted.dtype, f"{case.name}: {result.dtype}, not {wanted.dtype}"
-    if wanted.dtype.kind in "biu" or str(wanted.dtype) in ("int4", "uint4"):
-        assert np.array_equal(result, wanted), f"{case.name}: {result} is not {wanted}"
-        return
-    loose = _LOOSE.get(str(wanted.dtype), 0.0)
-    np.testing.assert_allclose(np.asarray(result, np.float64), np.asarray(wanted, np.float64), err_msg=case.name,
-                               rtol=max(case.rtol, loose), atol=max(case.atol, loose))
+def _cell(why: str) -> str:
+    return " ".join(why.split()).replace("|", "\\|")[:240]
+
+
+def _wheel_case(kind: str, test: Any) -> Case:
+    name = f"{kind}/{test.name}"
+    if test.model is not None:
+        return Case(name, lambda: (test.model, test.data_sets), test.rtol, test.atol)
+    if test.model_dir is not None:
+        return Case(name, functools.partial(_load_folder, Path(test.model_dir)), test.rtol, test.atol)
+    return Case(name, functools.partial(_load_light, Path(onnx.__file__).parent.parent / test.url), test.rtol, test.atol)
+
+
+def _load_folder(folder: Path) -> tuple[onnx.ModelProto, DataSets]:
+    model = onnx.load(folder / "model.onnx")
+    given = [i.type for i in model.graph.input]
+    made = [o.type for o in model.graph.output]
+    sets = [(_files(d, "input", given), _files(d, "output", made)) for d in sorted(folder.glob("test_data_set_*"))]
+    return model, sets
+
+
+def _files(folder: Path, what: str, types: Sequence[TypeProto]) -> list[Any]:
+    paths = ((folder / f"{what}_{k}.pb", t) for k, t in enumerate(types))
+    return [_parsed(path.read_bytes(), kind) for path, kind in paths if path.exists()]
+
+
+def _load_light(path: Path) -> tuple[onnx.ModelProto, DataSets]:
+    """A whole network without weights of its own, whose input the suite makes up."""
+    model = onnx.load(path)
+    stored = {t.name for t in model.graph.initializer}
+    inputs = [Runner.generate_dummy_data(i, name=path.stem) for i in model.graph.input if i.name not in stored]
+    outputs = [_parsed((path.parent / f"{path.stem}_output_{k}.pb").read_bytes(), o.type) for k, o in enumerate(model.graph.output)]
+    return model, [(inputs, outputs)]
+
+
+def _parsed(data: bytes, kind: TypeProto) -> Any:
+    which = kind.WhichOneof("value")
+    proto = onnx.SequenceProto() if which == "sequence_type" else onnx.OptionalProto() if which == "optional_type" else onnx.TensorProto()
+    proto.ParseFromString(data)
+    return _value(proto)
+
+
+def _value(x: Any) -> Any:
+    if isinstance(x, onnx.TensorProto):
+        return numpy_helper.to_array(x)
+    if isinstance(x, onnx.SequenceProto):
+        return numpy_helper.to_list(x)
+    if isinstance(x, onnx.OptionalProto):
+        return numpy_helper.to_optional(x)
+    return [*map(_value, x)] if isinstance(x, (list, tuple)) else x
+
+
+def _plain(x: Any) -> Any:
+    return [*map(_plain, x)] if isinstance(x, (list, tuple)) else None if x is None else np.asarray(x)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the suite, or the cases in folders; say what is not as it should be."""
+    folders: Iterable[str] = [a for a in arguments if not a.startswith("-")]
+    chosen = [c for f in folders for c in folder_cases(Path(f))] or cases()
+    outcomes = {c.name: run(c) for c in chosen}
+    refused = {name: o.refused for name, o in outcomes.items() if o.refused}
+    for name, o in outcomes.items():
+        if o.wrong or (folders and o.refused):
+            print(f"{name}: {o.wrong or o.refused}")
+    if "--write" in arguments:
+        PAGE.write_text(page(refused), encoding="utf-8")
+    counts = f"{sum(o.passed for o in outcomes.values())} pass, {sum(o.native for o in outcomes.values())} of them native"
+    print(f"{len(outcomes)} cases: {counts}; {len(refused)} are refused, {sum(bool(o.wrong) for o in outcomes.values())} are wrong")
+    return int(any(o.wrong for o in outcomes.values()))
+
+
+if __name__ == "__main__":
+    import os
+
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["TILEWRIGHT_CACHE_DIR"] = cache
+        sys.exit(main(sys.argv[1:]))

@@ -29,6 +29,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("_ffi",),
     ("target", "runtime"),
     ("compiler",),
+    ("onnx_backend", "onnx_session"),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
     ("driver", "__main__"),

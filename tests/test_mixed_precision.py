@@ -145,7 +145,7 @@ FOLLOWING = [e for e in EXAMPLES if e.op.precision not in (None, Precision.NEVER
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.float16], ids=["bfloat16", "float16"])
 @pytest.mark.parametrize("example", FOLLOWING, ids=lambda e: e.id)
-@pytest.mark.filterwarnings("ignore:.*runs by its numpy meaning.*")
+@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
 def test_operators_in_16_bits(example: Example, dtype: Any) -> None:
     """The compiled operator against its numpy meaning in float32 of the same 16-bit inputs."""
     halves = halved(example, dtype)

@@ -233,6 +233,13 @@ def test_arithmetic_on_symbolic_shapes() -> None:
     assert function.ret_type.shape[1] is function.params[0].type_annotation.shape[1]
 
 
+def test_question_marks_are_no_name_of_a_dimension() -> None:
+    proto = model([node("Relu", ["x"])], {"x": (1, "?", "?")})
+    assert main(proto, shape={"x": (1, 48, 192)}).ret_type == TensorType((1, 48, 192))
+    open_sizes = main(proto).params[0].type_annotation.shape
+    assert open_sizes[1] is not open_sizes[2]
+
+
 def test_a_value_that_is_not_known_says_which_dimension_to_fix() -> None:
     nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["h"]), node("Range", ["zero", "h", "one"], ["r"]), node("Cast", ["r"], to=FLOAT)]
     proto = model(nodes, {"x": (1, "h")}, weights={"one": np.array(1), "zero": np.array(0)})

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
-@pytest.mark.filterwarnings("ignore:.*runs by its numpy meaning.*")
+@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
 def test_compiled_operator(example: Example, target: Target) -> None:
     params, call = example.call()
     artifact = build_module(IRModule.from_expr(Function(tuple(params), call)), target)

@@ -23,7 +23,8 @@ _MODULES: Final = frozenset({
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
     "DataType": ("types", "DataType"), "DataTypeCode": ("types", "DataTypeCode"), "Target": ("target.target", "Target"), "convert": ("ir.container", "convert"),
-    "get_global_func": ("registry", "get_global_func"), "register_func": ("registry", "register_func"), "build": ("compiler.functions", "build"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
+    "get_global_func": ("registry", "get_global_func"), "register_func": ("registry", "register_func"), "build": ("compiler.functions", "build"), "check": ("compiler.check", "check"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
+    "InferenceSession": ("onnx_session", "InferenceSession"), "SessionOptions": ("onnx_session", "SessionOptions"),
     "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"),
 }
 """Public name -> the module that has it, and its name there."""
@@ -54,12 +55,14 @@ if TYPE_CHECKING:
         topi,
         transform,
     )
+    from tilewright.compiler.check import check
     from tilewright.compiler.functions import build, lower
     from tilewright.compiler.model import Model, compile
     from tilewright.errors import TVMError
     from tilewright.ir.container import convert
     from tilewright.ir.module import IRModule
     from tilewright.nd import NDArray, cpu, device
+    from tilewright.onnx_session import InferenceSession, SessionOptions
     from tilewright.registry import get_global_func, register_func
     from tilewright.runtime.artifact import load_executable as load
     from tilewright.target.target import Target
@@ -81,7 +84,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "DataType", "DataTypeCode", "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "build", "compile", "contrib", "convert", "cpu", "device", "driver",
+    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target", "__version__", "arith", "build", "check", "compile", "contrib", "convert", "cpu", "device", "driver",
     "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "nd", "params", "parser", "register_func", "registry", "relay", "runtime", "script",
     "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform",
 ]

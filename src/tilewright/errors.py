@@ -76,5 +76,9 @@ class ArtifactError(CompileError):
     """A compiled artifact is damaged, or was made for another machine or version."""
 
 
+class NotNativeWarning(UserWarning):
+    """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+
+
 class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""

@@ -21,7 +21,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, InternalError
+from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
@@ -57,6 +57,7 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
         plan = plan_memory(main)
     builder = _Builder(target, report, cache)
     steps = builder.steps(plan)
+    _warn_of_host_steps(name, steps)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
     return functools.partial(_finished, manifest, (*builder.objects.values(), entry), builder.constants, report)
@@ -113,6 +114,18 @@ def _manifest(
         compiler=__version__,
         **rest,
     )
+
+
+def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
+    """One warning for all that is not native, with the nodes of the model by operator."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        if isinstance(step, HostStep):
+            found.setdefault(step.name, []).append(step.origin or "no origin")
+    if found:
+        listed = "; ".join(f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title, at in sorted(found.items()))
+        steps_said = f"{sum(map(len, found.values()))} of {len(steps)} steps"
+        warnings.warn(NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run by their numpy meaning: {listed}"), stacklevel=2)
 
 
 def _tensors(t: Type | None) -> list[TensorType]:
@@ -228,8 +241,6 @@ class _Builder:
                 f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, which does not go back to Python; "
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
-        if not any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs)):
-            warnings.warn(f"{title} ({origin or 'no origin'}) has no native kernel yet and runs by its numpy meaning", stacklevel=2)
 
         def run(*arrays: Array) -> Sequence[Array]:
             result = evaluate(function, *arrays)

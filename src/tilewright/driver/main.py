@@ -1,4 +1,4 @@
-"""The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`.
+"""The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -153,6 +153,23 @@ def run_command(
         _show_details(compiled)
     if not (outputs or print_top or print_time):
         typer.echo("\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
+
+
+@app.command("check")
+def check_command(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    input_shapes: Shapes = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Say what of MODEL runs natively, what by its numpy meaning and what is unknown, without compiling it."""
+    from tilewright.compiler.check import check
+    from tilewright.driver import report
+
+    found = check(model, options.input_shapes(input_shapes) or None)
+    (report.show_json if as_json else report.show)(found)
+    if not found.ok:
+        raise typer.Exit(1)
 
 
 def _compile(

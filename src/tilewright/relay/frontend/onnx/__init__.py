@@ -24,6 +24,7 @@ from tilewright.relay.frontend.onnx import (
     transform,
     trees,
 )
+from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
@@ -36,4 +37,4 @@ FAMILIES = (
 )
 """The modules whose import fills the table of converters."""
 
-__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]
+__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature", "unknown_operators"]

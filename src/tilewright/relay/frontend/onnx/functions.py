@@ -6,8 +6,8 @@ imported in place of the call. What neither has a body nor a converter is refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
 
 import onnx
 from onnx import defs
@@ -19,6 +19,9 @@ from tilewright.relay.frontend.onnx.reading import Source
 from tilewright.types import TensorType
 
 FunctionKey = tuple[str, str, str]
+
+_HIGHEST_VERSION: Final = (1 << 31) - 1
+"""Of an opset, as `onnx.defs` takes it."""
 
 
 def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict[str, int]:
@@ -42,6 +45,17 @@ def check_supported(
 ) -> None:
     """Raise `OpNotImplemented` with every operator of the model that cannot be converted."""
     missing: dict[tuple[str, str], list[str]] = {}
+    for domain, version, name, node in operators(model, local, opsets):
+        if not is_supported(domain, node.op_type, version):
+            missing.setdefault((domain, node.op_type), []).append(name)
+    if missing:
+        refuse_operators(missing, source)
+
+
+def operators(
+    model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int],
+) -> Iterator[tuple[str, int, str, onnx.NodeProto]]:
+    """`(domain, opset, name, node)` of every operator that the model uses, inner graphs and its own functions included, each body once."""
     bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
     seen: set[FunctionKey] = set()
     while bodies:
@@ -49,16 +63,27 @@ def check_supported(
         for index, node in enumerate(nodes):
             domain = registry.domain_of(node.domain)
             key = (domain, node.op_type, node.overload)
-            bodies.extend((a.g.node, versions) for a in node.attribute if a.HasField("g"))
-            if key in local:
-                if key not in seen:
-                    seen.add(key)
-                    imports = {registry.domain_of(o.domain): o.version for o in local[key].opset_import}
-                    bodies.append((local[key].node, imports or versions))
-            elif not _is_supported(domain, node.op_type, versions.get(domain, 1)):
-                missing.setdefault((domain, node.op_type), []).append(node.name or f"{node.op_type}_{index}")
-    if missing:
-        refuse_operators(missing, source)
+            bodies.extend((g.node, versions) for a in node.attribute for g in ([a.g] if a.HasField("g") else a.graphs))
+            if key not in local:
+                yield domain, versions.get(domain, 1), node.name or f"{node.op_type}_{index}", node
+            elif key not in seen:
+                seen.add(key)
+                imports = {registry.domain_of(o.domain): o.version for o in local[key].opset_import}
+                bodies.append((local[key].node, imports or versions))
+
+
+def functions_of(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionProto]:
+    """The functions that the model brings."""
+    return {(registry.domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+
+
+def unknown_operators(model: onnx.ModelProto) -> dict[tuple[str, str], list[str]]:
+    """The operators of `model` that have no converter, by `(domain, operator)`, and the names of their nodes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for domain, version, name, node in operators(model, functions_of(model), opsets_of(model, Source(), None)):
+        if not is_supported(domain, node.op_type, version):
+            found.setdefault((domain, node.op_type), []).append(name)
+    return found
 
 
 def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: Source) -> NoReturn:
@@ -116,7 +141,8 @@ def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
     return copy
 
 
-def _is_supported(domain: str, op_type: str, opset: int) -> bool:
+def is_supported(domain: str, op_type: str, opset: int) -> bool:
+    """Whether there is a converter for the operator at `opset`, or the specification defines it by simpler ones."""
     if registry.find(domain, op_type, opset) is not None:
         return True
     schema = _schema(op_type, domain, opset)
@@ -125,7 +151,7 @@ def _is_supported(domain: str, op_type: str, opset: int) -> bool:
 
 def _schema(op_type: str, domain: str, opset: int) -> Any:
     """The specification of an operator (an `onnx.defs.OpSchema`), or None when it has none at this opset."""
-    if not defs.has(op_type, registry.domain_of(domain)):
+    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, registry.domain_of(domain)):
         return None
     try:
         return defs.get_schema(op_type, opset, registry.domain_of(domain))

@@ -89,7 +89,7 @@ class _Importer:
         self, model: onnx.ModelProto, source: Source, inputs: ModelInputs, freeze: bool, config: dict[str, Any], opsets: Mapping[str, int],
     ) -> None:
         self.model, self.source, self.inputs, self.freeze, self.config, self.opsets = model, source, inputs, freeze, config, opsets
-        self.functions = {(registry.domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+        self.functions = functions.functions_of(model)
         self.known = KnownValues()
         self._calling: list[tuple[str, str, str]] = []
 
@@ -137,6 +137,15 @@ class _Importer:
 
     def _import_node(self, proto: onnx.NodeProto, index: int, body: _Body) -> None:
         origin = Origin(body.prefix + (proto.name or f"{proto.op_type}_{index}"), proto.op_type, self.source.name)
+        try:
+            self._import_at(proto, origin, body)
+        except _SENSELESS as error:
+            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+            raise ModelError(f"its inputs and attributes cannot be made sense of ({said}); where onnx.checker.check_model finds nothing wrong with the "
+                             "model, this is a fault of the importer", origin) from error
+
+    def _import_at(self, proto: onnx.NodeProto, origin: Origin, body: _Body) -> None:
+        """Convert a node and give its results their names."""
         args = [self._lookup(name, body.scope) if name else None for name in proto.input]
         while args and args[-1] is None:
             args.pop()
@@ -214,6 +223,8 @@ class _Importer:
         raise ModelError(f"attribute '{a.name}' is a {AttributeProto.AttributeType.Name(a.type).lower()}, which is not supported")
 
 
+_SENSELESS: Final = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError)
+"""What a converter, or numpy below it, raises for values that no valid model has: absurd sizes, a number in the place of a list."""
 _SHAPE_SOURCES: Final = frozenset({"Shape", "Size"})
 _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.FLOAT: lambda a: a.f,

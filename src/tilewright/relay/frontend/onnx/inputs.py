@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -15,6 +15,9 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
+
+_NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
+"""What exporters write for a dimension of which nothing is known; two of them need not be equal."""
 
 
 class ModelInputs:
@@ -95,7 +98,7 @@ class ModelInputs:
             if kind.HasField("shape") and len(dims) != len(given):
                 raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
             for dim, size in zip(dims, given, strict=False):
-                if dim.dim_param and fixed.setdefault(dim.dim_param, int(size)) != size:
+                if dim.dim_param not in _NAMELESS and fixed.setdefault(dim.dim_param, int(size)) != size:
                     raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other")
         return fixed
 
@@ -104,7 +107,7 @@ class ModelInputs:
             raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}")
         dims: list[Any] = []
         for axis, dim in enumerate(kind.shape.dim):
-            label = dim.dim_param or f"{name}_{axis}"
+            label = f"{name}_{axis}" if dim.dim_param in _NAMELESS else dim.dim_param
             if dim.HasField("dim_value") and dim.dim_value > 0:
                 dims.append(dim.dim_value)
             elif label in fixed:

@@ -77,10 +77,36 @@ def read_model(model: Any) -> Iterator[tuple[onnx.ModelProto, Source]]:
         proto = model if source.data is None else _parse(source.data, source)
         if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
             raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again")
+        _check_names(proto, source)
         yield proto, source
+    except RecursionError:
+        raise ModelError(f"{source.name or 'the model'} nests graphs or functions deeper than can be followed; export it again with fewer levels") from None
+    except MemoryError:
+        raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or it is too large for this machine") from None
     finally:
         if source.data is not None:
             source.data.close()
+
+
+def _check_names(model: onnx.ModelProto, source: Source) -> None:
+    """Raise `ModelError` for a name that is no text: protobuf gives what is not UTF-8 as bytes."""
+    graphs, nodes = [model.graph], [n for f in model.functions for n in f.node]
+    names: list[Any] = [x for f in model.functions for x in (f.name, f.domain, f.overload, *f.input, *f.output)] + [o.domain for o in model.opset_import]
+    while graphs or nodes:
+        while graphs:
+            g = graphs.pop()
+            nodes += g.node
+            names += [g.name, *(x.name for values in (g.input, g.output, g.initializer) for x in values)]
+            names += [d.dim_param for i in g.input for d in i.type.tensor_type.shape.dim]
+        for n in nodes:
+            names += [n.op_type, n.domain, n.name, n.overload, *n.input, *n.output]
+            for a in n.attribute:
+                names += (a.name, a.ref_attr_name)
+                graphs += [*([a.g] if a.HasField("g") else []), *a.graphs]
+        nodes = []
+    wrong = next((name for name in names if type(name) is not str), None)
+    if wrong is not None:
+        raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; the file is damaged: export the model again")
 
 
 def _open(path: Path) -> ModelData:

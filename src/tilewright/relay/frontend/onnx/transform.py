@@ -49,8 +49,10 @@ def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
 
 
 @converter("Flatten")
-def flatten(x: Expr, *, axis: int = 1) -> Expr:
+def flatten(x: Expr, *, axis: int = 1, node: Node) -> Expr:
     dims = shape_of(x)
+    if not -len(dims) <= axis <= len(dims):
+        node.refuse(f"attribute 'axis' is {axis}, and its input has {len(dims)} dimensions")
     axis = axis + len(dims) if axis < 0 else axis
     front, back = dims[:axis], dims[axis:]
     if all(isinstance(d, int) for d in back):

@@ -1,0 +1,93 @@
+"""`tilewright check` and `tilewright.check`: what they say of models that are native, slow, unknown and refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import models
+import tilewright
+from tilewright.compiler.check import Operator, has_kernel
+from tilewright.driver.main import main
+from tilewright.errors import ModelError
+from tilewright.relay.op.registry import OPS
+
+pytestmark = pytest.mark.core
+
+
+def unknown() -> onnx.ModelProto:
+    nodes = [helper.make_node("Own", ["x"], ["a"], name="mine", domain="com.me"), helper.make_node("Relu", ["a"], ["y"])]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy"]
+    return helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.me", 1)])
+
+
+def test_a_native_model() -> None:
+    report = tilewright.check(models.mlp(batch="n"))
+    assert report.ok and not report.unknown and report.opsets == {"": 17}
+    assert [(o.name, o.count, o.runs) for o in report.operators] == [("Gemm", 2, "native"), ("Relu", 1, "native"), ("Softmax", 1, "native")]
+    assert report.open_sizes == {"x": ("n",)} and report.outputs[0].shape == ("n", 10)
+    assert tilewright.check(models.mlp(batch="n"), {"x": (2, 16)}).ok
+
+
+def test_an_unknown_operator_and_how_to_supply_it() -> None:
+    report = tilewright.check(unknown())
+    why = "there is no converter; write one: @tilewright.relay.frontend.onnx.register_converter('Own', domain='com.me')"
+    assert report.unknown == (Operator("Own", "com.me", 1, "unknown", why, ("mine",)),)
+    assert not report.ok and not report.refused
+
+
+def test_what_is_refused_although_all_operators_are_known() -> None:
+    model = models.mlp()
+    model.graph.node[0].attribute.append(helper.make_attribute("odd", 1))
+    report = tilewright.check(model)
+    assert not report.ok and "attribute 'odd' is not one of Gemm" in report.refused
+
+
+def test_what_is_no_model_is_an_error() -> None:
+    with pytest.raises(ModelError, match="is empty"):
+        tilewright.check(b"")
+
+
+def test_operators_without_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert has_kernel(OPS["nn.softmax"]()) and has_kernel(OPS["nn.dropout"]())
+    monkeypatch.setattr("tilewright.compiler.check.has_kernel", lambda op: op.name != "nn.relu")
+    slow = next(o for o in tilewright.check(models.mlp()).operators if o.name == "Relu")
+    assert (slow.runs, slow.why, slow.nodes) == ("numpy", "nn.relu (1 times) has no native kernel", ("relu0",))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good.onnx", tmp_path / "bad.onnx"
+    onnx.save(models.mlp(batch="n"), good)
+    onnx.save(unknown(), bad)
+    assert main(["check", str(good)]) == 0
+    said = capsys.readouterr().out
+    for words in ("opset ai.onnx 17", "x: float[n, 16]", "Gemm", "native", "'x' has open sizes (n)"):
+        assert words in said
+    assert main(["check", str(bad), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False and found["operators"][0]["runs"] == "unknown"
+    assert main(["check", str(bad)]) == 1
+    assert "register_converter('Own', domain='com.me')" in capsys.readouterr().out
+
+
+def test_one_warning_lists_all_that_is_not_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two operators whose kernels are taken away run by their numpy meaning."""
+
+    def none(*args: object) -> None:
+        raise NotImplementedError
+
+    for name in ("erf", "sinh"):
+        monkeypatch.setattr(OPS[name], "compute", none)
+    nodes = [helper.make_node("Erf", ["x"], ["y"], name="first"), helper.make_node("Sinh", ["z"], ["w"], name="second"), helper.make_node("Relu", ["z"], ["r"])]
+    model = models.graph(nodes, {"x": (3,), "z": (4,)}, {"y": (3,), "w": (4,), "r": (4,)}, {})
+    words = r"2 of 3 steps of 'model' have no native kernel and run by their numpy meaning: erf: Erf 'first'; sinh: Sinh 'second'"
+    with pytest.warns(tilewright.errors.NotNativeWarning, match=words) as said:
+        compiled = tilewright.compile(model)
+    assert len(said) == 1
+    y, w, r = compiled(np.ones(3, np.float32), np.ones(4, np.float32))
+    np.testing.assert_allclose([y[0], w[0], r[0]], [0.8427008, 1.1752012, 1], rtol=1e-6)

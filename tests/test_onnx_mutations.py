@@ -1,0 +1,100 @@
+"""Damaged and hostile models are imported or refused by one of our errors, quickly and in little memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import onnx_mutations
+from tilewright.errors import ModelError
+from tilewright.relay.frontend.onnx import from_onnx
+
+pytestmark = pytest.mark.core
+FLOAT = TensorProto.FLOAT
+
+
+def test_mutated_models_are_refused_or_imported() -> None:
+    """In a process of its own, whose memory is limited; a crash of it is a failure."""
+    script = Path(onnx_mutations.__file__)
+    ran = subprocess.run([sys.executable, str(script), "--count", "400"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = json.loads(ran.stdout)
+    assert said["count"] == 400 and said["faults"] == {}
+    assert said["bytes"] < 1 << 30
+
+
+def model(nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto] | None = None) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", FLOAT, [2, 3])], [helper.make_tensor_value_info("y", FLOAT, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)], functions=functions or [], ir_version=10)
+
+
+def nested(depth: int) -> onnx.ModelProto:
+    """Branches in branches."""
+    node = helper.make_node("Relu", ["x"], ["y"])
+    for k in range(depth):
+        branch = helper.make_graph([node], f"level{k}", [], [helper.make_tensor_value_info("y", FLOAT, None)])
+        node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", FLOAT, [2]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+                              [helper.make_tensor_value_info("y", FLOAT, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
+def functions_in_a_circle() -> onnx.ModelProto:
+    imports = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
+    there = helper.make_function("own", "There", ["a"], ["b"], [helper.make_node("Back", ["a"], ["b"], domain="own")], imports)
+    back = helper.make_function("own", "Back", ["a"], ["b"], [helper.make_node("There", ["a"], ["b"], domain="own")], imports)
+    return model([helper.make_node("There", ["x"], ["y"], domain="own")], [there, back])
+
+
+def absurd(op: str, **attributes: object) -> onnx.ModelProto:
+    return model([helper.make_node(op, ["x"], ["y"], name="odd", **attributes)])
+
+
+def renamed() -> bytes:
+    """A model with a name that is not UTF-8."""
+    return model([helper.make_node("Relu", ["x"], ["y"], name="NAME")]).SerializeToString().replace(b"NAME", b"\xff\xfe\xfd\xfc")
+
+
+@pytest.mark.parametrize(("source", "message"), [
+    (functions_in_a_circle(), "the function '(There|Back)' calls itself; a model's functions must not be recursive"),
+    (absurd("Transpose", perm=[0, 0]), "Transpose 'odd'"),
+    (absurd("Transpose", perm=[0, 1 << 62]), "Transpose 'odd'"),
+    (absurd("Flatten", axis=-(1 << 63)), "Flatten 'odd'"),
+    (absurd("Softmax", axis=[1, 2]), r"Softmax 'odd': its inputs and attributes cannot be made sense of \(TypeError.*onnx.checker.check_model"),
+    (renamed(), r"has the name b'.xff.xfe.xfd.xfc' in it, which is no text in UTF-8; the file is damaged"),
+])
+def test_hostile_models(source: onnx.ModelProto | bytes, message: str) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        from_onnx(source)
+    assert isinstance(caught.value, onnx_mutations.CompileError)
+
+
+def test_graphs_in_graphs() -> None:
+    assert from_onnx(nested(6))[0]["main"].params[1].name_hint == "c"
+    with pytest.raises(ModelError, match=r"is not an ONNX model|damaged|nests graphs"):
+        from_onnx(_deep_bytes(400))
+
+
+def _deep_bytes(depth: int) -> bytes:
+    """A graph in an attribute of a node of a graph in an attribute of …, written without protobuf, which has a limit of its own."""
+    inner = b"\x0a\x04Relu"
+    for _ in range(depth):
+        graph = b"\x0a" + _size(inner) + inner  # GraphProto.node
+        attribute = b"\x32" + _size(graph) + graph  # AttributeProto.g
+        inner = b"\x2a" + _size(attribute) + attribute  # NodeProto.attribute
+    graph = b"\x0a" + _size(inner) + inner
+    return b"\x08\x0a\x3a" + _size(graph) + graph
+
+
+def _size(content: bytes) -> bytes:
+    found, n = bytearray(), len(content)
+    while n > 127:
+        found.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*found, n])

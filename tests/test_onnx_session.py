@@ -1,0 +1,222 @@
+"""`tilewright.InferenceSession` in the place of ONNX Runtime's: the same answers, the same questions, and its messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import models
+import tilewright
+import tilewright.onnx_session as ours
+from tilewright.errors import InputError, OptionError, TargetError
+
+pytestmark = pytest.mark.core
+CPU = ["CPUExecutionProvider"]
+
+
+def described(model: onnx.ModelProto) -> onnx.ModelProto:
+    model.producer_name, model.domain, model.model_version, model.doc_string = "maker", "org.example", 7, "what it does"
+    model.graph.doc_string = "how"
+    helper.set_model_props(model, {"character": "a\nb", "color": "red"})
+    return model
+
+
+def batch(rows: int = 2) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).standard_normal((rows, 16), np.float32)
+
+
+def test_answers_and_questions_are_those_of_onnx_runtime(tmp_path: Path) -> None:
+    import onnxruntime as theirs
+
+    file = tmp_path / "m.onnx"
+    onnx.save(described(models.mlp(batch="n")), file)
+    options = theirs.SessionOptions()
+    options.intra_op_num_threads = 1
+    a, b = tilewright.InferenceSession(str(file), options, providers=CPU), theirs.InferenceSession(str(file), options, providers=CPU)
+    for rows in (1, 3):
+        np.testing.assert_allclose(a.run(None, {"x": batch(rows)})[0], b.run(None, {"x": batch(rows)})[0], rtol=1e-5, atol=1e-6)
+    for one, other in ((a.get_inputs(), b.get_inputs()), (a.get_outputs(), b.get_outputs())):
+        assert [(x.name, x.shape, x.type) for x in one] == [(x.name, x.shape, x.type) for x in other]
+    mine, hers = a.get_modelmeta(), b.get_modelmeta()
+    for name in ("producer_name", "graph_name", "domain", "description", "graph_description", "version", "custom_metadata_map"):
+        assert getattr(mine, name) == getattr(hers, name), name
+    assert a.get_providers() == b.get_providers() == CPU
+    assert a.model.threads == 1
+    assert str(a.get_inputs()[0]) == str(b.get_inputs()[0])
+
+
+def test_bytes_and_protos_and_chosen_outputs() -> None:
+    node = helper.make_node
+    nodes = [node("Relu", ["x"], ["low"]), node("Neg", ["x"], ["minus"])]
+    model = models.graph(nodes, {"x": (2, 3)}, {"low": (2, 3), "minus": (2, 3)}, {})
+    x = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+    for source in (model, model.SerializeToString()):
+        session = ours.InferenceSession(source)
+        np.testing.assert_array_equal(session.run(["minus"], {"x": x})[0], -x)
+        assert [y.tolist() for y in session.run([], {"x": x})] == [np.maximum(x, 0).tolist(), (-x).tolist()]
+        np.testing.assert_array_equal(session.run(["low"], {"x": x.tolist()})[0], np.maximum(x, 0))
+    with pytest.raises(InputError, match="'high' is none of the model's outputs; they are: low, minus"):
+        session.run(["high"], {"x": x})
+
+
+@pytest.mark.parametrize(("feed", "message"), [
+    ({}, r"missing input 'x'; the model takes x: tensor\(float\)\['n', 16\]"),
+    ({"z": batch(), "x": batch()}, "'z' is none of the model's inputs; the model takes x"),
+    ({"x": batch().astype(np.float64)}, r"input 'x' has the element type float64, and the model takes float32; convert it with .astype\('float32'\)"),
+    ({"x": batch()[0]}, r"input 'x' has 1 dimensions, \[16\], and the model takes 2: \['n', 16\]"),
+    ({"x": batch()[:, :5]}, r"input 'x' has 5 as dimension 1, \[2, 5\], and the model takes \['n', 16\]"),
+    ([batch()], "input_feed is a mapping of names to arrays, and this is a list"),
+    ({"x": batch(), "w0": batch()}, "'w0' is none of the model's inputs"),
+])
+def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: Any, message: str) -> None:
+    session = ours.InferenceSession(models.mlp(batch="n"))
+    with pytest.raises(InputError, match=message):
+        session.run(None, feed)
+    assert not session.model.report.kernels
+
+
+def test_a_weight_that_is_also_an_input_cannot_be_replaced() -> None:
+    model = models.mlp()
+    model.graph.input.append(helper.make_tensor_value_info("w0", TensorProto.FLOAT, [16, 32]))
+    session = ours.InferenceSession(model)
+    assert [a.name for a in session.get_inputs()] == ["x"] and [a.name for a in session.get_overridable_initializers()] == ["w0"]
+    with pytest.raises(InputError, match="'w0' is a weight that is stored in the model, and cannot be replaced"):
+        session.run(None, {"x": batch(), "w0": np.zeros((16, 32), np.float32)})
+
+
+def test_free_dimensions_are_fixed_by_options() -> None:
+    options = ours.SessionOptions()
+    options.add_free_dimension_override_by_name("n", 4)
+    session = ours.InferenceSession(models.mlp(batch="n"), options)
+    assert session.model.inputs[0].shape == (4, 16)
+    with pytest.raises(InputError, match=r"has 2 as dimension 0, \[2, 16\], and the model takes \[4, 16\]"):
+        session.run(None, {"x": batch()})
+    options.add_free_dimension_override_by_name("m", 4)
+    with pytest.raises(OptionError, match="no input has the free dimension 'm'; there are: n"):
+        ours.InferenceSession(models.mlp(batch="n"), options)
+    marked = models.mlp(batch="n")
+    marked.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
+    marked.graph.input[0].type.tensor_type.shape.dim[0].denotation = "DATA_BATCH"
+    options = ours.SessionOptions()
+    options.add_free_dimension_override_by_denotation("DATA_BATCH", 3)
+    assert ours.InferenceSession(marked, options).model.inputs[0].shape == (3, 16)
+
+
+def _file_for_an_optimized_model() -> None:
+    ours.InferenceSession(models.mlp(), ours.SessionOptions(optimized_model_filepath="m.onnx"))
+
+
+REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: ours.InferenceSession(models.mlp(), providers=["CUDAExecutionProvider"]), TargetError, "none of the providers CUDAExecutionProvider is here"),
+    (_file_for_an_optimized_model, OptionError, "optimized_model_filepath is not supported: .*session.model.save"),
+    (lambda: ours.InferenceSession(models.mlp(), ours.SessionOptions(intra_op_num_threads=-2)), OptionError, "intra_op_num_threads is -2"),
+    (lambda: ours.SessionOptions().register_custom_ops_library("x.so"), OptionError, "'x.so' cannot be loaded: .*register_converter"),
+    (lambda: ours.SessionOptions().add_initializer("w", None), OptionError, "the weight 'w' cannot be given from outside"),
+    (lambda: ours.SessionOptions().get_session_config_entry("k"), OptionError, "there is no session configuration entry 'k'"),
+    (lambda: ours.OrtValue.ortvalue_from_numpy(batch(), "cuda"), TargetError, "there is no device 'cuda'"),
+    (lambda: ours.OrtValue.ortvalue_from_numpy(batch()).update_inplace(batch(3)), InputError, r"float32\[2, 16\], and float32\[3, 16\] cannot be written"),
+    (lambda: ours.InferenceSession(models.mlp()).end_profiling(), OptionError, "nothing was profiled"),
+    (lambda: ours.InferenceSession(models.mlp()).io_binding().run(), InputError, "no output is bound"),
+]
+
+
+@pytest.mark.parametrize(("act", "kind", "message"), REFUSED)
+def test_what_is_refused(act: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        act()
+
+
+def test_options_that_have_no_meaning_are_taken_and_unknown_ones_are_not() -> None:
+    options = ours.SessionOptions()
+    options.enable_cpu_mem_arena = False
+    options.graph_optimization_level = ours.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_mode = ours.ExecutionMode.ORT_PARALLEL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    session = ours.InferenceSession(models.mlp(), options)
+    np.testing.assert_allclose(session.run(None, {"x": batch()}, ours.RunOptions())[0].sum(1), 1, rtol=1e-5)
+    with pytest.raises(AttributeError):
+        options.intra_op_threads = 3  # type: ignore[attr-defined]
+    assert ours.get_available_providers() == CPU and ours.get_device() == "CPU"
+
+
+def test_providers_that_are_not_here_are_left_out_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider is not here; the model runs on the CPU"):
+        session = ours.InferenceSession(models.mlp(), providers=[("CUDAExecutionProvider", {"device_id": 0}), *CPU])
+    assert session.get_providers() == CPU
+
+
+def test_values_and_bindings() -> None:
+    session, x = ours.InferenceSession(models.mlp()), batch()
+    (expected,) = session.run(None, {"x": x})
+    value = ours.OrtValue.ortvalue_from_numpy(x)
+    assert (value.shape(), value.data_type(), value.device_name(), value.is_tensor()) == ([2, 16], "tensor(float)", "cpu", True)
+    assert value.element_type() == TensorProto.FLOAT and value.data_ptr() == x.ctypes.data and value.has_value()
+    np.testing.assert_array_equal(session.run_with_ort_values(["y"], {"x": value})[0].numpy(), expected)
+    binding, out = session.io_binding(), ours.OrtValue.ortvalue_from_shape_and_type([2, 10], np.float32)
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_ortvalue_output("y", out)
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(out.numpy(), expected)
+    binding.clear_binding_outputs()
+    binding.bind_cpu_input("x", 2 * x)
+    binding.bind_output("y")
+    session.run_with_iobinding(binding)
+    np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], session.run(None, {"x": 2 * x})[0])
+    sequence = ours.OrtValue([x, x])
+    assert sequence.is_tensor_sequence() and sequence.data_type() == "seq(tensor(float))"
+
+
+def test_profiling_writes_a_trace(tmp_path: Path) -> None:
+    options = ours.SessionOptions(enable_profiling=True, profile_file_prefix=str(tmp_path / "trace"))
+    session = ours.InferenceSession(models.mlp(), options)
+    session.run(None, {"x": batch()})
+    path = Path(session.end_profiling())
+    assert path.parent == tmp_path
+    assert [event["name"] for event in json.loads(path.read_text())] == ["model_loading", "model_run"]
+
+
+def _types() -> dict[str, onnx.TypeProto]:
+    floats, ints = (helper.make_tensor_type_proto(t, [1]) for t in (TensorProto.FLOAT16, TensorProto.INT64))
+    return {
+        "tensor(float16)": floats, "seq(tensor(int64))": helper.make_sequence_type_proto(ints),
+        "optional(tensor(float16))": helper.make_optional_type_proto(floats),
+        "map(int64,tensor(float16))": helper.make_map_type_proto(TensorProto.INT64, floats), "unknown": onnx.TypeProto(),
+    }
+
+
+@pytest.mark.parametrize("text", _types())
+def test_types_have_the_names_of_onnx_runtime(text: str) -> None:
+    from tilewright.onnx_session.values import node_arg
+
+    assert node_arg(helper.make_value_info("v", _types()[text])).type == text
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_rapidocr_reads_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyPI's `rapidocr`, on a page of drawn text, with its session swapped for ours."""
+    engine = pytest.importorskip("rapidocr.inference_engine.onnxruntime.main", reason="the pipeline is in the package rapidocr", exc_type=ImportError)
+    from rapidocr import RapidOCR
+
+    from ocr_demo import picture
+
+    page = np.asarray(picture.draw())
+    expected = RapidOCR()(page)
+    made: list[ours.InferenceSession] = []
+
+    def swapped(*args: Any, **kwargs: Any) -> ours.InferenceSession:
+        made.append(ours.InferenceSession(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(engine, "InferenceSession", swapped)
+    found = RapidOCR()(page)
+    assert len(made) == 3
+    assert found.txts == expected.txts and len(found.txts) > 3
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)
