@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from tilewright.relay.frontend.onnx import control, linear, math, nn, placing, quantize, reduce, resize, sampling, text, training, transform
+from tilewright.relay.frontend.onnx import (
+    control,
+    linear,
+    math,
+    nn,
+    placing,
+    quantize,
+    random,
+    reduce,
+    resize,
+    sampling,
+    text,
+    training,
+    transform,
+)
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.relay.frontend.onnx.registry import converter as register_converter
 from tilewright.relay.frontend.onnx.signature import signature
 
-FAMILIES = (control, linear, math, nn, placing, quantize, reduce, resize, sampling, text, training, transform)
+FAMILIES = (control, linear, math, nn, placing, quantize, random, reduce, resize, sampling, text, training, transform)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature"]
