@@ -351,7 +351,8 @@ def _readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     if info.dtype.is_object:
         return _of_objects(info, x)
     if x.dtype != dtype:
-        if isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
+        loses = x.dtype.kind == "f" and dtype.kind in "biu"
+        if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
             raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
         x = x.astype(dtype)
     if x.shape != info.shape:

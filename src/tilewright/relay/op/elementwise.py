@@ -16,6 +16,7 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
+from tilewright.topi.orders import Order
 from tilewright.topi.shapes import Perm, axis_of, differ
 from tilewright.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 
@@ -31,6 +32,9 @@ class Elementwise(Op):
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         return self, tuple(perms), perms[0]
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None]:
+        return self, tuple(orders), orders[0]
 
 
 class FloatFunction(Elementwise):
@@ -360,12 +364,18 @@ def converted(data: Array, dtype: str) -> Array:
         if source.code in MINIFLOATS and source is not wanted:  # each is a float32, and not all go into each other directly
             data = data.astype(np.float32)
         if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
-            data = data.astype(np.int32 if source.is_float else np.int64) & ((1 << wanted.bits) - 1)
-            data = (data.astype(np.int8) ^ (1 << wanted.bits - 1)) - (1 << wanted.bits - 1) if wanted.code == "int" else data.astype(np.uint8)
+            data = _wrapped(data.astype(np.int32 if source.is_float else np.int64), wanted)
         elif source.is_integer and source.bits < 8:
             data = data.astype(np.int8)
         result: Array = data.astype(wanted.numpy())
     return result
+
+
+def _wrapped(whole: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], wanted: DataType) -> Array:
+    """The lowest bits of whole numbers as those of `wanted`, of less than 8, in a byte each."""
+    low = whole & ((1 << wanted.bits) - 1)
+    sign = 1 << (wanted.bits - 1) if wanted.code == "int" else 0
+    return ((low ^ sign) - sign).astype(np.int8 if sign else np.uint8)
 
 
 def _numbers(data: Array, wanted: DataType) -> Array:
