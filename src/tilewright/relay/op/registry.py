@@ -61,15 +61,13 @@ class Op:
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
-<<<<<<< HEAD
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
-=======
+
     @property
     def results(self) -> int | None:
         """How many fields the tuple has that a call gives, as far as the attributes say; None where they do not, and for one tensor."""
         return None
->>>>>>> main
 
     precision: ClassVar[Precision | None] = None
     """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`)."""
