@@ -99,6 +99,10 @@ def _elementwise() -> list[Example]:
     found += [Example(e.LogicalNot(), (truth(7),)), Example(e.BitwiseNot(), (whole(7),)), Example(e.BitwiseNot(), (truth(7),))]
     casts = [("int32", real(3, 4, low=-9, high=9)), ("float32", whole(9)), ("bool", whole(9, low=0, high=2)), ("int8", whole(9, high=500)), ("uint8", whole(6))]
     found += [Example(e.Cast(dtype), (x,)) for dtype, x in casts]
+    codes = np.arange(256, dtype=np.uint8)
+    found += [Example(e.Reinterpret(to), (x,)) for to, x in (
+        ("int32", real(3, 5)), ("float32", whole(7).astype(np.int32)), ("uint8", codes.view(DataType("float8_e5m2").numpy())), ("uint8", codes > 9),
+        ("float8_e8m0fnu", codes), ("int16", real(9).astype(np.float16)), ("uint4", np.arange(-8, 8).astype(DataType("int4").numpy())))]
     found += [Example(e.CastLike(), (real(3, low=-9, high=9), whole(2))), Example(e.Cast("float64"), (real(5),))]
     found += [Example(e.Clip(-1, 0.5), (real(9),)), Example(e.Clip(-300, 20), (whole(9, dtype="int8"),)), Example(e.Clip(0, 6), (real(2, 3, 4, 5, low=-9, high=9),))]
     found += [Example(e.FixedPointMultiply(1 << 30, -3), (whole(9, low=-9999, high=9999),)), Example(e.FixedPointMultiply(1395864371, 2), (whole(9),))]

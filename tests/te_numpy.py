@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright.expr_walk import walk
+from tilewright.intrinsics import reinterpret
 from tilewright.te.create import create_prim_func
 from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import MAX, MIN, PROD, SUM, ComputeOp, Reduce, Tensor, TensorElem
@@ -98,6 +99,8 @@ def _one(x: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], memo:
     if isinstance(x, E.Select):
         return np.where(*operands)
     if isinstance(x, E.Call):
+        if x.op is reinterpret:
+            return np.ascontiguousarray(operands[0].astype(x.args[0].dtype.numpy())).view(dtype).reshape(np.shape(operands[0]))
         assert x.op.reference is not None
         return np.asarray(x.op.reference(*operands), dtype)
     assert isinstance(x, E.Binary), f"{type(x).__name__} is not evaluated"

@@ -60,7 +60,7 @@ def test_defaults_are_unsigned_bytes_without_a_zero_point() -> None:
 
 
 @pytest.mark.parametrize(("attributes", "weights", "words"), [
-    ({"block_size": 2}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)}, "block_size is set"),
+    ({"block_size": 2}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)}, "the scale has 3 blocks along axis 1; 3 elements in blocks of 2 need 2"),
     ({}, {"s": np.ones((2, 3), np.float32), "z": np.zeros((2, 3), np.uint8)}, "the scale has 2 dimensions"),
     ({}, {"s": np.float32(1), "z": np.int64(0)}, "the quantized type int64 is not supported"),
     ({"axis": 5}, {"s": np.ones(3, np.float32), "z": np.zeros(3, np.uint8)}, "axis 5 is outside its input"),

@@ -117,10 +117,10 @@ def _manifest(
 
 
 def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
-    """One warning for all that is not native, with the nodes of the model by operator."""
+    """One warning for all that is not native, with the nodes of the model by operator; texts and other objects never are."""
     found: dict[str, list[str]] = {}
     for step in steps:
-        if isinstance(step, HostStep):
+        if isinstance(step, HostStep) and not any(v.dtype.is_object for v in (*step.inputs, *step.outputs)):
             found.setdefault(step.name, []).append(step.origin or "no origin")
     if found:
         listed = "; ".join(f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title, at in sorted(found.items()))

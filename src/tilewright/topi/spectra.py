@@ -1,7 +1,7 @@
 """Fourier transforms: of rows, and of windows that slide over a signal.
 
 A row whose length is a power of two is transformed in place by halves (Cooley and Tukey, 1965), another by its definition,
-with a table of the roots of one in either case.
+with a table of the roots of one in either case. Sums by the definition are of float64: they are as long as the row.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def work(n: int) -> float:
     return _NS * n * (n.bit_length() * 4 if is_power_of_two(n) else n)
 
 
-def _roots(b: Loops, n: int, dtype: DataType, sign: int) -> tuple[BufferVar, BufferVar]:
-    """The cosines and sines of the n-th roots of one."""
+def _roots(b: Loops, n: int, of: DataType, sign: int) -> tuple[BufferVar, BufferVar]:
+    """The cosines and sines of the n-th roots of one, for a transform of numbers of type `of`."""
+    dtype = of if is_power_of_two(n) else DataType("float64")
     cosines, sines = b.allocate(dtype, n, "cosines"), b.allocate(dtype, n, "sines")
     with b.for_range(0, n, "k") as k:
         angle = b.let("angle", E.cast("float64", k) * (sign * 2 * pi / n))
@@ -48,14 +49,15 @@ def _transformed(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[B
         _halves(b, real, imaginary, roots, n)
         return real, imaginary
     out = b.allocate(real.dtype, n, "out_real"), b.allocate(real.dtype, n, "out_imaginary")
-    zero = E.const(0, real.dtype)
+    wide = roots[0].dtype
+    zero = E.const(0, wide)
     with b.for_range(0, n, "to") as to:
-        totals = b.variable("total_real", real.dtype, zero), b.variable("total_imaginary", real.dtype, zero)
+        totals = b.variable("total_real", wide, zero), b.variable("total_imaginary", wide, zero)
         with b.for_range(0, n, "k") as k:
             at = b.let("at", E.floormod(to * k, n))
-            _accumulate(b, totals, (real[k], imaginary[k]), (roots[0][at], roots[1][at]))
+            _accumulate(b, totals, (E.cast(wide, real[k]), E.cast(wide, imaginary[k])), (roots[0][at], roots[1][at]))
         for o, t in zip(out, totals, strict=True):
-            o[to] = t[0]
+            o[to] = E.cast(real.dtype, t[0])
     return out
 
 

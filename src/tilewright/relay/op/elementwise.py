@@ -364,12 +364,18 @@ def converted(data: Array, dtype: str) -> Array:
         if source.code in MINIFLOATS and source is not wanted:  # each is a float32, and not all go into each other directly
             data = data.astype(np.float32)
         if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
-            data = data.astype(np.int32 if source.is_float else np.int64) & ((1 << wanted.bits) - 1)
-            data = (data.astype(np.int8) ^ (1 << wanted.bits - 1)) - (1 << wanted.bits - 1) if wanted.code == "int" else data.astype(np.uint8)
+            data = _wrapped(data.astype(np.int32 if source.is_float else np.int64), wanted)
         elif source.is_integer and source.bits < 8:
             data = data.astype(np.int8)
         result: Array = data.astype(wanted.numpy())
     return result
+
+
+def _wrapped(whole: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], wanted: DataType) -> Array:
+    """The lowest bits of whole numbers as those of `wanted`, of less than 8, in a byte each."""
+    low = whole & ((1 << wanted.bits) - 1)
+    sign = 1 << (wanted.bits - 1) if wanted.code == "int" else 0
+    return ((low ^ sign) - sign).astype(np.int8 if sign else np.uint8)
 
 
 def _numbers(data: Array, wanted: DataType) -> Array:

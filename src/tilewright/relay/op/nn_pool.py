@@ -18,6 +18,7 @@ from tilewright.topi import transform as topi_moves
 from tilewright.topi.adaptive import adaptive_pool
 from tilewright.topi.channel_blocks import is_blocked, plain_data
 from tilewright.topi.layouts import SPATIAL, channels_first, channels_last, data_axes
+from tilewright.topi.math import cast
 from tilewright.topi.orders import Order, block, layout_of
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
@@ -182,7 +183,9 @@ class AvgPool(Pool):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         sizes = self._shape(TensorType(data.extents))[2:]
-        found = topi.avg_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding)
+        narrow = data.dtype.is_integer and data.dtype.bits < 32  # a sum of bytes is no byte
+        found = topi.avg_pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding)
+        found = cast(found, data.dtype) if narrow else found
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 

@@ -15,6 +15,7 @@ from tilewright.relay.frontend.onnx import (
     nn,
     placing,
     quantize,
+    random,
     reduce,
     resize,
     sampling,
@@ -32,7 +33,7 @@ from tilewright.relay.frontend.onnx.registry import converter as register_conver
 from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = (
-    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, placing, quantize, reduce, resize, sampling,
+    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, placing, quantize, random, reduce, resize, sampling,
     support_vectors, text, training, transform, trees,
 )
 """The modules whose import fills the table of converters."""

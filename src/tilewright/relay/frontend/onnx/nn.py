@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.relay.expr import Expr, TupleGetItem
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.pooling import max_and_where
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, pad, rank, scalar, shape_of
 
@@ -99,12 +100,12 @@ def max_pool(
     x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...],
     pads: tuple[int, ...] | None = None, storage_order: int = 0, strides: tuple[int, ...] | None = None, node: Node,
 ) -> tuple[Expr, ...]:
-    if any(node.outputs[1:]):
-        node.refuse("its second output, the indices of the maxima, is not supported; export the model without it")
     n = _spatial(x, _MAX_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
     padding = paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
     ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
+    if any(node.outputs[1:]):
+        return max_and_where(x, kernel_shape, strides, dilations, padding, ceil, bool(storage_order), node)
     return (_MAX_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil),)
 
 

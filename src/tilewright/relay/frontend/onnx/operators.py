@@ -27,6 +27,7 @@ class AllOperators(Operators):
     nn: Final = Operators("nn.")
     image: Final = Operators("image.")
     qnn: Final = Operators("qnn.")
+    random: Final = Operators("random.")
     vision: Final = Operators("vision.")
 
 

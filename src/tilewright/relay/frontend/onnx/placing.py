@@ -101,8 +101,8 @@ def deform_conv(
     at = op.add(moved, Constant(np.stack([ys, xs])[None].astype(kind)))
     # From pixels to [-1, 1] between the outer edges, x first.
     scale, size = np.array([2 / height, 2 / width]).reshape(1, 2, 1, 1, 1), np.array([height, width]).reshape(1, 2, 1, 1, 1)
-    grid = op.add(op.multiply(at, Constant(scale.astype(kind))), Constant((1 / size - 1).astype(kind)))
-    grid = reshape(op.reverse(grid, axis=1), (n * offset_group, 2, points, columns))
+    spread = op.add(op.multiply(at, Constant(scale.astype(kind))), Constant((1 / size - 1).astype(kind)))
+    grid = reshape(op.reverse(spread, axis=1), (n * offset_group, 2, points, columns))
     image = reshape(x, (n * offset_group, channels // offset_group, height, width))
     sampled = op.image.grid_sample(image, grid, method="bilinear", layout="NCHW", padding_mode="zeros", align_corners=False)
     if mask is not None:

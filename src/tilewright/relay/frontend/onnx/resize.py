@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.onnx.antialias import resize_antialiased
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
@@ -42,8 +43,6 @@ def resize(
     nearest_mode: str = "round_prefer_floor", antialias: int = 0, axes: tuple[int, ...] | None = None,
     keep_aspect_ratio_policy: str = "stretch", node: Node,
 ) -> Expr:
-    if antialias:
-        node.refuse("antialias=1 is not supported; export the model without antialiasing")
     ndim = rank(x)
     places = [axis_of(a, ndim, node) for a in axes] if axes is not None else list(range(ndim))
     factors = [] if scales is None else [float(s) for s in node.value(scales, "scales").flat]
@@ -58,6 +57,8 @@ def resize(
     full_sizes = _on_all_axes(wanted, places, ndim, None) if wanted else None
     if full_sizes is not None:
         full_sizes = [s if s is not None else shape_of(x)[k] for k, s in enumerate(full_sizes)]
+    if antialias and mode != "nearest":
+        return resize_antialiased(x, full_scales, full_sizes, mode, coordinate_transformation_mode, cubic_coeff_a, bool(exclude_outside), node)
     box = _region(region, places, ndim) if coordinate_transformation_mode == "tf_crop_and_resize" else None
     return _resize(x, full_scales, full_sizes, mode, coordinate_transformation_mode, nearest_mode, node,
                    cubic_alpha=cubic_coeff_a, cubic_exclude=bool(exclude_outside), extrapolation_value=extrapolation_value, region=box)

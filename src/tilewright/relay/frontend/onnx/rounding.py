@@ -26,7 +26,7 @@ def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node
         return _exponent(x, saturate, round_mode, node)
     if saturate and to in _SATURATING and not (dtype_of(x).code in MINIFLOATS and dtype_of(x).bits < 8):
         real = x if dtype_of(x).bits >= 32 and dtype_of(x).is_float else cast(x, FLOAT32)
-        most = float(ml_dtypes.finfo(to.numpy()).max)
+        most = float(ml_dtypes.finfo(to.numpy()).max)  # type: ignore[no-untyped-call]
         return cast(op.clip(real, a_min=-most, a_max=most), to)
     return cast(x, to)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+from onnx import TensorProto
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis, transpose
 
@@ -73,6 +77,23 @@ def affine_grid(theta: Expr, size: Expr, *, align_corners: int = 0, node: Node) 
     target = node.ints(size, "size")[2:]
     grid = op.image.affine_grid(theta, target_shape=target, align_corners=bool(align_corners))
     return transpose(grid, (0, *range(2, len(target) + 2), 1))
+
+
+@converter("MelWeightMatrix", since=17)
+def mel_weight_matrix(
+    num_mel_bins: Expr, dft_length: Expr, sample_rate: Expr, lower_edge_hertz: Expr, upper_edge_hertz: Expr, *, output_datatype: int = TensorProto.FLOAT, node: Node,
+) -> Expr:
+    """Triangles on the mel scale, each a column over the frequencies of a spectrum."""
+    bins, length, rate = (int(node.scalar(x, n)) for x, n in ((num_mel_bins, "num_mel_bins"), (dft_length, "dft_length"), (sample_rate, "sample_rate")))
+    low, high = (2595 * math.log10(1 + float(node.scalar(x, n)) / 700) for x, n in ((lower_edge_hertz, "lower_edge_hertz"), (upper_edge_hertz, "upper_edge_hertz")))
+    mels = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
+    corners = np.floor((length + 1) * 700 * (10 ** (mels / 2595) - 1) / rate).astype(np.int64)
+    j = np.arange(length // 2 + 1)[:, None]
+    left, middle, right = corners[:-2], corners[1:-1], corners[2:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rising = np.where(left == middle, j == middle, np.where((left <= j) & (j <= middle), (j - left) / (middle - left), 0))
+        weights = np.where((middle <= j) & (j < right), (right - j) / (right - middle), rising)
+    return Constant(weights.astype(element_type(output_datatype, "attribute 'output_datatype'", node.origin).numpy()))
 
 
 @converter("DFT", since=17)

@@ -1,0 +1,90 @@
+"""Random numbers. Without a seed it is made of the node's name: a compiled model draws the same numbers in every call.
+
+The numbers are those of the generator of `relay.random`, not those of any other implementation of the operators.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from onnx import TensorProto
+
+from tilewright.relay.expr import Expr, TupleGetItem, const
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.reading import element_type
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, rank
+from tilewright.relay.random import threefry_key
+from tilewright.types import DataType
+
+_DRAWN = ("float32", "float64")
+
+
+def _key(seed: float | None, node: Node) -> Expr:
+    words = struct.pack("<f", seed) if seed is not None else hashlib.sha256(str(node.origin).encode()).digest()[:4]
+    return threefry_key(int.from_bytes(words, "little"))
+
+
+def _drawn(draw: Any, a: float, b: float, shape: Sequence[int], dtype: DataType, seed: float | None, node: Node) -> Expr:
+    """Numbers of a distribution with two parameters, drawn in float32 for types that are narrower."""
+    wide = dtype if dtype in _DRAWN else DataType("float32")
+    if not dtype.is_float:
+        node.refuse(f"random numbers of type {dtype} are asked for; they are floating-point numbers")
+    found = draw(_key(seed, node), const(a, str(wide)), const(b, str(wide)), out_shape=tuple(shape), out_dtype=str(wide))
+    return cast(TupleGetItem(found, 1), dtype)
+
+
+def _dtype(code: int | None, like: Expr | None, node: Node) -> DataType:
+    if code is not None:
+        return element_type(code, "attribute 'dtype'", node.origin)
+    return DataType("float32") if like is None or not dtype_of(like).is_float else dtype_of(like)
+
+
+@converter("RandomUniform")
+def random_uniform(
+    *, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None, node: Node,
+) -> Expr:
+    return _drawn(op.random.uniform, low, high, shape, _dtype(dtype, None, node), seed, node)
+
+
+@converter("RandomUniformLike")
+def random_uniform_like(
+    x: Expr, *, dtype: int | None = None, high: float = 1.0, low: float = 0.0, seed: float | None = None, node: Node,
+) -> Expr:
+    return _drawn(op.random.uniform, low, high, node.static(x, "input"), _dtype(dtype, x, node), seed, node)
+
+
+@converter("RandomNormal")
+def random_normal(
+    *, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None, node: Node,
+) -> Expr:
+    return _drawn(op.random.normal, mean, scale, shape, _dtype(dtype, None, node), seed, node)
+
+
+@converter("RandomNormalLike")
+def random_normal_like(
+    x: Expr, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0, seed: float | None = None, node: Node,
+) -> Expr:
+    return _drawn(op.random.normal, mean, scale, node.static(x, "input"), _dtype(dtype, x, node), seed, node)
+
+
+@converter("Bernoulli", since=15)
+def bernoulli(x: Expr, *, dtype: int | None = None, seed: float | None = None, node: Node) -> Expr:
+    """One with the probability that the element says, zero otherwise."""
+    drawn = _drawn(op.random.uniform, 0.0, 1.0, node.static(x, "input"), dtype_of(x), seed, node)
+    return cast(op.less(drawn, x), dtype_of(x) if dtype is None else element_type(dtype, "attribute 'dtype'", node.origin))
+
+
+@converter("Multinomial", since=7)
+def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1, seed: float | None = None, node: Node) -> Expr:
+    """Classes drawn by logarithms of their shares, which need not add up to one."""
+    if rank(x) != 2:
+        node.refuse(f"its input must be a matrix, a row for each draw, and it has {rank(x)} dimensions")
+    real = x if dtype_of(x) in _DRAWN else cast(x, "float32")
+    shares = op.exp(op.subtract(real, op.max(real, axis=-1, keepdims=True)))
+    found = TupleGetItem(op.random.multinomial(_key(seed, node), shares, num_samples=sample_size), 1)
+    return cast(found, element_type(dtype, "attribute 'dtype'", node.origin))

@@ -1,0 +1,285 @@
+"""ONNX's element types and the operators around them, against the meaning that the specification's own implementation gives them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import tilewright as tvm
+from tilewright.errors import ModelError
+from tilewright.relay.frontend import from_onnx
+from tilewright.relay.interpreter import evaluate
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+FLOAT8 = ("FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
+SMALL = (*FLOAT8, "FLOAT4E2M1", "INT4", "UINT4", "INT2", "UINT2")
+OPSET = 25
+
+
+def node_model(op_type: str, inputs: dict[str, Array], known: dict[str, Array], outputs: dict[str, int], opset: int = OPSET, order: str = "", **attrs: Any) -> onnx.ModelProto:
+    """A model of one node; `known` are initializers, `outputs` are names and element types, `order` the node's inputs where it is another."""
+    names = order.split(",") if order else [*inputs, *known]
+    node = helper.make_node(op_type, names, list(outputs), **attrs)
+    given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()]
+    made = [helper.make_tensor_value_info(n, t, None) for n, t in outputs.items()]
+    graph = helper.make_graph([node], "g", given, made, [numpy_helper.from_array(a, n) for n, a in known.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def outcome(model: onnx.ModelProto, inputs: dict[str, Array]) -> tuple[list[Array], list[Array]]:
+    """What the compiled model and the specification's implementation give."""
+    got = tvm.compile(model)(**inputs)
+    with np.errstate(all="ignore"):
+        expected = ReferenceEvaluator(model).run(None, inputs)
+    return list(got) if isinstance(got, tuple) else [got], expected
+
+
+def same(model: onnx.ModelProto, inputs: dict[str, Array], rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    for a, b in zip(*outcome(model, inputs), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        if a.dtype.kind in "fV":
+            np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol, atol)
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def _real(*shape: int) -> Array:
+    return _rng().normal(0, 1, shape).astype(np.float32)
+
+
+def _many_floats() -> Array:
+    bits = _rng().integers(0, 1 << 32, 4000, np.uint32).view(np.float32)
+    around = np.outer(np.float32([0.4375, 15.5, 240, 248, 448, 464, 480, 57344, 61440, 65536]), np.float32([1, -1, 1 + 1e-6, 1 - 1e-6])).ravel()
+    return np.concatenate([bits, around.astype(np.float32), np.float32([0, -0.0, np.inf, -np.inf, np.nan])])
+
+
+@pytest.mark.parametrize(("to", "saturate"), [*itertools.product(FLOAT8, (0, 1))])
+@pytest.mark.parametrize("source", ["float32", "float16"])
+def test_casts_to_float8(to: str, saturate: int, source: str) -> None:
+    with np.errstate(all="ignore"):
+        x = _many_floats().astype(source)
+    code = getattr(TensorProto, to)
+    (got,), (expected,) = outcome(node_model("Cast", {"x": x}, {}, {"y": code}, to=code, saturate=saturate), {"x": x})
+    np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize(("mode", "saturate"), [*itertools.product(("up", "down", "nearest"), (0, 1))])
+def test_casts_to_exponents(mode: str, saturate: int) -> None:
+    x = np.abs(_many_floats())
+    code = TensorProto.FLOAT8E8M0
+    (got,), (expected,) = outcome(node_model("Cast", {"x": x}, {}, {"y": code}, to=code, saturate=saturate, round_mode=mode), {"x": x})
+    np.testing.assert_array_equal(got.view(np.uint8), expected.view(np.uint8))
+
+
+def test_a_rounding_that_is_not_there_is_refused() -> None:
+    x = _real(2)
+    code = TensorProto.FLOAT8E8M0
+    with pytest.raises(ModelError, match="Cast 'Cast_0': round_mode is 'even'; it must be up, down or nearest"):
+        tvm.compile(node_model("Cast", {"x": x}, {}, {"y": code}, to=code, round_mode="even"))
+
+
+@pytest.mark.parametrize("kind", [*SMALL, "FLOAT8E8M0", "FLOAT6E2M3", "FLOAT6E3M2", "BFLOAT16"])
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("count", [1, 7])
+def test_stored_tensors_are_unpacked(kind: str, raw: bool, count: int) -> None:
+    code = getattr(TensorProto, kind, None)
+    if code is None:
+        pytest.skip(f"this version of onnx has no {kind}")
+    dtype = helper.tensor_dtype_to_np_dtype(code)
+    values = np.arange(1, count + 1, dtype=np.uint8).astype(np.float32).astype(dtype) if kind not in ("INT2", "UINT2") else (np.arange(count) % 2).astype(dtype)
+    tensor = numpy_helper.from_array(values, "w") if raw else helper.make_tensor("w", code, values.shape, values.astype(np.float32).tolist())
+    graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [helper.make_tensor_value_info("y", code, values.shape)], [tensor])
+    module, _ = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)]))
+    got = evaluate(module["main"])
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got.astype(np.float32), values.astype(np.float32))
+
+
+def _scales(how: str, shape: tuple[int, ...]) -> tuple[Array, dict[str, Any]]:
+    found: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+        "tensor": ((), {}), "axis": ((shape[1],), {"axis": 1}), "block": ((shape[0], -(-shape[1] // 3), *shape[2:]), {"axis": 1, "block_size": 3}),
+    }
+    size, attrs = found[how]
+    return _rng().uniform(0.05, 0.5, size).astype(np.float32), attrs
+
+
+@pytest.mark.parametrize(("kind", "how"), [*itertools.product((*SMALL, "INT8", "UINT8", "INT16", "UINT16"), ("tensor", "axis", "block"))])
+def test_quantization_of_every_type_and_granularity(kind: str, how: str) -> None:
+    code = getattr(TensorProto, kind)
+    x = _real(3, 8, 4)
+    scale, attrs = _scales(how, x.shape)
+    same(node_model("QuantizeLinear", {"x": x}, {"s": scale}, {"y": code}, output_dtype=code, **attrs), {"x": x}, 0, 0)
+    q = ReferenceEvaluator(node_model("QuantizeLinear", {"x": x}, {"s": scale}, {"y": code}, output_dtype=code, **attrs)).run(None, {"x": x})[0]
+    same(node_model("DequantizeLinear", {"x": q}, {"s": scale}, {"y": TensorProto.FLOAT}, **attrs), {"x": q}, 1e-6, 0)
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "UINT2", "UINT8"])
+@pytest.mark.parametrize("how", ["tensor", "axis", "block"])
+def test_zero_points(kind: str, how: str) -> None:
+    code = getattr(TensorProto, kind)
+    x = _real(3, 8, 4)
+    scale, attrs = _scales(how, x.shape)
+    zero = np.ones(scale.shape, np.int8).astype(helper.tensor_dtype_to_np_dtype(code))
+    same(node_model("QuantizeLinear", {"x": x}, {"s": scale, "z": zero}, {"y": code}, **attrs), {"x": x}, 0, 0)
+    q = (np.arange(x.size) % 2).reshape(x.shape).astype(np.int8).astype(zero.dtype)
+    same(node_model("DequantizeLinear", {"x": q}, {"s": scale, "z": zero}, {"y": TensorProto.FLOAT}, **attrs), {"x": q}, 1e-6, 0)
+
+
+def test_output_types_and_precision() -> None:
+    x, scale = _real(4, 6), np.float16(0.25)
+    q = (np.arange(24).reshape(4, 6) % 15 - 8).astype(ml_dtypes.int4)
+    same(node_model("DequantizeLinear", {"x": q}, {"s": np.asarray(scale)}, {"y": TensorProto.FLOAT16}), {"x": q})
+    same(node_model("DequantizeLinear", {"x": q}, {"s": np.asarray(scale)}, {"y": TensorProto.BFLOAT16}, output_dtype=TensorProto.BFLOAT16), {"x": q})
+    double = node_model("QuantizeLinear", {"x": x}, {"s": np.float32(0.25).reshape(())}, {"y": TensorProto.INT8}, output_dtype=TensorProto.INT8, precision=TensorProto.DOUBLE)
+    same(double, {"x": x}, 0, 0)
+
+
+def test_blocks_that_do_not_fit_are_refused() -> None:
+    x = _real(2, 8)
+    with pytest.raises(ModelError, match="the scale has 2 blocks along axis 1; 8 elements in blocks of 3 need 3"):
+        tvm.compile(node_model("QuantizeLinear", {"x": x}, {"s": np.ones((2, 2), np.float32)}, {"y": TensorProto.UINT8}, axis=1, block_size=3))
+    with pytest.raises(ModelError, match="the scale has 2 dimensions; it must be one number, or one for each element of an axis, unless block_size is set"):
+        tvm.compile(node_model("QuantizeLinear", {"x": x}, {"s": np.ones((2, 3), np.float32)}, {"y": TensorProto.UINT8}, axis=1))
+
+
+@pytest.mark.parametrize("zero", ["none", "number", "vector"])
+@pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
+def test_integer_matrix_products(zero: str, left: str, right: str) -> None:
+    a, b = _rng().integers(0, 100, (5, 12)).astype(left), _rng().integers(0, 100, (12, 7)).astype(right)
+    points = {} if zero == "none" else {"za": np.full(() if zero == "number" else (5,), 3, left), "zb": np.full(() if zero == "number" else (7,), 2, right)}
+    model = node_model("MatMulInteger", {"a": a, "b": b}, points, {"y": TensorProto.INT32}, opset=10)
+    got = tvm.compile(model)(a, b)  # the other implementation takes no vectors for the rows
+    shifts = [p.astype(np.int32).reshape(s) if p.ndim else p.astype(np.int32) for p, s in zip(points.values(), ((-1, 1), (1, -1)), strict=False)] or [0, 0]
+    np.testing.assert_array_equal(got, (a.astype(np.int32) - shifts[0]) @ (b.astype(np.int32) - shifts[1]))
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_quantized_convolutions(per_channel: bool, bias: bool) -> None:
+    x, w = _rng().integers(0, 255, (1, 4, 9, 9)).astype(np.uint8), _rng().integers(-100, 100, (6, 4, 3, 3)).astype(np.int8)
+    sw = _rng().uniform(0.01, 0.02, (6,) if per_channel else ()).astype(np.float32)
+    known = {"sx": np.asarray(np.float32(0.02)), "zx": np.asarray(np.uint8(121)), "w": w, "sw": sw, "zw": np.zeros(sw.shape, np.int8),
+             "sy": np.asarray(np.float32(0.3)), "zy": np.asarray(np.uint8(110))}
+    if bias:
+        known["b"] = _rng().integers(-500, 500, 6).astype(np.int32)
+    model = node_model("QLinearConv", {"x": x}, known, {"y": TensorProto.UINT8}, opset=10, pads=[1, 1, 1, 1], strides=[2, 1])
+    got = tvm.compile(model)(x)
+    dims = (1, 6, 1, 1)
+    padded = np.pad(x.astype(np.int64) - 121, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    sums = sum(np.einsum("nchw,oc->nohw", padded[:, :, i : i + 9 : 2, j : j + 9], w[:, :, i, j].astype(np.int64)) for i in range(3) for j in range(3))
+    sums = sums + (known["b"].reshape(dims) if bias else 0)
+    expected = np.clip(np.rint(sums * (np.float32(0.02) * (sw.reshape(dims) if per_channel else sw) / np.float32(0.3))) + 110, 0, 255).astype(np.uint8)
+    assert int(np.abs(got.astype(int) - expected).max()) <= 1 and float((got != expected).mean()) < 0.01
+
+
+@pytest.mark.parametrize("attrs", [{}, {"strides": [2, 2]}, {"pads": [1, 0, 1, 2]}, {"dilations": [2, 1]}])
+def test_col2im(attrs: dict[str, Any]) -> None:
+    height, width = 6, 7
+    pads, strides, apart = attrs.get("pads", [0] * 4), attrs.get("strides", [1, 1]), attrs.get("dilations", [1, 1])
+    counts = [(s + pads[k] + pads[k + 2] - apart[k] * (b - 1) - 1) // strides[k] + 1 for k, (s, b) in enumerate(((height, 2), (width, 3)))]
+    x = _real(2, 3 * 6, counts[0] * counts[1])
+    known = {"image": np.array([height, width]), "block": np.array([2, 3])}
+    same(node_model("Col2Im", {"x": x}, known, {"y": TensorProto.FLOAT}, **attrs), {"x": x})
+
+
+def test_max_unpool_fills_up_to_a_shape() -> None:
+    x, where = _real(1, 1, 2, 2), np.array([[[[5, 7], [13, 15]]]], np.int64)
+    attrs = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    same(node_model("MaxUnpool", {"x": x, "i": where}, {}, {"y": TensorProto.FLOAT}, **attrs), {"x": x, "i": where})
+    same(node_model("MaxUnpool", {"x": x, "i": where}, {"s": np.array([1, 1, 5, 5])}, {"y": TensorProto.FLOAT}, **attrs), {"x": x, "i": where})
+    with pytest.raises(ModelError, match=r"output_shape is \(1, 1, 3, 3\)"):
+        tvm.compile(node_model("MaxUnpool", {"x": x, "i": where}, {"s": np.array([1, 1, 3, 3])}, {"y": TensorProto.FLOAT}, **attrs))
+
+
+@pytest.mark.parametrize("storage_order", [0, 1])
+@pytest.mark.parametrize("attrs", [{"strides": [2, 2]}, {"pads": [1, 1, 1, 1]}, {"strides": [2, 2], "ceil_mode": 1}, {"dilations": [2, 2], "pads": [2, 2, 2, 2]}])
+def test_the_places_of_maxima(attrs: dict[str, Any], storage_order: int) -> None:
+    x = _rng().permutation(2 * 3 * 7 * 6).reshape(2, 3, 7, 6).astype(np.float32)
+    model = node_model("MaxPool", {"x": x}, {}, {"y": TensorProto.FLOAT, "i": TensorProto.INT64}, opset=22, kernel_shape=[3, 3], storage_order=storage_order, **attrs)
+    values, places = tvm.compile(model)(x)
+    flat = x.reshape(6, 7, 6).transpose(0, 2, 1).reshape(-1) if storage_order else x.reshape(-1)
+    np.testing.assert_array_equal(flat[places], values)
+    plain = node_model("MaxPool", {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=22, kernel_shape=[3, 3], **attrs)
+    np.testing.assert_array_equal(values, tvm.compile(plain)(x))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("transformation", ["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize("exclude", [0, 1])
+def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> None:
+    x = _real(1, 1, 9, 10)
+    attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "antialias": 1, "exclude_outside": exclude}
+    same(node_model("Resize", {"x": x}, {"s": np.float32([1, 1, 0.6, 0.4])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s", **attrs), {"x": x}, 1e-4, 1e-5)
+
+
+def test_antialiasing_refuses_cropping() -> None:
+    x = _real(1, 1, 4, 4)
+    with pytest.raises(ModelError, match="antialias=1 with mode 'linear' and 'tf_crop_and_resize' is not supported"):
+        tvm.compile(node_model("Resize", {"x": x}, {"r": np.float32([0, 0, 0, 0, 1, 1, 1, 1]), "s": np.float32([1, 1, 0.5, 0.5])}, {"y": TensorProto.FLOAT}, opset=19,
+                               mode="linear", antialias=1, coordinate_transformation_mode="tf_crop_and_resize"))
+
+
+def test_mel_weights() -> None:
+    known = {"bins": np.array(8), "length": np.array(16), "rate": np.array(8192), "low": np.float32(0).reshape(()), "high": np.float32(4096).reshape(())}
+    same(node_model("MelWeightMatrix", {}, known, {"y": TensorProto.FLOAT}, opset=17), {})
+
+
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int8", "uint64"])
+def test_shifts_by_more_than_there_is(direction: str, dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x, y = np.array([info.min, 5, info.max, 3, 1], dtype), np.array([1, info.bits, info.bits + 1, 0, info.bits - 1], dtype)
+    got = tvm.compile(node_model("BitShift", {"x": x, "y": y}, {}, {"z": helper.np_dtype_to_tensor_dtype(x.dtype)}, direction=direction))(x, y)
+    mask = (1 << info.bits) - 1
+    exact = [(int(a) << min(int(b), 64)) & mask if direction == "LEFT" else (int(a) >> min(int(b), 64)) & mask for a, b in zip(x, y, strict=True)]
+    assert [int(v) & mask for v in got] == exact
+
+
+def test_remainders_by_infinity() -> None:
+    x, y = np.float32([5, -5, 0, 5, -5]), np.float32([np.inf, np.inf, -np.inf, -np.inf, -np.inf])
+    got = tvm.compile(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=0))(x, y)
+    np.testing.assert_array_equal(got, np.mod(x, y))
+
+
+def test_random_numbers() -> None:
+    draws = {"RandomUniform": {"low": -1.0, "high": 3.0}, "RandomNormal": {"mean": 1.0, "scale": 2.0}}
+    for op_type, attrs in draws.items():
+        values = tvm.compile(node_model(op_type, {}, {}, {"y": TensorProto.FLOAT}, shape=[64, 64], seed=3.0, **attrs))()
+        again = tvm.compile(node_model(op_type, {}, {}, {"y": TensorProto.FLOAT}, shape=[64, 64], seed=4.0, **attrs))()
+        assert abs(float(values.mean()) - 1) < 0.15 and not np.array_equal(values, again)
+        assert abs(float(values.std()) - (4 / 12**0.5 if op_type == "RandomUniform" else 2)) < 0.1
+    p = np.full((50, 50), 0.3, np.float32)
+    assert abs(float(tvm.compile(node_model("Bernoulli", {"x": p}, {}, {"y": TensorProto.FLOAT}))(p).mean()) - 0.3) < 0.05
+    logs = np.log(np.float32([[0.1, 0.2, 0.7]]))
+    drawn = tvm.compile(node_model("Multinomial", {"x": logs}, {}, {"y": TensorProto.INT32}, sample_size=4000))(logs)
+    np.testing.assert_allclose(np.bincount(drawn[0], minlength=3) / 4000, [0.1, 0.2, 0.7], atol=0.03)
+
+
+def test_strings_in_models() -> None:
+    words = np.array(["a", "bc", "a"], object)
+    graph = helper.make_graph(
+        [helper.make_node("StringConcat", ["x", "w"], ["joined"]), helper.make_node("Equal", ["x", "w"], ["equal"]), helper.make_node("Cast", ["equal"], ["y"], to=TensorProto.FLOAT)],
+        "g", [helper.make_tensor_value_info("x", TensorProto.STRING, (3,))],
+        [helper.make_tensor_value_info("joined", TensorProto.STRING, (3,)), helper.make_tensor_value_info("y", TensorProto.FLOAT, (3,))],
+        [helper.make_tensor("w", TensorProto.STRING, (1,), [b"a"])])
+    joined, y = tvm.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))(words)
+    assert joined.tolist() == ["aa", "bca", "aa"] and y.tolist() == [1, 0, 1]
+
+
+def test_every_dtype_has_its_code() -> None:
+    for kind in (*SMALL, "FLOAT8E8M0"):
+        dtype = helper.tensor_dtype_to_np_dtype(getattr(TensorProto, kind))
+        assert DataType(dtype).numpy() == dtype
