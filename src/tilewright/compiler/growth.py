@@ -13,16 +13,19 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.deferred import Deferred, pending
+from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import cut, is_static, needs_stages, resolve, work
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import DataType, TensorType
+from tilewright.types import DataType, TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
 
-_MOST_ASKED: Final = 64
-"""The most values of, and the most operators in, an expression that is computed at once because an operator asks for it."""
+_MOST_ASKED: Final = 16
+"""The most whole numbers in what is computed at once because an operator asks for it; a key is as long as that."""
+_LONGEST: Final = 4
+"""The most operators in it, for each number."""
 _ALL: Final = 1 << 62
 
 
@@ -30,7 +33,7 @@ class Asked:
     """Answers what operators ask of the values of a run, and remembers which of them decide. Without values it only remembers."""
 
     def __init__(self, params: Sequence[Var], values: Sequence[Array] | None, most: int) -> None:
-        """`most` is the most values of an expression that is computed for whoever asks."""
+        """`most` is the most numbers in what is computed for whoever asks, `_ALL` for no limit."""
         self.most = most
         self.params: dict[Expr, int] = {p: k for k, p in enumerate(params)}
         self.values = values
@@ -48,20 +51,27 @@ class Asked:
 
 
 def _made_of(e: Expr, most: int) -> list[Var] | None:
-    """The parameters that a short expression over few values is made of; None for any other, which a stage computes."""
+    """The parameters that `e` is made of, where it is arithmetic on few whole numbers; None for any other, which a stage computes."""
     seen: dict[Expr, None] = {e: None}
     stack = [e]
     while stack:
         now = stack.pop()
-        t = now.known_type()
-        if not is_static(t) or (isinstance(t, TensorType) and t.size > most and not isinstance(now, Constant)):
+        if not isinstance(now, Constant) and not _is_arithmetic(now, most):
             return None
         new = [o for o in operands(now) if o not in seen]
         seen.update((o, None) for o in new)
         stack += new
-        if len(seen) > most:
+        if len(seen) > _LONGEST * most:
             return None
     return [v for v in seen if isinstance(v, Var)]
+
+
+def _is_arithmetic(e: Expr, most: int) -> bool:
+    t = e.known_type()
+    if most == _ALL or isinstance(t, TupleType):
+        return is_static(t)
+    few = isinstance(t, TensorType) and t.is_static and not t.dtype.is_float and t.size <= most
+    return few and (not isinstance(e, Call) or (isinstance(e.op, Op) and e.op.kind <= Fusion.INJECTIVE))
 
 
 def point_of(function: Function) -> Point:

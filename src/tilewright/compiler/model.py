@@ -199,10 +199,7 @@ class Model:
             return found
         if self._stages.open and not self._stages.root.edges:
             raise InputError(f"the model has symbolic dimensions ({self._stages.described()}); call it once, or compile it with shapes=")
-        raise InputError(
-            "the model has sizes that are only known while it runs, so it is not one program but several stages, compiled as calls need them; "
-            "make the values that decide its shapes constants of the model to have one program"
-        )
+        raise InputError(self._stages.why_not_one())
 
     def _known(self, key: Key) -> Edge | None:
         """The whole program for inputs of these shapes, from the cache."""
@@ -218,7 +215,7 @@ class Model:
         """The shapes of all inputs, from those of the inputs that are open."""
         root = self._stages.root
         given = dict(zip(root.open, key, strict=False))
-        return [tuple(given.get(k, dims)) for k, (_, dims, _) in enumerate(self._stages.signature)]
+        return [tuple(given.get(k, dims)) for k, (_, dims, _, _) in enumerate(self._stages.signature)]
 
     def _key(self, shapes: Any) -> str:
         return Cache.key(
@@ -246,8 +243,10 @@ class Model:
         """The program of a stage, which the cache keeps by the way to it; that of a whole model by the shapes of its inputs."""
         from tilewright.compiler.build import build_made
 
-        key = self._key(self._shapes_of(edge.key) if edge.is_whole else edge.name)
-        found = None if edge.is_whole else self._stored(key)
+        root = self._stages.root
+        is_model = edge.is_whole and not root.asked and root.edges.get(edge.key) is edge
+        key = self._key(self._shapes_of(edge.key) if is_model else edge.name)
+        found = None if is_model else self._stored(key)
         if found is None:
             with self._options.context():
                 found = build_made(lambda: self._module_of(make()), self.target, self._name(), self.report, self._cache)

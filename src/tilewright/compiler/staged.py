@@ -15,6 +15,7 @@ This module imports only what running needs, so that a model from the cache is l
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
@@ -75,13 +76,15 @@ class Edge:
     the numbers of the stage's arguments, `gives` those of the next point's values, or of the outputs where there is none.
     """
 
-    __slots__ = ("gives", "key", "met", "name", "next", "program", "sizers", "small", "stage", "takes")
+    __slots__ = ("gives", "is_whole", "key", "met", "name", "next", "program", "sizers", "small", "stage", "takes")
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
         sizers: Sequence[tuple[Callable[..., Sequence[Array]], tuple[int, ...]]] = (), *, small: bool = False,
     ) -> None:
         self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
+        self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
+        """Whether the stage is all that there is to do: its results are the outputs."""
         self.program: Program | None = None
         self.met = 0
         self.key: Key = ()
@@ -91,12 +94,6 @@ class Edge:
     def whole(inputs: int, outputs: int) -> Edge:
         """The one edge of a program without stages."""
         return Edge(range(inputs), range(inputs, inputs + outputs))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the stage is all that there is to do: its results are the outputs."""
-        count = len(self.takes)
-        return self.next is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(count + len(self.gives)))
 
     @property
     def ready(self) -> bool:
@@ -117,6 +114,16 @@ class Point:
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
         return (*[values[k].shape for k in self.open], *[values[k].tobytes() for k in self.asked])
+
+    def known(self, values: Sequence[Array]) -> Edge | None:
+        """The edge for these values, when its stage is compiled; it counts as used."""
+        key = self.key(values)
+        edge = self.edges.get(key)
+        if edge is None or not edge.ready:
+            return None
+        with contextlib.suppress(KeyError):  # another thread may just have dropped it
+            self.edges.move_to_end(key)
+        return edge
 
     def keep(self, key: Key, edge: Edge) -> None:
         """Add a way on; the one that was not used for the longest time goes where there are too many."""
@@ -141,7 +148,7 @@ class Stages:
         known: Callable[[Key], Edge | None] = lambda key: None,
     ) -> None:
         """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before."""
-        self.signature = [(name, tuple(dims), DataType(dtype)) for name, dims, dtype in inputs]
+        self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
         self.root, self._grow, self._compile, self._known = root, grow, compiler, known
         self._lock = threading.RLock()
         self.last: Program | None = None
@@ -150,9 +157,7 @@ class Stages:
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a stage raises."""
         inputs = self.arrays(args, kwargs)
-        edge = self.root.edges.get(self.root.key(inputs))
-        if edge is None or not edge.ready:
-            edge = self._way(self.root, inputs)
+        edge = self.root.known(inputs) or self._way(self.root, inputs)
         if edge.next is None and edge.program is not None and edge.is_whole:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out)
@@ -180,8 +185,7 @@ class Stages:
             point = edge.next
             if point is None:
                 return _apart(values, inputs)
-            found = point.edges.get(point.key(values))
-            edge = found if found is not None and found.ready else self._way(point, values)
+            edge = point.known(values) or self._way(point, values)
 
     @staticmethod
     def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
@@ -246,15 +250,32 @@ class Stages:
         """Whether inputs have sizes that a call says."""
         return bool(self.root.open)
 
+    def why_not_one(self) -> str:
+        """What to say to whoever wants the one program of a model that is compiled in stages."""
+        if self.open and not self.root.edges:
+            return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
+        return (
+            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as calls need them; "
+            "make the values that decide its shapes constants of the model to have one program"
+        )
+
     def described(self) -> str:
         """The inputs and their dimensions."""
-        return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, _ in self.signature)
+        return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, _, _ in self.signature)
 
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
         """The inputs of a call in order; raises `InputError` for those that the model does not take."""
+        if kwargs or len(args) != len(self.signature) or isinstance(args[0] if args else None, Mapping):
+            args = self._in_order(args, kwargs)
+        return [
+            x if type(x) is np.ndarray and x.dtype == element and x.shape == dims else self._array(x, name, dims, dtype)
+            for x, (name, dims, dtype, element) in zip(args, self.signature, strict=True)
+        ]
+
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) == 1 and isinstance(args[0], Mapping):
             kwargs, args = {**args[0], **kwargs}, ()
-        names = [n for n, _, _ in self.signature]
+        names = [s[0] for s in self.signature]
         if unknown := [n for n in kwargs if n not in names]:
             raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}")
         given = dict(zip(names, args, strict=False))
@@ -265,7 +286,7 @@ class Stages:
         if missing or len(args) > len(names):
             found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
             raise InputError(f"the model takes {len(names)} inputs ({self.described()}); {found}")
-        return [self._array(given[n], n, dims, dtype) for n, dims, dtype in self.signature]
+        return [given[n] for n in names]
 
     def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
@@ -293,7 +314,7 @@ class Stages:
         if self.open:
             raise InputError(f"the model has symbolic dimensions ({self.described()}); give the inputs")
         random = np.random.default_rng(seed)
-        values = ((n, t, random.random(dims)) for n, dims, t in self.signature)  # type: ignore[arg-type]
+        values = ((n, t, random.random(dims)) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
         return {n: (v if t.is_float else v + 0.5).astype(t.numpy()) for n, t, v in values}
 
     def benchmark(self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any) -> BenchmarkResult:

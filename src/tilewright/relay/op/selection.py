@@ -6,6 +6,7 @@ Where a count can be computed first, the operator is a graph of others: a result
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class ArgWhere(Op):
         """The places of the elements in a row, as indices of each dimension."""
         (x,) = call.args
         shape = x.tensor_type.concrete_shape
-        flat = Reshape((-1,))(x) if shape else Reshape((1,))(x)
+        flat = Reshape((math.prod(shape),), allowzero=True)(x)
         mask = flat if x.tensor_type.dtype == "bool" else NotEqual()(flat, Constant(np.zeros((), x.tensor_type.dtype.numpy())))
         places = TruePlaces()(mask)
         if not shape:

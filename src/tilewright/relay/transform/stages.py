@@ -29,7 +29,7 @@ from tilewright.types import FuncType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 
-MOST_BYTES: Final = 1 << 40
+MOST_BYTES: Final = 1 << 39
 """A value larger than this is refused before memory is asked for."""
 _FOLDED_BYTES: Final = 1 << 16
 """Constants larger than this are left to the passes of the stage."""
@@ -118,19 +118,35 @@ class _Resolver:
         return made if e is made else fold(made, _FOLDED_BYTES) or made
 
     def _resolved(self, call: Call) -> Expr:
-        """What stands in the place of a waiting operator, the operator itself while it has to wait."""
+        """What stands in the place of a waiting operator, the operator itself while it has to wait; waiting ones in that are treated alike."""
         found: Expr | None = call.op.resolve(call, self.ask)
         if found is None:
             return call
-        seen = set(call.args)
-        stack = [found]
-        while stack:
-            e = stack.pop()
-            if e not in seen:
-                seen.add(e)
-                _check_size(e)
-                stack += operands(e)
-        return found
+        new: dict[Expr, Expr] = {}
+        for e in _between(found, call.args):
+            now = [new.get(o, o) for o in operands(e)]
+            made = e if all(a is b for a, b in zip(operands(e), now, strict=True)) else with_operands(e, now)
+            _check_size(made)
+            if isinstance(made, Call) and pending(made) and all(is_static(a.known_type()) for a in made.args):
+                made = self._resolved(made)
+            new[e] = made
+        return new.get(found, found)
+
+
+def _between(root: Expr, given: Sequence[Expr]) -> list[Expr]:
+    """What `root` is made of, operands first, without the values that are given and what those are made of."""
+    order: list[Expr] = []
+    seen = set(given)
+    stack = [(root, False)]
+    while stack:
+        e, done = stack.pop()
+        if done:
+            order.append(e)
+        elif e not in seen:
+            seen.add(e)
+            stack.append((e, True))
+            stack += [(o, False) for o in reversed(operands(e))]
+    return order
 
 
 def _check_size(e: Expr) -> None:
