@@ -311,6 +311,15 @@ def test_dynamic_operators_of_a_module() -> None:
         np.testing.assert_allclose(machine.run(value, np.array(shape)).numpy(), np.tanh(np.exp(value)).reshape(shape[0], shape[1] + 1), rtol=1e-5)
 
 
+def test_a_branch_for_inputs_of_open_sizes() -> None:
+    text = "def @main(%c: bool, %x: Tensor[(?), float32]) { if (%c) { nn.relu(%x) } else { tanh(%x) } }"
+    run = relay.build(relay.parse(f'#[version = "0.0.5"]\n{text}'), "llvm").executable
+    for size in (3, 5, 3):
+        x = floats(size)
+        np.testing.assert_array_equal(run(np.array(True), x), np.maximum(x, 0))
+        np.testing.assert_allclose(run(np.array(False), x), np.tanh(x), rtol=1e-5)
+
+
 def test_argwhere_of_a_module() -> None:
     x = relay.var("x", shape=(2, 3))
     run = relay.create_executor("vm", tilewright.IRModule.from_expr(relay.Function([x], relay.argwhere(x)))).evaluate()

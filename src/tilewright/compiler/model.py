@@ -172,7 +172,8 @@ class Model:
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
-        return self._only.benchmark(*args, **options) if self._only is not None else self._stages.benchmark(*args, **options)
+        last = self._stages.last
+        return self._stages.benchmark(*args, **options) if args or last is None else last.executable.benchmark(**options)
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""

@@ -16,10 +16,9 @@ def true_places(mask: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
 
     def body(b: Loops, x: BufferVar, places: BufferVar, count: BufferVar) -> None:
         found = b.variable("found", "int64", 0)
-        with b.for_range(0, n, "i") as i:
-            with b.if_scope(x[i]):
-                places[found[0]] = E.cast("int64", i)
-                found[0] = found[0] + 1
+        with b.for_range(0, n, "i") as i, b.if_scope(x[i]):
+            places[found[0]] = E.cast("int64", i)
+            found[0] = found[0] + 1
         count[0] = found[0]
         with b.for_range(found[0], n, "i") as i:
             places[i] = E.const(0, "int64")

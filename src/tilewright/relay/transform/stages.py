@@ -196,7 +196,7 @@ def _ready(order: Sequence[Expr], params: Sequence[Var]) -> set[Expr]:
     found: set[Expr] = set()
     bound = set(params) | {v for e in order for v in binders(e)}
     for e in order:
-        if isinstance(e, GlobalVar) or isinstance(e, Var):
+        if isinstance(e, (GlobalVar, Var)):
             known = isinstance(e, GlobalVar) or e in bound
         else:
             known = not pending(e) and all(o in found for o in operands(e))

@@ -77,7 +77,8 @@ def _is_random(node: onnx.NodeProto) -> bool:
 
 @functools.lru_cache(4096)
 def _model(text: str) -> onnx.ModelProto:
-    return onnx.ModelProto.FromString(base64.b64decode(text))
+    model: onnx.ModelProto = onnx.ModelProto.FromString(base64.b64decode(text))
+    return model
 
 
 def convert(deferred: Deferred, call: Call, ask: Ask) -> Expr | None:
