@@ -7,6 +7,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.staged import SMALL, Edge, Point
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
@@ -153,12 +154,5 @@ def with_main(mod: IRModule, main: Function) -> IRModule:
 
 def signature_of(main: Function) -> list[tuple[str, list[int | str], str]]:
     """Names, dimensions and types of the inputs. Raises `CompileError` for one that is no tensor."""
-    found: list[tuple[str, list[int | str], str]] = []
-    for p in main.params:
-        kind = p.checked_type
-        if not isinstance(kind, TensorType):
-            raise CompileError(
-                f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors; give the tensors in it as inputs of their own", p.span
-            )
-        found.append((p.name_hint, [d if isinstance(d, int) else str(d) for d in kind.shape], str(kind.dtype)))
-    return found
+    check_entry_types(main)
+    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype)) for p in main.params]
