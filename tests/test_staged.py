@@ -100,11 +100,9 @@ def test_waiting_nodes_are_text_both_ways() -> None:
 
 
 def test_whether_a_waiting_node_is_pure() -> None:
-    drawn = model([node("ConstantOfShape", ["n"], "c"), node("RandomNormalLike", ["c"])], {"n": (1,)}, kinds={"n": INT64})
-    if ("", "RandomNormalLike") not in __import__("tilewright.relay.frontend.onnx.registry", fromlist=["x"]).CONVERTERS:
-        pytest.skip("no converter for random numbers")
-    found = [c.op for c in calls(from_onnx(drawn)[0]["main"].body)]
-    assert [o.pure for o in found] == [True, False]
+    drawn = model([node("Dropout", ["x", "", "t"], "d"), node("Relu", ["d"])], {"x": (2,), "t": ()}, kinds={"t": BOOL})
+    assert [c.op.pure for c in calls(from_onnx(drawn)[0]["main"].body)] == [False, True]
+    same(drawn, {"x": floats(2), "t": np.array(False)})
 
 
 # --- resolve and cut -----------------------------------------------------------------------------------------------------
@@ -271,6 +269,20 @@ def test_compress_by_a_computed_condition() -> None:
     nodes = [node("Greater", ["v", "zero"], "c"), node("Compress", ["x", "c"], "part", axis=1), node("Tanh", ["part"])]
     proto = model(nodes, {"x": (2, 4), "v": (4,)}, weights={"zero": np.array(0, np.float32)})
     same(proto, *({"x": floats(2, 4), "v": floats(4, seed=k)} for k in range(3)))
+
+
+def test_windows_put_back_together() -> None:
+    nodes = [node("Col2Im", ["x", "image", "block"], pads=[1, 0, 1, 2], strides=[1, 2], dilations=[2, 1])]
+    proto = model(nodes, {"x": (2, 12, 12), "image": (2,), "block": (2,)}, kinds={"image": INT64, "block": INT64})
+    same(proto, {"x": floats(2, 12, 12), "image": np.array([4, 5]), "block": np.array([2, 2])})
+    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks \(2, 2\) of an image \(3, 5\) need"):
+        tilewright.compile(proto)(floats(2, 12, 12), np.array([3, 5]), np.array([2, 2]))
+
+
+def test_extremes_of_nothing() -> None:
+    for kind, answer in (("ReduceMax", -np.inf), ("ReduceMin", np.inf)):
+        got = tilewright.compile(model([node(kind, ["x", "axes"])], {"x": (2, 0), "axes": (1,)}, kinds={"axes": INT64}))(floats(2, 0), np.array([1]))
+        np.testing.assert_array_equal(got, np.full((2, 1), answer, np.float32))
 
 
 def test_places_in_a_scalar_and_in_nothing() -> None:

@@ -141,7 +141,7 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.inputs
+        return self.artifact.manifest.inputs if self._stages.last is not None else self._stages.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:

@@ -226,7 +226,8 @@ class Stages:
                 self._add(point, key, edge)
             point.edges.move_to_end(key)
             edge.met += 1
-            if not edge.ready and not (edge.small and point.met > SETTLED and edge.met < COMPILED_AT):
+            changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
+            if not edge.ready and not (changing and edge.met < COMPILED_AT):
                 self._make(point, key, edge)
             return edge
 
@@ -249,6 +250,13 @@ class Stages:
     def open(self) -> bool:
         """Whether inputs have sizes that a call says."""
         return bool(self.root.open)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """The inputs; raises `InputError` where sizes are open."""
+        if self.open:
+            raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=")
+        return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
 
     def why_not_one(self) -> str:
         """What to say to whoever wants the one program of a model that is compiled in stages."""

@@ -178,8 +178,7 @@ class Cut:
 
 def cut(function: Function) -> Cut:
     """Cut a resolved function. Raises `CompileError` for one that no run can tell the sizes of."""
-    order = post_order(function.body)
-    ready = _ready(order, function.params)
+    ready = _ready(post_order(function.body), function.params)
     if function.body in ready:
         count = len(function.params)
         return Cut(function, tuple(range(count)), (), tuple(range(count, count + _count(function.ret_type))), None)
