@@ -44,4 +44,4 @@ def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], 
     """Where in the padded image each element of each block lies: block elements first, then blocks."""
     grid = np.indices((*block, *counts)).reshape(2 * len(block), -1)
     where = [a * inside + s * at for a, s, inside, at in zip(apart, steps, grid[: len(block)], grid[len(block) :], strict=True)]
-    return np.ravel_multi_index(where, tuple(padded)).astype(np.int64)
+    return np.asarray(np.ravel_multi_index(where, tuple(padded)), np.int64)
