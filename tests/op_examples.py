@@ -25,6 +25,7 @@ from tilewright.relay.op import (
     reduction,
     scans,
     scattering,
+    selection,
     shaping,
     signal,
     sorting,
@@ -430,6 +431,7 @@ def _programs() -> list[Example]:
     values, columns, starts = packed(sparse, (1, 1))
     found.append(Example(SparseDense(), (real(3, 8), values.reshape(-1), columns, starts)))
     row = whole(21, low=0, high=6)
+    found += [Example(selection.TruePlaces(), (mask,)) for mask in (row > 1, row > 99, row < 99)]
     found += [Example(sorting.Unique(up, counted), (x,)) for up in (True, False) for counted in (True, False) for x in (row, row.astype("float32"))]
     s = scattering
     found += [Example(cls(1), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 4]]), real(3, 2))) for cls in (s.Scatter, s.ScatterAdd)]

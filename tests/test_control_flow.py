@@ -407,7 +407,6 @@ def test_deep_graphs_lower_without_recursion() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("def @main(%c: bool, %x: Tensor[(?), float32]) { if (%c) { nn.relu(%x) } else { tanh(%x) } }", r"input 'x' of @main is Tensor\[\(\?\), float32\], and a compiled program takes tensors of known sizes; give its dimensions sizes"),
     (LIST + "def @main(%l: List[int32]) { match (%l) { Cons(%h, _) => %h, Nil => 0, } }", r"input 'l' of @main is List\[int32\], and a compiled program takes tensors of known sizes; take its tensors as inputs and build it in @main, or evaluate"),
     (LIST + "def @main(%l: List[int32]) { %l }", r"input 'l' of @main is List\[int32\]"),
     ("def @main(%c: int32, %t: (int32, int32)) { if (less(%c, 1)) { %t.0 } else { %t.1 } }", r"input 't' of @main is \(int32, int32\), .*; give its fields as inputs of their own"),

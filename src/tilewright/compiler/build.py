@@ -6,7 +6,7 @@ The short door, `tilewright.compile`, is in `compiler/model.py`, which needs non
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,14 +14,18 @@ from tilewright import expr
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.flow import lower_control, needs_control
+from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, OptionError
+from tilewright.compiler.staged import Edge, Point, Program, Stages
+from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr
+from tilewright.ir.transform import PassContext
+from tilewright.relay.expr import Expr, Function
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule
 from tilewright.target.target import Target
@@ -92,7 +96,44 @@ def build(
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
+        if needs_stages(bound["main"]):
+            bound = typed(bound)
+        if needs_stages(bound["main"]):
+            return StagedModule(bound, chosen, mod_name)
         return FactoryModule(build_module(bound, chosen, mod_name))
+
+
+class StagedModule(FactoryModule):
+    """A module some of whose sizes are only known while it runs: compiled in stages, as calls need them, under the context it was built in."""
+
+    def __init__(self, mod: IRModule, target: Target, name: str) -> None:
+        context, main, cache = PassContext.current(), mod["main"], Cache.default()
+
+        def compiled(make: Callable[[], Function], edge: Edge) -> Program:
+            with context:
+                return Program(build_made(lambda: with_main(mod, make()), target, name, None, cache), None)
+
+        def grown(point: Point, values: Sequence[Any] | None) -> tuple[Edge, set[int]]:
+            with context, no_garbage_collection():
+                return grow(point.function or main, values)
+
+        self.name = name
+        self.stages = Stages(signature_of(main), point_of(main), grown, compiled)
+        self.stages.prepare()
+
+    @property
+    def executable(self) -> Any:
+        """The program as a function."""
+        return self.stages
+
+    @property
+    def artifact(self) -> Artifact:
+        """Raises `InputError`: there is not one program to save."""
+        raise InputError(self.stages.why_not_one())
+
+    @property
+    def libmod_name(self) -> str:
+        return self.name
 
 
 def optimize_module(

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_external, digest_model
 from tilewright.compiler.report import Report
+from tilewright.compiler.staged import Edge, Key, Point, Program, Stages
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -32,7 +33,9 @@ from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
+    from tilewright.relay.expr import Function
 
+Array = np.ndarray[Any, Any]
 Shapes = Mapping[str, Sequence[int]]
 STAGES: Final = ("relay", "tir", "ll", "asm")
 _HIGHEST_LEVEL: Final = 4
@@ -94,26 +97,6 @@ class _Options:
         return json.dumps([self.opt_level, self.config, self.disabled_pass], sort_keys=True, default=str)
 
 
-class _Program:
-    """The model for one combination of shapes: an artifact, and its code in this process once it is called."""
-
-    def __init__(self, artifact: Artifact, threads: int | None) -> None:
-        self.artifact, self._threads = artifact, threads
-        self._executable: Executable | None = None
-
-    @property
-    def executable(self) -> Executable:
-        """Raises `ArtifactError` when this machine cannot run what was compiled for another."""
-        if self._executable is None:
-            self._executable = self.artifact.executable(self._threads)
-        return self._executable
-
-    def use_threads(self, count: int) -> None:
-        self._threads = count
-        if self._executable is not None:
-            self._executable.threads = count
-
-
 class Model:
     """A compiled model: call it with numpy arrays, `save` it, `benchmark` it.
 
@@ -126,23 +109,25 @@ class Model:
         self.target, self.report = target, Report()
         self._source, self._shapes, self._threads = model, shapes, threads
         self._options, self._cache = options, cache
-        self._made: dict[tuple[tuple[int, ...], ...], _Program] = {}
         self._only: Executable | None = None
-        self._last: _Program | None = None
+        self._first: Artifact | None = None
         self._signature: list[tuple[str, list[int | str], str]] = []
         self._content = ""
 
     def prepare(self) -> None:
-        """Read the signature, and compile at once when all shapes are known."""
+        """Read the signature, and compile at once what no size or value of a call decides."""
         self._read_signature()
         names = [n for n, _, _ in self._signature]
         _check_names(self._shapes, names)
-        shapes = [tuple(self._shapes.get(n, d)) for n, d, _ in self._signature]
-        if all(isinstance(d, int) for s in shapes for d in s):
-            program = self._specialise(shapes)  # type: ignore[arg-type]
-            if runs_here(program.artifact.manifest):
+        inputs = [(n, tuple(self._shapes.get(n, d)), t) for n, d, t in self._signature]
+        root = Point(None, [k for k, (_, dims, _) in enumerate(inputs) if not all(isinstance(d, int) for d in dims)])
+        self._stages = Stages(inputs, root, self._grown, self._compiled, self._known)
+        edge = self._stages.prepare()
+        if edge is not None and edge.is_whole and edge.program is not None:
+            self._stages.last = edge.program
+            if runs_here(edge.program.artifact.manifest):
                 with self.report.phase("load"):
-                    self._only = program.executable
+                    self._only = edge.program.executable
 
     @property
     def artifact(self) -> Artifact:
@@ -156,7 +141,7 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.inputs
+        return self.artifact.manifest.inputs if self._stages.last is not None else self._stages.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -170,15 +155,14 @@ class Model:
     @threads.setter
     def threads(self, count: int) -> None:
         self._threads = checked_threads(count)
-        for program in self._made.values():
-            program.use_threads(count)
+        self._stages.use_threads(count)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
         program = self._only
         if program is None:
-            program = self._specialise(self._called_with(args, kwargs)).executable
-        elif out is None and not kwargs:
+            return self._stages(*args, out=out, **kwargs)
+        if out is None and not kwargs:
             return program(*args)
         return program(*args, out=out, **kwargs)
 
@@ -188,8 +172,8 @@ class Model:
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
-        program = self._specialise(self._called_with(args, {})) if args and not self._only else self._program
-        return program.executable.benchmark(*args, **options)
+        last = self._stages.last
+        return self._stages.benchmark(*args, **options) if args or last is None else last.executable.benchmark(**options)
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""
@@ -210,68 +194,86 @@ class Model:
         return "\n".join(assembly(text, self.target) for text in report.llvm.values())
 
     @property
-    def _program(self) -> _Program:
-        if self._last is None:
-            raise InputError(f"the model has symbolic dimensions ({self._described()}); call it once, or compile it with shapes=")
-        return self._last
+    def _program(self) -> Program:
+        found = self._stages.last
+        if found is not None:
+            return found
+        if self._stages.open and not self._stages.root.edges:
+            raise InputError(f"the model has symbolic dimensions ({self._stages.described()}); call it once, or compile it with shapes=")
+        raise InputError(self._stages.why_not_one())
 
-    def _described(self) -> str:
-        return ", ".join(f"{n}: ({', '.join(map(str, self._shapes.get(n, d)))})" for n, d, _ in self._signature)
-
-    def _called_with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int, ...]]:
-        """The shapes of the inputs of a call, in order; raises `InputError` for those that the model does not take."""
-        if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
-            kwargs, args = args[0], ()
-        names = [n for n, _, _ in self._signature]
-        _check_names(kwargs, names)
-        given = dict(zip(names, args, strict=False)) | dict(kwargs)
-        missing = [n for n in names if n not in given]
-        if missing or len(args) > len(names):
-            found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
-            raise InputError(f"the model takes {len(names)} inputs ({self._described()}); {found}")
-        shapes = []
-        for n, dims, _ in self._signature:
-            shape = tuple(np.shape(given[n]))
-            wanted = self._shapes.get(n, dims)
-            if len(shape) != len(wanted) or any(isinstance(w, int) and w != d for w, d in zip(wanted, shape, strict=False)):
-                raise InputError(f"input '{n}' has the shape {shape}, and the model takes ({', '.join(map(str, wanted))})")
-            shapes.append(shape)
-        return shapes
-
-    def _specialise(self, shapes: Sequence[tuple[int, ...]]) -> _Program:
-        key = tuple(tuple(int(d) for d in s) for s in shapes)
-        found = self._made.get(key)
+    def _known(self, key: Key) -> Edge | None:
+        """The whole program for inputs of these shapes, from the cache."""
+        shapes = self._shapes_of(key)
+        found = self._stored(self._key(shapes))
         if found is None:
-            found = self._made[key] = _Program(self._cached_or_built(key), self._threads)
-        self._last = found
-        return found
+            return None
+        edge = Edge.whole(len(shapes), len(found.manifest.outputs))
+        edge.program = Program(found, self._threads)
+        return edge
 
-    def _cached_or_built(self, shapes: Sequence[tuple[int, ...]]) -> Artifact:
-        key = Cache.key(
+    def _shapes_of(self, key: Key) -> list[tuple[int, ...]]:
+        """The shapes of all inputs, from those of the inputs that are open."""
+        root = self._stages.root
+        given = dict(zip(root.open, key, strict=False))
+        return [tuple(given.get(k, dims)) for k, (_, dims, _, _) in enumerate(self._stages.signature)]
+
+    def _key(self, shapes: Any) -> str:
+        return Cache.key(
             "artifact", __version__, _compiler_fingerprint(), self._content, json.dumps(shapes), self._name(), str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(),
         )
-        with self.report.phase("cache"):
-            found = self._cache.get_artifact(key)
-        if found is None:
-            found = self._build(shapes, self.report, self._cache)
-            with self.report.phase("cache"):
-                self._cache.put_artifact(key, found)
-        return found
 
-    def _build(self, shapes: Sequence[tuple[int, ...]], report: Report, cache: Cache) -> Artifact:
-        from tilewright.compiler.build import build_made
+    def _grown(self, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
+        from tilewright.compiler.build import no_garbage_collection
+        from tilewright.compiler.growth import grow
+
+        with no_garbage_collection(), self._options.context():
+            if point.function is not None:
+                return grow(point.function, values)
+            shapes = self._shapes_of(()) if values is None else [v.shape for v in values]
+            return grow(self._imported(shapes, self.report)["main"], values)
+
+    def _imported(self, shapes: Sequence[tuple[int, ...]], report: Report) -> IRModule:
         from tilewright.relay.frontend.onnx import from_onnx
 
-        context = self._options.context()
-        given = {n: s for (n, _, _), s in zip(self._signature, shapes, strict=True)}
+        with report.phase("import"):
+            return from_onnx(self._source, {n: s for (n, _, _), s in zip(self._signature, shapes, strict=True)})[0]
 
-        def imported() -> IRModule:
-            with report.phase("import"):
-                return from_onnx(self._source, given)[0]
+    def _compiled(self, make: Callable[[], Function], edge: Edge) -> Program:
+        """The program of a stage, which the cache keeps by the way to it; that of a whole model by the shapes of its inputs."""
+        from tilewright.compiler.build import build_made
 
-        with context:
-            return build_made(imported, self.target, self._name(), report, cache)
+        root = self._stages.root
+        is_model = edge.is_whole and not root.asked and root.edges.get(edge.key) is edge
+        key = self._key(self._shapes_of(edge.key) if is_model else edge.name)
+        found = None if is_model else self._stored(key)
+        if found is None:
+            with self._options.context():
+                found = build_made(lambda: self._module_of(make()), self.target, self._name(), self.report, self._cache)
+            self._store(key, found)
+        return Program(found, self._threads)
+
+    def _module_of(self, function: Function) -> IRModule:
+        """The module whose `main` is a stage."""
+        from tilewright.ir.module import IRModule
+
+        return IRModule.from_expr(function)
+
+    def _stored(self, key: str) -> Artifact | None:
+        with self.report.phase("cache"):
+            return self._cache.get_artifact(key)
+
+    def _store(self, key: str, artifact: Artifact) -> None:
+        with self.report.phase("cache"):
+            self._cache.put_artifact(key, artifact)
+
+    def _build(self, shapes: Sequence[tuple[int, ...]], report: Report, cache: Cache) -> Artifact:
+        """The whole model once more, for what `report` wants to know."""
+        from tilewright.compiler.build import build_made
+
+        with self._options.context():
+            return build_made(lambda: self._imported(shapes, report), self.target, self._name(), report, cache)
 
     def _name(self) -> str:
         return Path(self._source).stem if isinstance(self._source, (str, os.PathLike)) else "model"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.compiler.build import build_module
-from tilewright.compiler.cache import Cache
+from tilewright.compiler.growth import signature_of, typed, with_main
 from tilewright.compiler.model import Model
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError
+from tilewright.compiler.staged import Key
 from tilewright.ir.module import IRModule
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.expr import Function
 from tilewright.runtime.artifact import Artifact
-from tilewright.types import TensorType
 
 
 class ModuleModel(Model):
@@ -24,22 +22,23 @@ class ModuleModel(Model):
         return given if isinstance(given, IRModule) else IRModule.from_expr(given)
 
     def _read_signature(self) -> None:
-        self._source = InferType()(self._module())
-        for p in self._source["main"].params:
-            kind = p.checked_type
-            if not isinstance(kind, TensorType) or not kind.is_static:
-                raise CompileError(
-                    f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; "
-                    "give the tensors in it as inputs of their own, with sizes", p.span
-                )
-            self._signature.append((p.name_hint, list(kind.concrete_shape), str(kind.dtype)))
+        self._source = typed(self._module())
+        self._signature = signature_of(self._source["main"])
 
-    def _cached_or_built(self, shapes: Sequence[tuple[int, ...]]) -> Artifact:
-        return self._build(shapes, self.report, self._cache)
+    def _imported(self, shapes: Sequence[tuple[int, ...]], report: Report) -> IRModule:
+        return self._source  # type: ignore[no-any-return]
 
-    def _build(self, shapes: Sequence[tuple[int, ...]], report: Report, cache: Cache) -> Artifact:
-        with self._options.context():
-            return build_module(self._source, self.target, self._name(), report, cache)
+    def _module_of(self, function: Function) -> IRModule:
+        return with_main(self._source, function)
+
+    def _known(self, key: Key) -> None:
+        return None
+
+    def _stored(self, key: str) -> None:
+        return None
+
+    def _store(self, key: str, artifact: Artifact) -> None:
+        """Nothing: there is no digest of a module that is quicker to make than the program."""
 
     def _name(self) -> str:
         name: Any = self._source.attrs.get("mod_name", "default")

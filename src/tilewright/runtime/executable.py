@@ -156,7 +156,7 @@ class Executable:
         return self._by_name(args, kwargs) if kwargs or len(args) != len(self._inputs) else args
 
     def _readable(self, args: Sequence[Any]) -> list[Array]:
-        return [_readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
+        return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
@@ -345,7 +345,7 @@ def _aligned(constants: Array) -> Array:
     return copy
 
 
-def _readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
+def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
     x = as_numpy(value)
     if info.dtype.is_object:

@@ -70,8 +70,13 @@ class FactoryModule:
     """A compiled model: `module["default"](device)` makes a session, `export_library` a file."""
 
     def __init__(self, artifact: Artifact, executable: Executable | None = None) -> None:
-        self.artifact = artifact
+        self._artifact = artifact
         self._executable = executable
+
+    @property
+    def artifact(self) -> Artifact:
+        """What `export_library` writes."""
+        return self._artifact
 
     @property
     def executable(self) -> Executable:

@@ -16,6 +16,7 @@ from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
+from tilewright.relay.op.deferred import Ask, all_known
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi.shapes import axis_of, require_rank, text
 from tilewright.types import TensorType, Type
@@ -35,13 +36,16 @@ class Dynamic(Op):
         how = self.static(*(np.asarray(args[k]) for k in self.places))
         return how.reference(*(a for k, a in enumerate(args) if k not in self.places))
 
-    def simplify(self, call: Call) -> Expr | None:
-        """The static operator, where all that it depends on is constant."""
-        values = [call.args[k] for k in self.places]
-        known = [v.value for v in values if isinstance(v, Constant)]
-        if len(known) < len(values):
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        """The static operator, where `ask` knows all that it depends on."""
+        known = all_known([ask(call.args[k]) for k in self.places])
+        if known is None:
             return None
         return Call(self.static(*known), [a for k, a in enumerate(call.args) if k not in self.places], span=call.span)
+
+    def simplify(self, call: Call) -> Expr | None:
+        """The static operator, where all that it depends on is constant."""
+        return self.resolve(call, lambda e: e.value if isinstance(e, Constant) else None)
 
 
 def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:

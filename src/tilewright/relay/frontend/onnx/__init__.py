@@ -24,6 +24,7 @@ from tilewright.relay.frontend.onnx import (
     training,
     transform,
     trees,
+    windows,
 )
 from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
@@ -34,7 +35,7 @@ from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = (
     contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, math, nn, placing, quantize, random, reduce, resize, sampling,
-    support_vectors, text, training, transform, trees,
+    support_vectors, text, training, transform, trees, windows,
 )
 """The modules whose import fills the table of converters."""
 

@@ -9,13 +9,14 @@ import onnx
 
 from tilewright.contents import of_strings
 from tilewright.relay.expr import Constant, Expr, If, Tuple
+from tilewright.relay.frontend.onnx.deferred import is_open
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, shape_of
-from tilewright.relay.op.vision import AllClassNonMaxSuppression
+from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
+from tilewright.relay.op.selection import first_of
 from tilewright.types import DataType
 
 
@@ -88,9 +89,7 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
     fill = np.zeros(1, np.float32) if value is None else value
     if fill.size != 1:
         node.refuse(f"attribute 'value' must be one number, and its shape is {fill.shape}")
-    known = node.known(shape)
-    dims = tuple(known.flat) if known is not None else node.ints(shape, "input")
-    dims = tuple(int(d) if isinstance(d, np.integer) else d for d in dims)
+    dims = tuple(int(d) if isinstance(d, np.integer) else d for d in node.dims(shape, "input").flat)
     return op.full(Constant(fill.reshape(())), shape=dims, dtype=DataType(fill.dtype))
 
 
@@ -112,23 +111,16 @@ def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Ex
 
 
 @converter("NonZero")
-def nonzero(x: Expr, *, node: Node) -> Expr:
-    """Its shape depends on the data, so the data must be known."""
-    value = node.value(x, "X")
-    return Constant(np.stack(np.nonzero(value)).astype(np.int64) if value.ndim else np.zeros((0, int(bool(value))), np.int64))
+def nonzero(x: Expr) -> Expr:
+    return op.transpose(op.argwhere(x, dtype="int64"), axes=(1, 0))
 
 
 @converter("Unique")
-def unique(x: Expr, *, axis: int | None = None, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
-    """Its shape depends on the data, so the data must be known."""
-    value = node.value(x, "X")
-    found, index, inverse, counts = np.unique(value, True, True, True, axis=axis)
-    if not sorted:
-        order = np.argsort(index)
-        rank_of = np.argsort(order)
-        found = np.take(found, order, axis=0 if axis is None else axis)
-        index, inverse, counts = index[order], rank_of[inverse], counts[order]
-    return tuple(Constant(v) for v in (found, index, inverse.reshape(-1), counts))
+def unique(x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple[Expr, ...]:
+    if axis is not None:
+        return fields(op.unique_slices(x, axis=axis, is_sorted=bool(sorted)), 4)
+    values, first, inverse, count, counts = fields(op.unique(reshape(x, (-1,)), is_sorted=bool(sorted), return_counts=True), 5)
+    return (first_of(values, count), cast(first_of(first, count), "int64"), cast(inverse, "int64"), cast(first_of(counts, count), "int64"))
 
 
 @converter("NonMaxSuppression", since=10)
@@ -136,16 +128,16 @@ def non_max_suppression(
     boxes: Expr, scores: Expr, max_output_boxes_per_class: Expr | None = None, iou_threshold: Expr | None = None, score_threshold: Expr | None = None,
     *, center_point_box: int = 0, node: Node,
 ) -> Expr:
-    """Its shape depends on the data, so the data must be known."""
-    places, points = node.value(boxes, "boxes"), node.value(scores, "scores")
     if center_point_box:
-        center, half = places[..., :2], places[..., 2:] / 2
-        places = np.concatenate([center - half, center + half], -1)
-    most = int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0))
-    least = float(node.scalar(score_threshold, "score_threshold", -np.inf))
-    suppress = AllClassNonMaxSuppression(most, float(node.scalar(iou_threshold, "iou_threshold", 0.0)), least)
-    rows, count = suppress.reference(places, points)
-    return Constant(rows[: int(count[0])])
+        center, half = (op.strided_slice(boxes, begin=(k,), end=(k + 2,), strides=(1,), axes=(2,)) for k in (0, 2))
+        half = op.divide(half, scalar(2, boxes))
+        boxes = op.concatenate((op.subtract(center, half), op.add(center, half)), axis=2)
+    rows, count = fields(op.vision.all_class_non_max_suppression(
+        boxes, scores, max_output_boxes_per_class=int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0)),
+        iou_threshold=float(node.scalar(iou_threshold, "iou_threshold", 0.0)),
+        score_threshold=float(node.scalar(score_threshold, "score_threshold", -np.inf)),
+    ), 2)
+    return first_of(rows, count)
 
 
 @converter("If")
@@ -156,9 +148,8 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     if rank(cond):
         cond = reshape(cond, ())
     then, otherwise = node.import_graph(then_branch), node.import_graph(else_branch)
-    for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
-        if a.checked_type != b.checked_type:
-            node.refuse(f"output {k} is {a.checked_type!r} in one branch and {b.checked_type!r} in the other; both must be of one type")
+    if any(is_open(a) or is_open(b) or a.checked_type != b.checked_type for a, b in zip(then, otherwise, strict=True)):
+        return tuple(then if node.value(cond, "cond").reshape(-1)[0] else otherwise)
     if len(then) == 1:
         return (If(cond, then[0], otherwise[0], node.origin),)
     return fields(If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin), len(then))

@@ -120,6 +120,12 @@ def specified_function(node: onnx.NodeProto, opset: int, primitives: int, args: 
     return _complete(body, schema, primitives) if body else None
 
 
+def has_one_body(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether the specification's body of the operator is the same for all types of its inputs."""
+    schema = _schema(node.op_type, node.domain, opset)
+    return schema is not None and bool(schema.has_function)
+
+
 def with_attributes(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
     """The node with its attributes replaced by `given`, which refer to no enclosing function any more."""
     copy = onnx.NodeProto()

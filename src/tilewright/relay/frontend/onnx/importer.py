@@ -19,9 +19,10 @@ from tilewright.errors import CompileError, ModelError, OptionError, Origin, Sha
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx import functions, registry
+from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
 from tilewright.relay.frontend.onnx.known import KnownValues
-from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.wire import Span
@@ -52,7 +53,7 @@ def from_onnx(
         config[key] = value
     with read_model(model) as (proto, source):
         inputs = ModelInputs(proto.graph, shape, dtype)
-        importer = _Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
+        importer = Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
         outputs = importer.run()
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     used = importer.used_params(body)
@@ -60,29 +61,39 @@ def from_onnx(
     return IRModule.from_expr(main), {v.name_hint: inputs.params[v.name_hint] for v in used}
 
 
+def convert_node(model: onnx.ModelProto, args: Mapping[str, Expr], span: Origin | None, config: Mapping[str, Any], known: KnownValues) -> list[Expr]:
+    """The outputs of the one node of `model`, the names in which are those of `args`."""
+    (node,) = model.graph.node
+    source = Source(span.file if span is not None else "")
+    opsets = {registry.domain_of(o.domain): o.version for o in model.opset_import}
+    importer = Importer(model, source, ModelInputs(onnx.GraphProto(), None, None), True, dict(config), opsets)
+    importer.known = known
+    return importer.node(node, span or Origin(node.name, node.op_type), Body(Scope(dict(args)), opsets))
+
+
 @dataclass(slots=True)
-class _Scope:
+class Scope:
     """Names and their values in one graph: converted ones, and stored tensors that are read when they are first asked for."""
 
     values: dict[str, Expr]
     stored: dict[str, tuple[onnx.TensorProto, Span | None]] = field(default_factory=dict)
-    outer: _Scope | None = None
+    outer: Scope | None = None
 
     def has(self, name: str) -> bool:
         return name in self.values or name in self.stored or (self.outer is not None and self.outer.has(name))
 
 
 @dataclass(slots=True)
-class _Body:
+class Body:
     """What surrounds a node: its scope, opsets by domain, and in a function the attributes that it was called with."""
 
-    scope: _Scope
+    scope: Scope
     opsets: Mapping[str, int]
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
     prefix: str = ""
 
 
-class _Importer:
+class Importer:
     """The state of one import."""
 
     def __init__(
@@ -95,7 +106,7 @@ class _Importer:
 
     def run(self) -> list[Expr]:
         functions.check_supported(self.model, self.functions, self.opsets, self.source)
-        return self._import_graph(self.model.graph, _Body(_Scope(dict(self.inputs.variables)), self.opsets))
+        return self._import_graph(self.model.graph, Body(Scope(dict(self.inputs.variables)), self.opsets))
 
     def used_params(self, body: Expr) -> list[Any]:
         """The parameters kept as inputs that `body` still depends on."""
@@ -107,7 +118,7 @@ class _Importer:
             found.update(e for e in post_order(body) if e in wanted)
         return [v for v in wanted if v in found]
 
-    def _import_graph(self, graph: onnx.GraphProto, body: _Body) -> list[Expr]:
+    def _import_graph(self, graph: onnx.GraphProto, body: Body) -> list[Expr]:
         if graph.sparse_initializer:
             raise ModelError(f"the graph '{graph.name}' has sparse initializers, which are not supported; store them dense")
         spans = self.source.spans if body.scope.outer is None else ()
@@ -118,7 +129,7 @@ class _Importer:
             self._import_node(node, index, body)
         return [self._lookup(o.name, body.scope) for o in graph.output]
 
-    def _lookup(self, name: str, scope: _Scope | None) -> Expr:
+    def _lookup(self, name: str, scope: Scope | None) -> Expr:
         while scope is not None:
             found = scope.values.get(name)
             if found is not None:
@@ -135,22 +146,25 @@ class _Importer:
             return Constant(value, Origin(name, "Initializer", self.source.name))
         return self.inputs.add_param(name, value)
 
-    def _import_node(self, proto: onnx.NodeProto, index: int, body: _Body) -> None:
+    def _import_node(self, proto: onnx.NodeProto, index: int, body: Body) -> None:
         origin = Origin(body.prefix + (proto.name or f"{proto.op_type}_{index}"), proto.op_type, self.source.name)
         try:
-            self._import_at(proto, origin, body)
+            results = self.node(proto, origin, body)
         except _SENSELESS as error:
             said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
             raise ModelError(f"its inputs and attributes cannot be made sense of ({said}); where onnx.checker.check_model finds nothing wrong with the "
                              "model, this is a fault of the importer", origin) from error
+        for name, result in zip(proto.output, results, strict=False):
+            if name:
+                body.scope.values[name] = result
 
-    def _import_at(self, proto: onnx.NodeProto, origin: Origin, body: _Body) -> None:
-        """Convert a node and give its results their names."""
+    def node(self, proto: onnx.NodeProto, origin: Origin, body: Body) -> list[Expr]:
+        """The outputs of a node whose inputs are in the scope of `body`."""
         args = [self._lookup(name, body.scope) if name else None for name in proto.input]
         while args and args[-1] is None:
             args.pop()
         try:
-            results = self._convert(proto, origin, args, body)
+            results = self._convert_or_defer(proto, origin, args, body)
         except CompileError as error:
             if error.origin is not None:
                 raise
@@ -163,11 +177,30 @@ class _Importer:
             settle: Callable[[Expr], Expr] = _unchanged
         else:
             settle = self.known.settle
-        for name, result in zip(proto.output, results, strict=False):
-            if name:
-                body.scope.values[name] = settle(result)
+        return [settle(r) if name else r for name, r in zip(proto.output, results, strict=False)]
 
-    def _convert(self, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: _Body) -> list[Expr]:
+    def _convert_or_defer(self, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body) -> list[Expr]:
+        """The converted node; where the type of an input or a value is not known yet, a call that will be converted when it is."""
+        if not any(a is not None and is_open(a) for a in args):
+            try:
+                return self._convert(proto, origin, args, body)
+            except NotKnownError:
+                pass
+        elif self._has_body(proto, body):
+            return self._convert(proto, origin, args, body)
+        whole = functions.with_attributes(proto, self._given(proto, body))
+        seen = [n for n in captured_names(whole) if body.scope.has(n)]
+        around = {name: self._lookup(name, body.scope) for name in seen}
+        return defer(whole, origin, body.opsets, self.model.functions, self.config, dict(zip(proto.input, args, strict=False)) | around)
+
+    def _has_body(self, proto: onnx.NodeProto, body: Body) -> bool:
+        """Whether the node is imported as simpler ones, which need no types of its inputs."""
+        domain = registry.domain_of(proto.domain)
+        opset = body.opsets.get(domain, 1)
+        return (domain, proto.op_type, proto.overload) in self.functions or (
+            registry.find(domain, proto.op_type, opset) is None and functions.has_one_body(proto, opset))
+
+    def _convert(self, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body) -> list[Expr]:
         domain = registry.domain_of(proto.domain)
         function = self.functions.get((domain, proto.op_type, proto.overload))
         if function is not None:
@@ -181,7 +214,7 @@ class _Importer:
                 functions.refuse_operators({(domain, proto.op_type): [origin.name]}, self.source)
             return self._call_function(spec, whole, origin, args, body)
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs,
-                    lambda graph: self._import_graph(graph, _Body(_Scope({}, outer=body.scope), body.opsets, body.attributes, body.prefix)))
+                    lambda graph: self._import_graph(graph, Body(Scope({}, outer=body.scope), body.opsets, body.attributes, body.prefix)))
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in self._given(proto, body).items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
@@ -189,16 +222,16 @@ class _Importer:
         return results
 
     def _call_function(
-        self, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: _Body,
+        self, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body,
     ) -> list[Expr]:
         """Import the body of a model's or the specification's function in place of the call."""
         key = (function.domain, function.name, function.overload)
         if key in self._calling:
             raise ModelError(f"the function '{function.name}' calls itself; a model's functions must not be recursive", origin)
         given = {a.name: a for a in function.attribute_proto} | self._given(proto, body)
-        scope = _Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
+        scope = Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
         opsets = {registry.domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
-        inner = _Body(scope, opsets, given, f"{origin.name}/")
+        inner = Body(scope, opsets, given, f"{origin.name}/")
         absent = set(function.input) - set(scope.values)
         self._calling.append(key)
         wanted = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False) if name]
@@ -209,7 +242,7 @@ class _Importer:
         self._calling.pop()
         return [self._lookup(name, scope) if name in wanted else _NOTHING for name in function.output]
 
-    def _given(self, proto: onnx.NodeProto, body: _Body) -> dict[str, AttributeProto]:
+    def _given(self, proto: onnx.NodeProto, body: Body) -> dict[str, AttributeProto]:
         """The attributes of a node by name; those that refer to one of the enclosing function are looked up there."""
         found = ((a.name, body.attributes.get(a.ref_attr_name) if a.ref_attr_name else a) for a in proto.attribute)
         return {name: a for name, a in found if a is not None}

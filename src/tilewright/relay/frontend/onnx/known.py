@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import PrimExpr
+from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
 from tilewright.types import TensorType
@@ -37,8 +37,15 @@ _ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
 class KnownValues:
     """What is known of the values of expressions: constants by themselves, shape arithmetic by being recorded here."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Callable[[Expr], Array | None] = lambda e: None) -> None:
+        """`ask` is for values that a conversion cannot do without."""
         self._dims: dict[Expr, Array] = {}
+        self._ask = ask
+
+    def demand(self, e: Expr) -> Array | None:
+        """The value of `e`, that of a run where it is not known before."""
+        found = self.of(e)
+        return self._ask(e) if found is None else found
 
     def of(self, e: Expr | None) -> Array | None:
         """The value of `e`; of dtype object when dimensions in it are symbolic; None when it is not known."""
@@ -108,11 +115,12 @@ def _apply(op: Op, args: list[Any]) -> Any:
 
 
 def _is_bounded(t: TensorType) -> bool:
-    return t.is_static and t.size <= _MOST_INTEGERS
+    """Whether a value of that type may be made; one whose size is in the data of its inputs is not larger than these."""
+    return t.size <= _MOST_INTEGERS if t.is_static else any(isinstance(d, UnknownDim) for d in t.shape)
 
 
 def _is_small(e: Expr) -> bool:
     t = e.known_type()
     if not isinstance(t, TensorType) or not _is_bounded(t):
         return False
-    return not t.dtype.is_object and t.size <= (_MOST_FLOATS if t.dtype.is_float else _MOST_INTEGERS)
+    return not t.dtype.is_object and (not t.is_static or t.size <= (_MOST_FLOATS if t.dtype.is_float else _MOST_INTEGERS))

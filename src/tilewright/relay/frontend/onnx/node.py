@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
+class NotKnownError(ModelError):
+    """A conversion needs a value that is computed from the model's inputs: it is tried again when the value is there."""
+
+
 class Node:
     """One node of the model while it is converted."""
 
@@ -50,12 +54,22 @@ class Node:
         return self._inputs.params_value(x) if value is None and x is not None else value
 
     def value(self, x: Expr, name: str) -> Array:
-        """The value of input `name`; raises `ModelError` when it depends on what the model is run on."""
-        value = self.known(x)
-        if value is None:
-            self.refuse(f"input '{name}' must be known while compiling, and it is computed from the model's inputs{self._inputs.hint()}")
+        """The value of input `name`; raises `ModelError` when it has symbolic dimensions.
+
+        One that is computed from the model's inputs is waited for: the conversion ends here, and begins again when the value is there.
+        """
+        value = self.dims(x, name)
         if value.dtype == object and not x.tensor_type.dtype.is_object:
             self._refuse_symbols(f"input '{name}' is {_shown(value)}", list(value.flat))
+        return value
+
+    def dims(self, x: Expr, name: str) -> Array:
+        """The same for values that may be symbolic dimensions: those are of dtype object."""
+        value = self.known(x)
+        if value is None:
+            value = self._known.demand(x)
+        if value is None:
+            raise NotKnownError(f"input '{name}' must be known to convert the node, and it is computed from the model's inputs", self.origin)
         return value
 
     def ints(self, x: Expr, name: str) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
@@ -16,6 +18,8 @@ Axes = Sequence[int] | None
 
 def _log_sum_exp(x: Expr, axis: Axes, keepdims: bool) -> Expr:
     """log(sum(exp(x))) with the maximum taken out, so that nothing overflows; an infinite maximum is taken as 0."""
+    if _is_empty(x, axis):
+        return _filled(x, axis, keepdims, -np.inf)
     top = op.max(x, axis=axis, keepdims=True)
     top = op.where(op.isinf(top), scalar(0, x), top)
     total = op.add(op.log(op.sum(op.exp(op.subtract(x, top)), axis=axis, keepdims=True)), top)
@@ -31,15 +35,33 @@ _REDUCTIONS: Final[dict[str, Callable[[Expr, Axes, bool], Expr]]] = {
     "ReduceSumSquare": lambda x, axis, keep: op.sum(op.multiply(x, x), axis=axis, keepdims=keep),
     "ReduceLogSum": lambda x, axis, keep: op.log(op.sum(x, axis=axis, keepdims=keep)),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": lambda x, axis, keep: _extreme(op.max, x, axis, keep),
-    "ReduceMin": lambda x, axis, keep: _extreme(op.min, x, axis, keep),
+    "ReduceMax": lambda x, axis, keep: _extreme(op.max, x, axis, keep, -1),
+    "ReduceMin": lambda x, axis, keep: _extreme(op.min, x, axis, keep, 1),
 }
 
 
-def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool) -> Expr:
-    if dtype_of(x) == "bool":
+def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool, sign: int) -> Expr:
+    """The extreme; that of no elements is the last value of the type in the direction of `sign`."""
+    kind = dtype_of(x)
+    if _is_empty(x, axis):
+        limits = None if kind.is_float or kind == "bool" else np.iinfo(kind.numpy())
+        return _filled(x, axis, keep, (sign > 0 if kind == "bool" else sign * np.inf) if limits is None else limits.max if sign > 0 else limits.min)
+    if kind == "bool":
         return op.cast(build(op.cast(x, dtype="uint8"), axis=axis, keepdims=keep), dtype="bool")
     return build(x, axis=axis, keepdims=keep)
+
+
+def _is_empty(x: Expr, axis: Axes) -> bool:
+    """Whether the dimensions that are reduced have no elements."""
+    dims = shape_of(x)
+    return any(isinstance(dims[a], int) and dims[a] == 0 for a in (range(len(dims)) if axis is None else axis))
+
+
+def _filled(x: Expr, axis: Axes, keep: bool, value: Any) -> Expr:
+    """The result of a reduction of `x` that is `value` everywhere."""
+    dims = shape_of(x)
+    gone = {a % len(dims) for a in (range(len(dims)) if axis is None else axis)}
+    return op.full(scalar(value, x), shape=tuple(1 if k in gone else d for k, d in enumerate(dims) if keep or k not in gone), dtype=dtype_of(x))
 
 
 def _register_reduction(op_type: str, build: Callable[[Expr, Axes, bool], Expr], axes_are_input_since: int) -> None:

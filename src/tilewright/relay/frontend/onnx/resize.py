@@ -46,8 +46,7 @@ def resize(
     ndim = rank(x)
     places = [axis_of(a, ndim, node) for a in axes] if axes is not None else list(range(ndim))
     factors = [] if scales is None else [float(s) for s in node.value(scales, "scales").flat]
-    known_sizes = None if sizes is None else node.known(sizes)
-    wanted = list(known_sizes.flat) if known_sizes is not None and known_sizes.size else [] if sizes is None else list(node.ints(sizes, "sizes"))
+    wanted = [] if sizes is None else list(node.dims(sizes, "sizes").flat)
     if not factors and not wanted:
         node.refuse("neither scales nor sizes are given")
     region = [] if roi is None else [float(r) for r in node.value(roi, "roi").flat]

@@ -26,6 +26,7 @@ from tilewright.relay.frontend.onnx.shaping import (
     slice_axis,
     transpose,
 )
+from tilewright.relay.op.selection import places_of
 
 
 @converter("Reshape")
@@ -35,10 +36,7 @@ def reshape_by_attribute(data: Expr, *, shape: tuple[int, ...] = ()) -> Expr:
 
 @converter("Reshape", since=5)
 def reshape_to(data: Expr, shape: Expr, *, allowzero: int = 0, node: Node) -> Expr:
-    wanted = node.known(shape)
-    if wanted is None:
-        node.value(shape, "shape")
-    dims = tuple(wanted.flat) if wanted is not None else ()
+    dims = tuple(node.dims(shape, "shape").flat)
     return reshape(data, dims if allowzero else _copied_zeros(data, dims))
 
 
@@ -172,9 +170,9 @@ def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps
 
 def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[int, ...]:
     """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end."""
-    value = node.known(x)
-    if value is None or value.dtype != object:
-        return node.ints(x, name)
+    value = node.dims(x, name)
+    if value.dtype != object:
+        return tuple(int(v) for v in value.flat)
     dims, result = shape_of(data), []
     for k, bound in enumerate(value.flat):
         size = dims[axes[k] if axes is not None else k]
@@ -291,8 +289,7 @@ def scatter_nd(data: Expr, indices: Expr, updates: Expr, *, reduction: str = "no
 
 @converter("Expand")
 def expand(x: Expr, shape: Expr, *, node: Node) -> Expr:
-    known = node.known(shape)
-    wanted = tuple(known.flat) if known is not None else node.ints(shape, "shape")
+    wanted = tuple(node.dims(shape, "shape").flat)
     dims = shape_of(x)
     padded = (1,) * (len(wanted) - len(dims)) + tuple(dims)
     wanted = (1,) * (len(padded) - len(wanted)) + tuple(int(d) if isinstance(d, np.integer) else d for d in wanted)
@@ -423,11 +420,10 @@ def _scan(scan: Callable[..., Expr], x: Expr, axis: Expr, exclusive: int, revers
 
 @converter("Compress")
 def compress(x: Expr, condition: Expr, *, axis: int | None = None, node: Node) -> Expr:
-    """Its shape depends on the condition, so the condition must be known."""
-    (kept,) = np.nonzero(node.value(condition, "condition"))
+    kept = places_of(reshape(condition, (-1,)))
     if axis is None:
-        return op.take(x, Constant(kept.astype(np.int64)))
-    return op.take(x, Constant(kept.astype(np.int64)), axis=axis_of(axis, rank(x), node))
+        return op.take(reshape(x, (-1,)), kept, axis=0)
+    return op.take(x, kept, axis=axis_of(axis, rank(x), node))
 
 
 @converter("TopK")

@@ -1,0 +1,342 @@
+"""Programs in stages: a tree of compiled programs, grown by the calls that need them.
+
+    point: the rest of a program over the values that are there --sizes, deciding values--> edge: a compiled stage --> next point
+
+A `Point` is what is left to do; which of its values have open sizes, and which of them decide (axes, shapes, counts), is found when an
+operator asks for them. The sizes and the deciding values of a call are the key of an `Edge`: a known key costs one look into a
+dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut off (`compiler/growth.py`) and compiled. So
+calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
+
+Sizes that differ in every call must not compile for ever: a point that has met `SETTLED` keys runs the small stages of new ones by their
+numpy meaning, and compiles one when it is met the third time. A point keeps the `MOST_EDGES` edges that were used last.
+
+This module imports only what running needs, so that a model from the cache is loaded without the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.executable import Executable, readable
+from tilewright.runtime.program import TensorInfo
+from tilewright.types import DataType
+
+if TYPE_CHECKING:
+    from tilewright.relay.expr import Function
+
+Array = np.ndarray[Any, Any]
+Key = tuple[Any, ...]
+Dims = Sequence["int | str"]
+
+SETTLED: Final = 4
+"""So many keys of a point are compiled as they come; for sizes that go on changing the rule of small stages holds."""
+COMPILED_AT: Final = 3
+"""A small stage is compiled when it is met so often."""
+SMALL: Final = 1 << 20
+"""A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond."""
+MOST_EDGES: Final = 64
+"""The ways on from a point that are kept."""
+
+
+class Program:
+    """A compiled stage: an artifact, and its code in this process once it is called."""
+
+    def __init__(self, artifact: Artifact, threads: int | None) -> None:
+        self.artifact, self._threads = artifact, threads
+        self._executable: Executable | None = None
+
+    @property
+    def executable(self) -> Executable:
+        """Raises `ArtifactError` when this machine cannot run what was compiled for another."""
+        if self._executable is None:
+            self._executable = self.artifact.executable(self._threads)
+        return self._executable
+
+    def use_threads(self, count: int) -> None:
+        """How many threads share a call's work."""
+        self._threads = count
+        if self._executable is not None:
+            self._executable.threads = count
+
+
+class Edge:
+    """One way on from a point: the stage, what is sized by hand behind it, and the next point.
+
+    The values of a run are numbered: those of the point, the results of the stage, those of the `sizers` one after another. `takes` are
+    the numbers of the stage's arguments, `gives` those of the next point's values, or of the outputs where there is none.
+    """
+
+    __slots__ = ("gives", "is_whole", "key", "met", "name", "next", "program", "sizers", "small", "stage", "takes")
+
+    def __init__(
+        self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
+        sizers: Sequence[tuple[Callable[..., Sequence[Array]], tuple[int, ...]]] = (), *, small: bool = False,
+    ) -> None:
+        self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
+        self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
+        """Whether the stage is all that there is to do: its results are the outputs."""
+        self.program: Program | None = None
+        self.met = 0
+        self.key: Key = ()
+        self.name = ""
+
+    @staticmethod
+    def whole(inputs: int, outputs: int) -> Edge:
+        """The one edge of a program without stages."""
+        return Edge(range(inputs), range(inputs, inputs + outputs))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the stage is compiled, or there is none."""
+        return self.program is not None or self.stage is None
+
+
+class Point:
+    """The rest of a program: `function` over the values that are there, those at `open` of sizes that are not known."""
+
+    def __init__(self, function: Function | None, open_: Sequence[int]) -> None:
+        self.function, self.open = function, tuple(open_)
+        self.asked: tuple[int, ...] = ()
+        self.edges: OrderedDict[Key, Edge] = OrderedDict()
+        self.met = 0
+        self.name = ""
+
+    def key(self, values: Sequence[Array]) -> Key:
+        """What tells the ways on from here apart."""
+        return (*[values[k].shape for k in self.open], *[values[k].tobytes() for k in self.asked])
+
+    def known(self, values: Sequence[Array]) -> Edge | None:
+        """The edge for these values, when its stage is compiled; it counts as used."""
+        key = self.key(values)
+        edge = self.edges.get(key)
+        if edge is None or not edge.ready:
+            return None
+        with contextlib.suppress(KeyError):  # another thread may just have dropped it
+            self.edges.move_to_end(key)
+        return edge
+
+    def keep(self, key: Key, edge: Edge) -> None:
+        """Add a way on; the one that was not used for the longest time goes where there are too many."""
+        edge.key = key
+        edge.name = hashlib.sha256(f"{self.name}|{self.open}|{self.asked}|{key!r}".encode()).hexdigest()
+        if edge.next is not None:
+            edge.next.name = edge.name
+        self.edges[key] = edge
+        if len(self.edges) > MOST_EDGES:
+            self.edges.popitem(last=False)
+
+
+Grow = Callable[[Point, "Sequence[Array] | None"], "tuple[Edge, set[int]]"]
+"""The way on for these values, and the numbers of those that decided it; with None, of those that would."""
+
+
+class Stages:
+    """A program and the tree of its stages, callable as an `Executable` is."""
+
+    def __init__(
+        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Program],
+        known: Callable[[Key], Edge | None] = lambda key: None,
+    ) -> None:
+        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before."""
+        self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
+        self.root, self._grow, self._compile, self._known = root, grow, compiler, known
+        self._lock = threading.RLock()
+        self.last: Program | None = None
+        """The program of the last call, where it was one."""
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a stage raises."""
+        inputs = self.arrays(args, kwargs)
+        edge = self.root.known(inputs) or self._way(self.root, inputs)
+        if edge.next is None and edge.program is not None and edge.is_whole:
+            self.last = edge.program
+            return edge.program.executable(*inputs, out=out)
+        self.last = None
+        results = self._outputs(edge, inputs)
+        if out is not None:
+            targets = [out] if len(results) == 1 and not isinstance(out, (tuple, list)) else list(out)
+            for target, result in zip(targets, results, strict=True):
+                np.copyto(target, result, casting="no")
+            results = targets
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _outputs(self, edge: Edge, inputs: Sequence[Array]) -> list[Array]:
+        values = list(inputs)
+        while True:
+            given = [values[k] for k in edge.takes]
+            if edge.program is not None:
+                made = edge.program.executable(*given)
+                values += made if type(made) is tuple else (made,)
+            elif edge.stage is not None:
+                values += self._evaluated(edge.stage, given)
+            for size, places in edge.sizers:
+                values += size(*[values[k] for k in places])
+            values = [values[k] for k in edge.gives]
+            point = edge.next
+            if point is None:
+                return _apart(values, inputs)
+            edge = point.known(values) or self._way(point, values)
+
+    @staticmethod
+    def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
+        from tilewright.relay.interpreter import evaluate
+
+        made = evaluate(stage, *given)
+        return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
+
+    def prepare(self) -> Edge | None:
+        """The first stage, compiled before any call; None where sizes or values of a call decide it."""
+        if self.root.open or self.root.asked:
+            return None
+        edge = self.root.edges.get(()) or self._known(())
+        if edge is None:
+            edge, asked = self._grow(self.root, None)
+            self.root.asked = tuple(sorted(asked))
+            if asked:
+                return None
+        with self._lock:
+            self._add(self.root, (), edge)
+            if not edge.ready:
+                self._make(self.root, (), edge)
+        return edge
+
+    def _way(self, point: Point, values: Sequence[Array]) -> Edge:
+        """The edge for these values, ready to run."""
+        with self._lock:
+            key = point.key(values)
+            edge = point.edges.get(key)
+            if edge is None and point is self.root and not point.asked and (edge := self._known(key)) is not None:
+                self._add(point, key, edge)
+            if edge is None:
+                edge, asked = self._grow(point, values)
+                if not asked <= set(point.asked):
+                    point.asked = tuple(sorted({*point.asked, *asked}))
+                    point.edges.clear()  # their keys do not tell apart what these values decide
+                    key = point.key(values)
+                self._add(point, key, edge)
+            point.edges.move_to_end(key)
+            edge.met += 1
+            changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
+            if not edge.ready and not (changing and edge.met < COMPILED_AT):
+                self._make(point, key, edge)
+            return edge
+
+    def _add(self, point: Point, key: Key, edge: Edge) -> None:
+        point.met += 1
+        point.keep(key, edge)
+
+    def _make(self, point: Point, key: Key, edge: Edge) -> None:
+        """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not kept."""
+        stage, edge.stage = [edge.stage], None
+        try:
+            edge.program = self._compile(stage.pop, edge)  # type: ignore[arg-type]
+        finally:
+            if edge.program is None:
+                del point.edges[key]
+
+    # What is given, and what is known of it.
+
+    @property
+    def open(self) -> bool:
+        """Whether inputs have sizes that a call says."""
+        return bool(self.root.open)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """The inputs; raises `InputError` where sizes are open."""
+        if self.open:
+            raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=")
+        return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
+
+    def why_not_one(self) -> str:
+        """What to say to whoever wants the one program of a model that is compiled in stages."""
+        if self.open and not self.root.edges:
+            return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
+        return (
+            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as calls need them; "
+            "make the values that decide its shapes constants of the model to have one program"
+        )
+
+    def described(self) -> str:
+        """The inputs and their dimensions."""
+        return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, _, _ in self.signature)
+
+    def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
+        """The inputs of a call in order; raises `InputError` for those that the model does not take."""
+        if kwargs or len(args) != len(self.signature) or isinstance(args[0] if args else None, Mapping):
+            args = self._in_order(args, kwargs)
+        return [
+            x if type(x) is np.ndarray and x.dtype == element and x.shape == dims else self._array(x, name, dims, dtype)
+            for x, (name, dims, dtype, element) in zip(args, self.signature, strict=True)
+        ]
+
+    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            kwargs, args = {**args[0], **kwargs}, ()
+        names = [s[0] for s in self.signature]
+        if unknown := [n for n in kwargs if n not in names]:
+            raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}")
+        given = dict(zip(names, args, strict=False))
+        if twice := [n for n in kwargs if n in given]:
+            raise InputError(f"input '{twice[0]}' was given twice: by position and by name")
+        given.update(kwargs)
+        missing = [n for n in names if n not in given]
+        if missing or len(args) > len(names):
+            found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
+            raise InputError(f"the model takes {len(names)} inputs ({self.described()}); {found}")
+        return [given[n] for n in names]
+
+    def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
+        shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+        if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
+            raise InputError(f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})")
+        return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
+
+    def edges(self) -> Iterator[Edge]:
+        """Every edge of the tree."""
+        points = [self.root]
+        while points:
+            for edge in points.pop().edges.values():
+                yield edge
+                if edge.next is not None:
+                    points.append(edge.next)
+
+    def use_threads(self, count: int) -> None:
+        """How many threads share a call's work, in every stage."""
+        for edge in self.edges():
+            if edge.program is not None:
+                edge.program.use_threads(count)
+
+    def example_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises `InputError` where sizes are open."""
+        if self.open:
+            raise InputError(f"the model has symbolic dimensions ({self.described()}); give the inputs")
+        random = np.random.default_rng(seed)
+        values = ((n, t, random.random(dims)) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
+        return {n: (v if t.is_float else v + 0.5).astype(t.numpy()) for n, t, v in values}
+
+    def benchmark(self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any) -> BenchmarkResult:
+        """Time calls with these inputs (random ones where none are given): `repeat` measurements of `number` calls each."""
+        given = args if args or kwargs else (self.example_inputs(),)
+        self(*given, **kwargs)
+        return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def _apart(outputs: list[Array], inputs: Sequence[Array]) -> list[Array]:
+    """The outputs, each an array of its own: no input, no other output, no part of a larger array."""
+    seen = {id(x) for x in inputs}
+    for k, x in enumerate(outputs):
+        if id(x) in seen:
+            outputs[k] = x.copy()
+        seen.add(id(x))
+    return outputs

@@ -1,0 +1,100 @@
+"""Nodes that cannot be converted yet: the call that stands for one, and its conversion when what was missing is known.
+
+    ReduceSum(x, axes), axes computed  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
+
+The inputs of the call are the node's, without those that are left out, then what its subgraphs take from around it; the model in the
+call names them all, so that they are found again.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import onnx
+
+from tilewright.errors import Origin
+from tilewright.expr import UnknownDim
+from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
+from tilewright.relay.frontend.onnx.known import KnownValues
+from tilewright.relay.frontend.onnx.shaping import fields
+from tilewright.relay.op.deferred import Ask, Deferred
+from tilewright.types import TensorType, TupleType, Type
+
+_RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+_ORDINARY: Final = frozenset({"", "ai.onnx"})
+
+
+def is_open(e: Expr) -> bool:
+    """Whether the type of `e` is not known, or has sizes that only a run tells."""
+    return _is_open(e.known_type())
+
+
+def _is_open(t: Type | None) -> bool:
+    if isinstance(t, TensorType):
+        return any(isinstance(d, UnknownDim) for d in t.shape)
+    return t is None or (isinstance(t, TupleType) and any(map(_is_open, t.fields)))
+
+
+def captured_names(node: onnx.NodeProto) -> list[str]:
+    """The names that the subgraphs of a node use and do not make, in order."""
+    graphs = [a.g for a in node.attribute if a.HasField("g")]
+    used: dict[str, None] = {}
+    for graph in graphs:
+        made = {*(i.name for i in graph.input), *(t.name for t in graph.initializer), *(o for n in graph.node for o in n.output)}
+        wanted = [*(o.name for o in graph.output), *(name for n in graph.node for name in (*n.input, *captured_names(n)))]
+        used.update((name, None) for name in wanted if name and name not in made)
+    return list(used)
+
+
+def defer(
+    node: onnx.NodeProto, origin: Origin, opsets: Mapping[str, int], local: Iterable[onnx.FunctionProto], config: Mapping[str, Any],
+    named: Mapping[str, Expr | None],
+) -> list[Expr]:
+    """The outputs of a node that is converted later; `named` are its inputs, and what its subgraphs take from around it."""
+    given = {name: e for name, e in named.items() if e is not None}
+    model = onnx.ModelProto()
+    model.graph.node.append(node)
+    model.graph.node[0].name = origin.name
+    model.graph.input.extend(onnx.ValueInfoProto(name=name) for name in given)
+    for domain, version in opsets.items():
+        model.opset_import.add(domain=domain, version=version)
+    if any(a.HasField("g") for a in node.attribute):
+        model.functions.extend(local)
+    made = Deferred(
+        node.op_type, base64.b64encode(model.SerializeToString(deterministic=True)).decode(), tuple(sorted(config.items())), _is_random(node),
+    )
+    call = Call(made, list(given.values()), span=origin)
+    return [call] if len(node.output) == 1 else list(fields(call, len(node.output)))
+
+
+def _is_random(node: onnx.NodeProto) -> bool:
+    inside = (n for a in node.attribute if a.HasField("g") for n in a.g.node)
+    return (node.domain in _ORDINARY and node.op_type in _RANDOM) or any(map(_is_random, inside))
+
+
+@functools.lru_cache(4096)
+def _model(text: str) -> onnx.ModelProto:
+    model: onnx.ModelProto = onnx.ModelProto.FromString(base64.b64decode(text))
+    return model
+
+
+def convert(deferred: Deferred, call: Call, ask: Ask) -> Expr | None:
+    """What the node is converted to; None when that needs a value that `ask` does not know. Raises `CompileError` naming the node."""
+    from tilewright.relay.frontend.onnx.importer import convert_node
+
+    model = _model(deferred.model)
+    named = {i.name: a for i, a in zip(model.graph.input, call.args, strict=True)}
+    results = convert_node(model, named, call.span, dict(deferred.config), KnownValues(ask))
+    if any(_waits(r, deferred.model) for r in results):
+        return None
+    return results[0] if len(model.graph.node[0].output) == 1 else Tuple(tuple(results), call.span)
+
+
+def _waits(result: Expr, model: str) -> bool:
+    """Whether a result is that of the same node, deferred once more."""
+    call = result.tuple_value if isinstance(result, TupleGetItem) else result
+    return isinstance(call, Call) and isinstance(call.op, Deferred) and call.op.model == model
+

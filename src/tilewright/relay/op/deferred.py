@@ -1,0 +1,73 @@
+"""`onnx.deferred`: a node of an ONNX model that is converted when the values it asks for, and the types of its inputs, are known.
+
+    onnx.deferred(%data, %axes, op_type="ReduceSum", model="…")  ->  sum(%data, axis=[1])       once %axes is [1]
+
+It is a whole model of one node in an operator's attributes, so that it can be printed, stored and moved as every other. Nothing is
+known of its type; what reads it has no type either, until `resolve` has put the converted node in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.op.registry import Array, Fusion, Op, op
+
+Ask = Callable[[Expr], "Array | None"]
+"""The value of an expression for whoever cannot go on without it; None where it is not known yet."""
+
+
+@op("onnx.deferred", kind=Fusion.OPAQUE)
+class Deferred(Op):
+    """A node of an ONNX model that could not be converted yet; a tuple where the node has several outputs.
+
+    `model` is the model of that node alone, serialized, in base64; `config` the importer's options; `random` says that two runs of
+    the node may differ.
+    """
+
+    op_type: str
+    model: str
+    config: tuple[tuple[str, Any], ...] = ()
+    random: bool = False
+
+    @property
+    def pure(self) -> bool:  # type: ignore[override]
+        """False for a node that draws random numbers."""
+        return not self.random
+
+    def infer(self, *inputs: Any) -> Any:
+        """Not known."""
+
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
+        from tilewright.relay.frontend.onnx.deferred import convert
+
+        return convert(self, call, ask)
+
+    def reference(self, *inputs: Array) -> Any:
+        from tilewright.relay.interpreter import evaluate
+
+        found = self.resolve(Call(self, [Constant(np.asarray(x)) for x in inputs]), _value)
+        assert found is not None
+        return evaluate(Function((), found))
+
+
+def _value(e: Expr) -> Array | None:
+    """The value of an expression over constants."""
+    from tilewright.relay.interpreter import evaluate
+
+    return e.value if isinstance(e, Constant) else np.asarray(evaluate(Function((), e)))
+
+
+def pending(call: Expr) -> bool:
+    """Whether `call` is of an operator that waits for values."""
+    return isinstance(call, Call) and hasattr(call.op, "resolve")
+
+
+def all_known(values: Sequence[Array | None]) -> list[Array] | None:
+    """`values` when none is missing."""
+    known = [v for v in values if v is not None]
+    return known if len(known) == len(values) else None

@@ -1,0 +1,115 @@
+"""Operators whose results are as large as the data says: which elements are not zero, which slices differ.
+
+Where a count can be computed first, the operator is a graph of others: a result with room for all, and the part of it that is in use
+(`dyn.strided_slice`, whose size decides how the program goes on). The rest have a meaning in numpy, and run between the stages of a program.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.expr import UnknownDim
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
+from tilewright.relay.op.broadcast import FloorDivide, FloorMod, NotEqual
+from tilewright.relay.op.deferred import Ask
+from tilewright.relay.op.dynamic import DynStridedSlice
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.transform import Stack
+from tilewright.topi import selection as topi
+from tilewright.topi.shapes import axis_of, text
+from tilewright.types import TensorType, TupleType, Type
+
+
+@op("true_places", kind=Fusion.OPAQUE)
+class TruePlaces(Op):
+    """Where the elements of a row of bool are true, and how many are. There is room for all; zeros are behind the last place."""
+
+    def infer(self, mask: Type) -> TupleType:
+        (t,) = tensors(mask)
+        if t.ndim != 1 or t.dtype != "bool":
+            raise ShapeError(f"the mask must be a row of bool, and it is {t!r}")
+        return TupleType((TensorType(t.shape, "int64"), TensorType((1,), "int64")))
+
+    def reference(self, mask: Array) -> tuple[Array, ...]:
+        (found,) = np.nonzero(mask)
+        return np.concatenate([found, np.zeros(len(mask) - len(found), np.int64)]).astype(np.int64), np.asarray([len(found)], np.int64)
+
+    def compute(self, mask: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.true_places(mask)
+
+
+def first_of(rows: Expr, count: Expr) -> Call:
+    """The first `count` (a row of one number) of `rows` along their first axis."""
+    return DynStridedSlice()(rows, Constant(np.zeros(1, np.int64)), count, Constant(np.ones(1, np.int64)), span=getattr(rows, "span", None))
+
+
+def places_of(mask: Expr) -> Call:
+    """Where a row of bool is true: as many places as there are."""
+    whole = TruePlaces()(mask)
+    return first_of(TupleGetItem(whole, 0), TupleGetItem(whole, 1))
+
+
+@op("argwhere", kind=Fusion.OPAQUE)
+class ArgWhere(Op):
+    """The indices of the elements that are not zero: a row of one number for each dimension, in row-major order."""
+
+    dtype: str = "int32"
+
+    def infer(self, condition: Type) -> TensorType:
+        (t,) = tensors(condition)
+        return TensorType((UnknownDim(), t.ndim), self.dtype)
+
+    def reference(self, condition: Array) -> Array:
+        if not condition.ndim:
+            return np.zeros((int(bool(condition)), 0), self.dtype)
+        return np.argwhere(condition).astype(self.dtype)
+
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        """The places of the elements in a row, as indices of each dimension."""
+        (x,) = call.args
+        shape = x.tensor_type.concrete_shape
+        flat = Reshape((math.prod(shape),), allowzero=True)(x)
+        mask = flat if x.tensor_type.dtype == "bool" else NotEqual()(flat, Constant(np.zeros((), x.tensor_type.dtype.numpy())))
+        places = TruePlaces()(mask)
+        if not shape:
+            return first_of(Constant(np.zeros((1, 0), self.dtype)), TupleGetItem(places, 1))
+        return first_of(self._indices(TupleGetItem(places, 0), shape), TupleGetItem(places, 1))
+
+    def _indices(self, places: Expr, shape: tuple[int, ...]) -> Expr:
+        columns: list[Expr] = []
+        stride = 1
+        for size in reversed(shape):
+            part = FloorMod()(FloorDivide()(places, const(stride, "int64")), const(max(1, size), "int64"))
+            columns.insert(0, part.astype(self.dtype))
+            stride *= max(1, size)
+        return Stack(axis=1)(Tuple(tuple(columns)))
+
+
+@op("unique_slices", kind=Fusion.OPAQUE)
+class UniqueSlices(Op):
+    """The different slices of `data` along `axis`, sorted or as they come; where each comes first; which each slice is; how often each occurs."""
+
+    axis: int = 0
+    is_sorted: bool = True
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        if not t.ndim:
+            raise ShapeError(f"data must have an axis, and its shape is {text(t.shape)}")
+        at, count = axis_of(self.axis, t.ndim), UnknownDim()
+        row = TensorType((count,), "int64")
+        return TupleType((TensorType((*t.shape[:at], count, *t.shape[at + 1 :]), t.dtype), row, TensorType((t.shape[at],), "int64"), row))
+
+    def reference(self, data: Array) -> tuple[Array, ...]:
+        found: Any = np.unique(data, True, True, True, axis=self.axis)
+        values, first, inverse, counts = found[0], found[1], found[2].reshape(-1), found[3]
+        if not self.is_sorted:
+            order = np.argsort(first, kind="stable")
+            values, first, inverse, counts = np.take(values, order, axis=self.axis), first[order], np.argsort(order)[inverse], counts[order]
+        return values, *(v.astype(np.int64) for v in (first, inverse, counts))

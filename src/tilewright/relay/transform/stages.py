@@ -1,0 +1,318 @@
+"""Programs whose sizes are only known while they run, cut into stages that are typed and compiled one after another.
+
+    def @main(%x, %n) { relu(onnx.deferred(exp(%x), add(%n, 1)) }
+    ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
+        the rest    (%v0, %v1) { relu(onnx.deferred(%v0, %v1)) }
+
+`resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut` takes off all that
+has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import CompileError, RunError
+from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.create import NdarraySize, ShapeOf
+from tilewright.relay.op.deferred import Ask, pending
+from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.transform.fold_constant import fold
+from tilewright.relay.visitor import binders, operands, post_order, rewrite, with_operands
+from tilewright.types import FuncType, TensorType, TupleType, Type
+
+Array = np.ndarray[Any, Any]
+
+MOST_BYTES: Final = 1 << 39
+"""A value larger than this is refused before memory is asked for."""
+_FOLDED_BYTES: Final = 1 << 16
+"""Constants larger than this are left to the passes of the stage."""
+_OPAQUE: Final = 32
+"""How often an operator that is a program of its own (a sort, a suppression of boxes) looks at an element, about."""
+_NOT_IN_STAGES: Final = (Function, GlobalVar, Let, Match, RefCreate, RefRead, RefWrite)
+
+
+def is_static(t: Type | None) -> bool:
+    """Whether a type is known with all its sizes."""
+    if isinstance(t, TensorType):
+        return t.is_static
+    if isinstance(t, TupleType):
+        return all(map(is_static, t.fields))
+    if isinstance(t, FuncType):
+        return all(map(is_static, t.arg_types)) and is_static(t.ret_type)
+    return t is not None
+
+
+def needs_stages(function: Function) -> bool:
+    """Whether the sizes of a function's values are not all known before it runs."""
+    return any(pending(e) or not is_static(e.known_type()) for e in post_order(function, inside=False) if not isinstance(e, Function))
+
+
+def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
+    """`function` over these parameters, whose types are known, with everything in it that `ask` allows to be known.
+
+    `ask` gets expressions over the new parameters, and constants. Raises what a conversion or an inference refuses, naming the node.
+    """
+    new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
+    _Resolver(new, ask).run(function.body)
+    return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
+
+
+class _Resolver:
+    """One walk over a body: operands first, of a branch that is decided only the side that is taken."""
+
+    def __init__(self, new: dict[Expr, Expr], ask: Ask) -> None:
+        self.new = new
+        self.ask: Ask = lambda e: e.value if isinstance(e, Constant) else ask(e)
+
+    def run(self, body: Expr) -> None:
+        stack: list[tuple[Expr, bool]] = [(body, False)]
+        while stack:
+            e, ready = stack.pop()
+            if e in self.new:
+                continue
+            if isinstance(e, If) and not ready:
+                stack += [(e, True), (e.cond, False)]
+            elif isinstance(e, If):
+                stack += self._branch(e)
+            elif ready or not operands(e) or isinstance(e, (Function, Let, Match)):
+                self.new[e] = self._rebuilt(e)
+            else:
+                stack.append((e, True))
+                stack += [(o, False) for o in reversed(operands(e))]
+
+    def _branch(self, e: If) -> list[tuple[Expr, bool]]:
+        """What to look at next for a branch whose condition has been."""
+        cond = self.new[e.cond]
+        inside = any(pending(o) or not is_static(o.known_type()) for o in post_order(e.true_branch, e.false_branch))
+        value = self.ask(cond) if inside or isinstance(cond, Constant) else None
+        if value is None:
+            self.new[e] = rewrite(e, lambda _: None, inside=True, memo=dict(self.new))
+            return []
+        chosen = e.true_branch if bool(value) else e.false_branch
+        if chosen in self.new:
+            self.new[e] = self.new[chosen]
+            return []
+        return [(e, True), (chosen, False)]
+
+    def _rebuilt(self, e: Expr) -> Expr:
+        if isinstance(e, (Function, Let, Match)):
+            return rewrite(e, lambda _: None, inside=True, memo=dict(self.new))
+        old = operands(e)
+        now = [self.new[o] for o in old]
+        made = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
+        if not isinstance(made, Call):
+            return fold(made) or made
+        if not all(is_static(a.known_type()) for a in made.args):
+            return made
+        if pending(made):
+            return self._resolved(made)
+        if isinstance(made.op, (ShapeOf, NdarraySize)):
+            return made.op.simplify(made) or made
+        return made if e is made else fold(made, _FOLDED_BYTES) or made
+
+    def _resolved(self, call: Call) -> Expr:
+        """What stands in the place of a waiting operator, the operator itself while it has to wait; waiting ones in that are treated alike."""
+        found: Expr | None = call.op.resolve(call, self.ask)
+        if found is None:
+            return call
+        new: dict[Expr, Expr] = {}
+        for e in _between(found, call.args):
+            now = [new.get(o, o) for o in operands(e)]
+            made = e if all(a is b for a, b in zip(operands(e), now, strict=True)) else with_operands(e, now)
+            _check_size(made)
+            if isinstance(made, Call) and pending(made) and all(is_static(a.known_type()) for a in made.args):
+                made = self._resolved(made)
+            new[e] = made
+        return new.get(found, found)
+
+
+def _between(root: Expr, given: Sequence[Expr]) -> list[Expr]:
+    """What `root` is made of, operands first, without the values that are given and what those are made of."""
+    order: list[Expr] = []
+    seen = set(given)
+    stack = [(root, False)]
+    while stack:
+        e, done = stack.pop()
+        if done:
+            order.append(e)
+        elif e not in seen:
+            seen.add(e)
+            stack.append((e, True))
+            stack += [(o, False) for o in reversed(operands(e))]
+    return order
+
+
+def _check_size(e: Expr) -> None:
+    """Refuse a value that no machine has room for, or whose size is negative."""
+    t = e.known_type()
+    for tensor in t.fields if isinstance(t, TupleType) else [t]:
+        if isinstance(tensor, TensorType) and tensor.is_static:
+            if any(d < 0 for d in tensor.shape):
+                raise RunError(f"a value of the shape {tensor.shape} is asked for, which has a negative size", getattr(e, "span", None))
+            if math.prod(tensor.shape) * tensor.dtype.itemsize > MOST_BYTES:
+                raise RunError(f"a value of the shape {tensor.shape} is asked for, which is larger than any memory", getattr(e, "span", None))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A program in two: `stage` computes what is known with its sizes, `rest` goes on with that.
+
+    The values of a run are numbered: the parameters, the results of the stage, the results of `sizers` one after another. A sizer is a
+    call of an operator whose result is as large as the data says, with the numbers of its arguments; `gives` are the numbers of what
+    `rest` takes, or of the outputs where there is no rest; `takes` are those of the parameters that the stage needs.
+    """
+
+    stage: Function | None
+    takes: tuple[int, ...]
+    sizers: tuple[tuple[Call, tuple[int, ...]], ...]
+    gives: tuple[int, ...]
+    rest: Function | None
+
+
+def cut(function: Function) -> Cut:
+    """Cut a resolved function. Raises `CompileError` for one that no run can tell the sizes of."""
+    ready = _ready(post_order(function.body), function.params)
+    if function.body in ready:
+        count = len(function.params)
+        return Cut(function, tuple(range(count)), (), tuple(range(count, count + _count(function.ret_type))), None)
+    return _Cutter(function, ready).cut()
+
+
+def _count(t: Type | None) -> int:
+    """How many tensors a value is, nested tuples flattened."""
+    return sum(map(_count, t.fields)) if isinstance(t, TupleType) else 1
+
+
+def _ready(order: Sequence[Expr], params: Sequence[Var]) -> set[Expr]:
+    """The values whose sizes are known, and those of all that they are made of."""
+    found: set[Expr] = set()
+    bound = set(params) | {v for e in order for v in binders(e)}
+    for e in order:
+        if isinstance(e, (GlobalVar, Var)):
+            known = isinstance(e, GlobalVar) or e in bound
+        else:
+            known = not pending(e) and all(o in found for o in operands(e))
+        if known and is_static(e.known_type()):
+            found.add(e)
+    return found
+
+
+class _Cutter:
+    """The state of one cut."""
+
+    def __init__(self, function: Function, ready: set[Expr]) -> None:
+        self.function, self.ready = function, ready
+        self.params: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
+        self.outputs: dict[Expr, int] = {}
+        self.fields: dict[Expr, tuple[Expr, ...]] = {}
+
+    def cut(self) -> Cut:
+        waiting, top = self._waiting()
+        sized = [e for e in waiting if isinstance(e, Call) and isinstance(e.op, Op) and not pending(e) and all(o in self.ready for o in e.args)]
+        arguments = [[self._number(f) for a in e.args for f in self._tensors(a)] for e in sized]
+        final = list(self.function.body.fields) if isinstance(self.function.body, Tuple) else [self.function.body]
+        done = {*sized, *(f for e in sized for f in self._tensors(e))}
+        ended = all(f in self.ready or f in done or (isinstance(f, TupleGetItem) and f.tuple_value in done) for f in final)
+        wanted = [t for e in (final if ended else top) if e in self.ready for t in self._tensors(e)]
+        for t in wanted:
+            self._number(t)
+        numbers: dict[Expr, int] = {}
+        for e in sized:
+            for t in self._tensors(e):
+                numbers[t] = len(self.params) + len(self.outputs) + len(numbers)
+        sizers = tuple((e, tuple(places)) for e, places in zip(sized, arguments, strict=True))
+        stage, takes = self._stage()
+        if not ended:
+            rest, gives = self._rest(wanted, sized, numbers)
+            return Cut(stage, takes, sizers, gives, rest)
+        found = [self.fields[f.tuple_value][f.index] if isinstance(f, TupleGetItem) and f.tuple_value in done else f for f in final]
+        return Cut(stage, takes, sizers, tuple(numbers[f] if f in numbers else self._number(f) for f in found), None)
+
+    def _waiting(self) -> tuple[list[Expr], list[Expr]]:
+        """What is not ready, operands first, and the ready values that it needs, in order."""
+        order: list[Expr] = []
+        top: dict[Expr, None] = {}
+        seen: set[Expr] = set()
+        stack: list[tuple[Expr, bool]] = [(self.function.body, False)]
+        while stack:
+            e, after = stack.pop()
+            if after:
+                order.append(e)
+            elif e not in seen:
+                seen.add(e)
+                if isinstance(e, _NOT_IN_STAGES):
+                    raise CompileError(
+                        f"a {type(e).__name__} stands among values whose sizes are only known while the program runs, and such a program is not run "
+                        "in stages; give the sizes, or evaluate it with relay.create_executor('debug')", getattr(e, "span", None))
+                if isinstance(e, Tuple) or e not in self.ready:
+                    stack.append((e, True))
+                    stack += [(o, False) for o in reversed(operands(e))]
+                elif not isinstance(e, Constant):
+                    top[e] = None
+        return order, list(top)
+
+    def _tensors(self, e: Expr) -> tuple[Expr, ...]:
+        """The tensors of a value: its own, or the fields of a tuple."""
+        t = e.known_type()
+        if not isinstance(t, TupleType):
+            return (e,)
+        if e not in self.fields:
+            self.fields[e] = e.fields if isinstance(e, Tuple) else tuple(TupleGetItem(e, k) for k in range(len(t.fields)))
+        return self.fields[e]
+
+    def _number(self, e: Expr) -> int:
+        """The number of a ready tensor, which becomes an output of the stage where it is no parameter."""
+        found = self.params.get(e)
+        return self.outputs.setdefault(e, len(self.params) + len(self.outputs)) if found is None else found
+
+    def _stage(self) -> tuple[Function | None, tuple[int, ...]]:
+        """What computes the outputs, and the numbers of the parameters that it takes."""
+        if not self.outputs:
+            return None, ()
+        taken = [v for v in post_order(*self.outputs) if isinstance(v, Var) and v in self.params]
+        body = Tuple(tuple(self.outputs)) if len(self.outputs) > 1 else next(iter(self.outputs))
+        return Function(taken, body, span=self.function.span), tuple(self.params[v] for v in taken)
+
+    def _rest(self, wanted: Sequence[Expr], sized: Sequence[Call], numbers: dict[Expr, int]) -> tuple[Function, tuple[int, ...]]:
+        """The program that goes on, and the numbers of the values that it takes."""
+        new: dict[Expr, Expr] = {}
+        params: list[Var] = []
+        gives: list[int] = []
+        for t in dict.fromkeys((*wanted, *numbers)):
+            params.append(Var(t.name_hint if isinstance(t, Var) else f"v{len(params)}", t.known_type(), getattr(t, "span", None)))
+            new[t] = params[-1]
+            gives.append(numbers[t] if t in numbers else self._number(t))
+        for e in (*sized, *self.fields):
+            parts = self._tensors(e)
+            if parts != (e,) and not isinstance(e, Tuple) and all(p in new for p in parts):
+                new[e] = Tuple(tuple(new[p] for p in parts))
+        body = rewrite(self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new)
+        return Function(params, body, attrs=self.function.attrs, span=self.function.span), tuple(gives)
+
+
+def work(function: Function) -> float:
+    """About how many operations a stage is: an element of a result is one, of a sum or product as many as it is made of."""
+    return sum(_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op))
+
+
+def _operations(call: Call) -> float:
+    read = [float(_elements(a.known_type())) for a in call.args]
+    made = float(_elements(call.known_type()))
+    if call.op.kind <= Fusion.INJECTIVE or not read:
+        return made
+    if call.op.kind is Fusion.OUT_FUSABLE and len(read) > 1:
+        return max(made, math.sqrt(made * read[0] * read[1]))  # exact for a product of matrices
+    return made + (_OPAQUE if call.op.kind is Fusion.OPAQUE else 1) * sum(read)
+
+
+def _elements(t: Type | None) -> int:
+    if isinstance(t, TupleType):
+        return sum(map(_elements, t.fields))
+    return math.prod(t.shape) if isinstance(t, TensorType) and t.is_static else 0

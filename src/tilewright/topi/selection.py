@@ -1,0 +1,26 @@
+"""Which elements of a row are wanted."""
+
+from __future__ import annotations
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.loops import Loops, loops
+
+__all__ = ["true_places"]
+
+
+def true_places(mask: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    """Where the elements of a row of bool are true, in order, and how many are; zeros behind the last place."""
+    (n,) = mask.extents
+
+    def body(b: Loops, x: BufferVar, places: BufferVar, count: BufferVar) -> None:
+        found = b.variable("found", "int64", 0)
+        with b.for_range(0, n, "i") as i, b.if_scope(x[i]):
+            places[found[0]] = E.cast("int64", i)
+            found[0] = found[0] + 1
+        count[0] = found[0]
+        with b.for_range(found[0], n, "i") as i:
+            places[i] = E.const(0, "int64")
+
+    return loops("true_places", [mask], [((n,), "int64"), ((1,), "int64")], body)  # type: ignore[no-any-return]
