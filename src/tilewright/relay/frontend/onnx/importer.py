@@ -7,7 +7,7 @@ node is converted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
@@ -17,7 +17,7 @@ from onnx import AttributeProto
 
 from tilewright.errors import CompileError, ModelError, OptionError, Origin, ShapeError
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx import functions, registry
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
 from tilewright.relay.frontend.onnx.known import KnownValues
@@ -25,6 +25,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.wire import Span
+from tilewright.relay.visitor import operands
 from tilewright.types import TensorType
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
@@ -67,6 +68,8 @@ class _Scope:
     values: dict[str, Expr]
     stored: dict[str, tuple[onnx.TensorProto, Span | None]] = field(default_factory=dict)
     outer: _Scope | None = None
+    outside: Callable[[Expr], Expr] | None = None
+    """What a value of the scopes around is in this one, where they differ: in the body of a loop."""
 
     def has(self, name: str) -> bool:
         return name in self.values or name in self.stored or (self.outer is not None and self.outer.has(name))
@@ -119,14 +122,18 @@ class _Importer:
         return [self._lookup(o.name, body.scope) for o in graph.output]
 
     def _lookup(self, name: str, scope: _Scope | None) -> Expr:
+        crossed: list[tuple[_Scope, Callable[[Expr], Expr]]] = []
         while scope is not None:
             found = scope.values.get(name)
-            if found is not None:
-                return found
-            if name in scope.stored:
+            if found is None and name in scope.stored:
                 tensor, span = scope.stored[name]
-                scope.values[name] = made = self._parameter(name, read_tensor(tensor, self.source, span))
-                return made
+                found = scope.values[name] = self._parameter(name, read_tensor(tensor, self.source, span))
+            if found is not None:
+                for inner, outside in reversed(crossed):
+                    found = inner.values[name] = found if self.known.of(found) is not None else outside(found)
+                return found
+            if scope.outside is not None:
+                crossed.append((scope, scope.outside))
             scope = scope.outer
         raise ModelError(f"there is no tensor '{name}'")
 
@@ -171,8 +178,12 @@ class _Importer:
             if spec is None:
                 functions.refuse_operators({(domain, proto.op_type): [origin.name]}, self.source)
             return self._call_function(spec, whole, origin, args, body)
-        node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs,
-                    lambda graph: self._import_graph(graph, _Body(_Scope({}, outer=body.scope), body.opsets, body.attributes, body.prefix)))
+
+        def subgraph(graph: onnx.GraphProto, inputs: Sequence[Expr], outside: Callable[[Expr], Expr] | None) -> list[Expr]:
+            values = dict(zip((i.name for i in graph.input), inputs, strict=True))
+            return self._import_graph(graph, _Body(_Scope(values, outer=body.scope, outside=outside), body.opsets, body.attributes, body.prefix))
+
+        node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in self._given(proto, body).items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
@@ -242,15 +253,15 @@ def _unchanged(e: Expr) -> Expr:
 def _locate(result: Expr, origin: Origin) -> None:
     """Set the span of the calls that were made for this node: those reached from `result` that have none yet."""
     stack = [result]
+    seen: set[Expr] = set()
     while stack:
         e = stack.pop()
         if isinstance(e, Call):
             if e.span is None:
                 e.span = origin
                 stack.extend(e.args)
-        elif isinstance(e, Tuple):
-            stack.extend(e.fields)
-        elif isinstance(e, TupleGetItem):
-            stack.append(e.tuple_value)
-        elif isinstance(e, If):
-            stack.append(e.cond)
+                if isinstance(e.op, Let):
+                    stack.append(e.op)
+        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
+            seen.add(e)
+            stack.extend(operands(e))

@@ -28,7 +28,7 @@ class Node:
 
     def __init__(
         self, origin: Origin, opset: int, outputs: tuple[str, ...], config: dict[str, Any], known: KnownValues, inputs: ModelInputs,
-        import_graph: Callable[[onnx.GraphProto], list[Expr]],
+        import_graph: Callable[[onnx.GraphProto, Sequence[Expr], Callable[[Expr], Expr] | None], list[Expr]],
     ) -> None:
         self.origin, self.opset, self.config = origin, opset, config
         self.outputs = outputs
@@ -39,14 +39,22 @@ class Node:
         """Raise a `ModelError` at this node."""
         raise ModelError(why, self.origin)
 
-    def import_graph(self, graph: onnx.GraphProto) -> list[Expr]:
-        """The outputs of a subgraph, which sees the names around this node."""
-        return self._import_graph(graph)
+    def import_graph(
+        self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (), outside: Callable[[Expr], Expr] | None = None,
+    ) -> list[Expr]:
+        """The outputs of a subgraph on `inputs`. It sees the names around this node, through `outside` where that is given."""
+        if len(inputs) != len(graph.input):
+            self.refuse(f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, and {len(inputs)} are given; the file is damaged: export the model again")
+        return self._import_graph(graph, inputs, outside)
 
     def known(self, x: Expr | None) -> Array | None:
         """The value of an input if it is known now; of dtype object when symbolic dimensions are in it."""
         value = self._known.of(x)
         return self._inputs.params_value(x) if value is None and x is not None else value
+
+    def settled(self, x: Expr) -> Expr:
+        """`x`, or the constant that it comes to."""
+        return self._known.settle(x)
 
     def value(self, x: Expr, name: str) -> Array:
         """The value of input `name`; raises `ModelError` when it depends on what the model is run on."""
