@@ -21,6 +21,7 @@ import numpy as np
 from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_external, digest_model
+from tilewright.compiler.grouping import flat, grouped, is_group, shape_of
 from tilewright.compiler.report import Report
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
@@ -142,7 +143,7 @@ class Model:
             program = self._specialise(shapes)  # type: ignore[arg-type]
             if runs_here(program.artifact.manifest):
                 with self.report.phase("load"):
-                    self._only = program.executable
+                    self._only = program.executable if not program.artifact.manifest.lists else None
 
     @property
     def artifact(self) -> Artifact:
@@ -178,9 +179,24 @@ class Model:
         program = self._only
         if program is None:
             program = self._specialise(self._called_with(args, kwargs)).executable
+            if self._has_groups or program.manifest.lists:
+                return self._run_grouped(program, args, kwargs, out)
         elif out is None and not kwargs:
             return program(*args)
         return program(*args, out=out, **kwargs)
+
+    @property
+    def _has_groups(self) -> bool:
+        return any(is_group(dims) for _, dims, _ in self._signature)
+
+    def _run_grouped(self, program: Executable, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
+        """Run a model that takes or gives sequences or optionals."""
+        if out is not None:
+            raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")
+        given = self._given(args, kwargs)
+        results = program(*flat(given[n] for n, _, _ in self._signature))
+        lists = program.manifest.lists
+        return grouped(results, lists) if lists else results
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours."""
@@ -220,17 +236,17 @@ class Model:
 
     def _called_with(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[int, ...]]:
         """The shapes of the inputs of a call, in order; raises `InputError` for those that the model does not take."""
-        if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
-            kwargs, args = args[0], ()
+        given = self._given(args, kwargs)
         names = [n for n, _, _ in self._signature]
-        _check_names(kwargs, names)
-        given = dict(zip(names, args, strict=False)) | dict(kwargs)
         missing = [n for n in names if n not in given]
         if missing or len(args) > len(names):
             found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
             raise InputError(f"the model takes {len(names)} inputs ({self._described()}); {found}")
         shapes = []
-        for n, dims, _ in self._signature:
+        for n, dims, dtype in self._signature:
+            if is_group(dims):
+                shapes.append(shape_of(n, dtype, given[n]))
+                continue
             shape = tuple(np.shape(given[n]))
             wanted = self._shapes.get(n, dims)
             if len(shape) != len(wanted) or any(isinstance(w, int) and w != d for w, d in zip(wanted, shape, strict=False)):
@@ -238,8 +254,16 @@ class Model:
             shapes.append(shape)
         return shapes
 
-    def _specialise(self, shapes: Sequence[tuple[int, ...]]) -> _Program:
-        key = tuple(tuple(int(d) for d in s) for s in shapes)
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of a call by name."""
+        if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
+            kwargs, args = args[0], ()
+        names = [n for n, _, _ in self._signature]
+        _check_names(kwargs, names)
+        return dict(zip(names, args, strict=False)) | dict(kwargs)
+
+    def _specialise(self, shapes: Sequence[Any]) -> _Program:
+        key = tuple(s if s is None or any(isinstance(d, tuple) for d in s) else tuple(int(d) for d in s) for s in shapes)
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = _Program(self._cached_or_built(key), self._threads)

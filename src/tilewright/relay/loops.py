@@ -55,7 +55,7 @@ class Loop:
 
     def outside(self, e: Expr) -> Expr:
         """`e`, computed before the loop, as a turn may use it."""
-        if isinstance(e, (Var, Constant)):
+        if isinstance(e, (Var, Constant)) or (isinstance(e, Tuple) and not e.fields):
             return e
         if isinstance(e, Tuple):
             return Tuple(tuple(map(self.outside, e.fields)), e.span)

@@ -12,7 +12,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, shape_of
+from tilewright.relay.frontend.onnx.shaping import NOTHING, cast, dtype_of, fields, opened, rank, reshape, shape_of
 from tilewright.relay.op.vision import AllClassNonMaxSuppression
 from tilewright.types import DataType
 
@@ -146,8 +146,10 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
         cond = reshape(cond, ())
     then, otherwise = node.import_graph(then_branch), node.import_graph(else_branch)
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
-        if a.checked_type != b.checked_type:
-            node.refuse(f"output {k} is {a.checked_type!r} in one branch and {b.checked_type!r} in the other; both must be of one type")
-    if len(then) == 1:
-        return (If(cond, then[0], otherwise[0], node.origin),)
-    return fields(If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin), len(then))
+        if a.checked_type != b.checked_type or (a is NOTHING) != (b is NOTHING):
+            found = ["nothing" if x is NOTHING else repr(x.checked_type) for x in (a, b)]
+            chosen = node.value(cond, "cond", f", since output {k} is {found[0]} in one branch and {found[1]} in the other")
+            return tuple(then if chosen.reshape(-1)[0] else otherwise)
+    whole = If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1 else If(cond, then[0], otherwise[0], node.origin)
+    results = fields(whole, len(then)) if len(then) > 1 else (whole,)
+    return tuple(NOTHING if a is NOTHING else opened(r) for a, r in zip(then, results, strict=True))

@@ -24,6 +24,7 @@ from tilewright.relay.frontend.onnx.known import KnownValues
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
+from tilewright.relay.frontend.onnx.shaping import NOTHING, opened
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.visitor import operands
 from tilewright.types import TensorType
@@ -55,10 +56,29 @@ def from_onnx(
         inputs = ModelInputs(proto.graph, shape, dtype)
         importer = _Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
         outputs = importer.run()
-    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    names, tensors, lists = _flat([o.name for o in proto.graph.output], outputs)
+    body = tensors[0] if len(tensors) == 1 else Tuple(tuple(tensors))
     used = importer.used_params(body)
-    main = Function((*inputs.variables.values(), *used), body, attrs={"output_tensor_names": tuple(o.name for o in proto.graph.output)})
+    attrs = {"output_tensor_names": names} | ({} if all(n == "tensor" for n in lists) else {"output_lists": lists})
+    main = Function((*inputs.variables.values(), *used), body, attrs=attrs)
     return IRModule.from_expr(main), {v.name_hint: inputs.params[v.name_hint] for v in used}
+
+
+def _flat(names: Sequence[str], outputs: Sequence[Expr]) -> tuple[tuple[str, ...], list[Expr], tuple[int | str | None, ...]]:
+    """The tensors of the outputs with names; and for each output how many it has, "tensor" where it is one, None where it is nothing."""
+    flat: list[str] = []
+    tensors: list[Expr] = []
+    lists: list[int | str | None] = []
+    for name, x in zip(names, map(opened, outputs), strict=True):
+        if isinstance(x, Tuple):
+            flat += [f"{name}.{k}" for k in range(len(x.fields))]
+            tensors += x.fields
+            lists.append(None if x is NOTHING else len(x.fields))
+        else:
+            flat.append(name)
+            tensors.append(x)
+            lists.append("tensor")
+    return tuple(flat), tensors, tuple(lists)
 
 
 @dataclass(slots=True)
@@ -98,7 +118,8 @@ class _Importer:
 
     def run(self) -> list[Expr]:
         functions.check_supported(self.model, self.functions, self.opsets, self.source)
-        return self._import_graph(self.model.graph, _Body(_Scope(dict(self.inputs.variables)), self.opsets))
+        self.inputs.require_all()
+        return self._import_graph(self.model.graph, _Body(_Scope(dict(self.inputs.values)), self.opsets))
 
     def used_params(self, body: Expr) -> list[Any]:
         """The parameters kept as inputs that `body` still depends on."""
@@ -209,7 +230,7 @@ class _Importer:
                 node = functions.without_inputs(node, absent)
             self._import_node(node, index, inner)
         self._calling.pop()
-        return [self._lookup(name, scope) if name in wanted else _NOTHING for name in function.output]
+        return [self._lookup(name, scope) if name in wanted else NOTHING for name in function.output]
 
     def _given(self, proto: onnx.NodeProto, body: _Body) -> dict[str, AttributeProto]:
         """The attributes of a node by name; those that refer to one of the enclosing function are looked up there."""
@@ -234,11 +255,8 @@ _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.INTS: lambda a: tuple(a.ints),
     AttributeProto.STRINGS: lambda a: tuple(s.decode("utf-8", "replace") for s in a.strings),
     AttributeProto.GRAPH: lambda a: a.g,
+    AttributeProto.TYPE_PROTO: lambda a: a.tp,
 }
-
-
-_NOTHING: Final = Tuple(())
-"""In the place of an output that nobody wants."""
 
 
 def _is_static(e: Expr) -> bool:

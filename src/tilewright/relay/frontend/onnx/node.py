@@ -56,11 +56,11 @@ class Node:
         """`x`, or the constant that it comes to."""
         return self._known.settle(x)
 
-    def value(self, x: Expr, name: str) -> Array:
-        """The value of input `name`; raises `ModelError` when it depends on what the model is run on."""
+    def value(self, x: Expr, name: str, why: str = "") -> Array:
+        """The value of input `name`; raises `ModelError`, which says `why`, when it depends on what the model is run on."""
         value = self.known(x)
         if value is None:
-            self.refuse(f"input '{name}' must be known while compiling, and it is computed from the model's inputs{self._inputs.hint()}")
+            self.refuse(f"input '{name}' must be known while compiling{why}, and it is computed from the model's inputs{self._inputs.hint()}")
         if value.dtype == object:
             self._refuse_symbols(f"input '{name}' is {_shown(value)}", list(value.flat))
         return value

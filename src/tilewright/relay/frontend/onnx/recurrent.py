@@ -19,7 +19,7 @@ from tilewright.relay.frontend.onnx.loops import Outside, repeat
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.onnx.shaping import NOTHING, cast, reshape, scalar, shape_of, slice_axis, transpose
 from tilewright.relay.loops import Turn
 
 Activation = Callable[[Expr], Expr]
@@ -74,7 +74,7 @@ class _Net:
         found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells) for k in range(len(self.directions))]
         lasts = [_joined([states[k] for states, _ in found], 1 if self.layout else 0) for k in range(len(states))]
         if not self.gathers:
-            return (lasts[0], *lasts)
+            return (NOTHING, *lasts)
         every = _joined([rows[0] for _, rows in found], 1)
         return (transpose(every, (2, 0, 1, 3)) if self.layout else every, *lasts)
 

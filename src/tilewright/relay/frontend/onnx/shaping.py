@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr, TupleGetItem
+from tilewright.relay.expr import Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
-from tilewright.types import DataType
+from tilewright.types import DataType, TupleType
 
 Array = np.ndarray[Any, Any]
+
+
+NOTHING: Final = Tuple(())
+"""In the place of a value that is not there: an empty optional, an output that nobody wants."""
+
+
+def opened(x: Expr) -> Expr:
+    """A sequence as a tuple of its tensors, whatever makes it; a tensor as it is."""
+    kind = x.known_type()
+    if isinstance(x, Tuple) or not isinstance(kind, TupleType):
+        return x
+    return Tuple(fields(x, len(kind.fields)))
 
 
 def shape_of(x: Expr) -> tuple[Any, ...]:
