@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
-from tilewright.errors import ModelError
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -34,6 +34,11 @@ def shape_of(name: str, dtype: str, value: Any) -> Any:
     return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
 
 
+def given_shape(shape: Any) -> Any:
+    """A shape that the user gives, in tuples."""
+    return None if shape is None else tuple(tuple(d) if isinstance(d, (list, tuple)) else d for d in shape)
+
+
 def flat(values: Iterable[Any]) -> list[Any]:
     """The tensors of the inputs, in order."""
     found: list[Any] = []

@@ -21,7 +21,7 @@ import numpy as np
 from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_external, digest_model
-from tilewright.compiler.grouping import flat, grouped, is_group, shape_of
+from tilewright.compiler.grouping import flat, given_shape, grouped, is_group, shape_of
 from tilewright.compiler.report import Report
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
@@ -98,8 +98,8 @@ class _Options:
 class _Program:
     """The model for one combination of shapes: an artifact, and its code in this process once it is called."""
 
-    def __init__(self, artifact: Artifact, threads: int | None) -> None:
-        self.artifact, self._threads = artifact, threads
+    def __init__(self, shapes: Sequence[Any], artifact: Artifact, threads: int | None) -> None:
+        self.shapes, self.artifact, self._threads = shapes, artifact, threads
         self._executable: Executable | None = None
 
     @property
@@ -138,12 +138,13 @@ class Model:
         self._read_signature()
         names = [n for n, _, _ in self._signature]
         _check_names(self._shapes, names)
-        shapes = [tuple(self._shapes.get(n, d)) for n, d, _ in self._signature]
-        if all(isinstance(d, int) for s in shapes for d in s):
-            program = self._specialise(shapes)  # type: ignore[arg-type]
+        shapes: list[Any] = [given_shape(self._shapes[n]) if n in self._shapes else tuple(d) for n, d, _ in self._signature]
+        if all(n in self._shapes if is_group(d) else all(isinstance(k, int) for k in s) for s, (n, d, _) in zip(shapes, self._signature, strict=True)):
+            program = self._specialise(shapes)
             if runs_here(program.artifact.manifest):
                 with self.report.phase("load"):
-                    self._only = program.executable if not program.artifact.manifest.lists else None
+                    if not self._has_groups and not program.artifact.manifest.lists:
+                        self._only = program.executable
 
     @property
     def artifact(self) -> Artifact:
@@ -205,7 +206,7 @@ class Model:
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
         program = self._specialise(self._called_with(args, {})) if args and not self._only else self._program
-        return program.executable.benchmark(*args, **options)
+        return program.executable.benchmark(*(flat(args) if self._has_groups else args), **options)
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""
@@ -214,7 +215,7 @@ class Model:
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
-            self._build([t.shape for t in self.inputs], report, self._cache)
+            self._build(self._program.shapes, report, self._cache)
         if stage == "relay":
             return f"{report.module}\n"
         if stage == "tir":
@@ -246,6 +247,8 @@ class Model:
         for n, dims, dtype in self._signature:
             if is_group(dims):
                 shapes.append(shape_of(n, dtype, given[n]))
+                if n in self._shapes and given_shape(self._shapes[n]) != shapes[-1]:
+                    raise InputError(f"input '{n}' has the shapes {shapes[-1]}, and the model was compiled for {given_shape(self._shapes[n])}")
                 continue
             shape = tuple(np.shape(given[n]))
             wanted = self._shapes.get(n, dims)
@@ -266,7 +269,7 @@ class Model:
         key = tuple(s if s is None or any(isinstance(d, tuple) for d in s) else tuple(int(d) for d in s) for s in shapes)
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = _Program(self._cached_or_built(key), self._threads)
+            found = self._made[key] = _Program(key, self._cached_or_built(key), self._threads)
         self._last = found
         return found
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var, const
+from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.registry import get
 from tilewright.types import FuncType, TensorType, TupleType
 
@@ -85,12 +86,12 @@ class Loop:
             written.append(get("write_row")()(buffer, row, place))
         more = [done.going if done.going is not None else f for f in flags]
         whole = _loop([number, *params, *buffers, *flags], cond, [get("add")()(number, _int64(1)), *done.states, *written, *more])
-        empty = [get("zeros")(shape=t.shape, dtype=t.dtype)() for t in kinds]
+        empty = [Zeros(t.shape, t.dtype)() for t in kinds]
         result: Expr = Call(whole, [_int64(0), *states, *empty, *(going if going is not None else const(True) for _ in flags)])
         for e, v in reversed(self._outside.items()):
             result = Let(v, e, result)
-        turns, *last = (TupleGetItem(result, k) for k in range(1 + len(states) + len(kinds)))
-        return turns, last[: len(states)], last[len(states) :]
+        last: list[Expr] = [TupleGetItem(result, k) for k in range(1 + len(states) + len(kinds))]
+        return last[0], last[1 : 1 + len(states)], last[1 + len(states) :]
 
 
 def _int64(value: Any) -> Expr:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tilewright.relay.frontend.onnx import control, linear, loops, math, nn, quantize, recurrent, reduce, resize, sampling, sequences, transform
+from tilewright.relay.frontend.onnx import (
+    control,
+    linear,
+    loops,
+    math,
+    nn,
+    quantize,
+    recurrent,
+    reduce,
+    resize,
+    sampling,
+    sequences,
+    transform,
+)
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import CONVERTERS

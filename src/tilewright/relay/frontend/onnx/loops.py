@@ -7,7 +7,7 @@ tensor. A loop whose values change their types, or are sequences, is copied out 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx
@@ -69,7 +69,7 @@ def _stacked(rows: Sequence[Expr]) -> Expr:
 
 @converter("Loop")
 def loop(
-    M: Expr | None = None, cond: Expr | None = None, *v_initial: Expr, body: onnx.GraphProto, node: Node,  # noqa: N803
+    M: Expr | None = None, cond: Expr | None = None, *v_initial: Expr, body: onnx.GraphProto, node: Node,
 ) -> tuple[Expr, ...]:
     """States behind the last turn, then what each turn gave along a new first dimension."""
     made = _Loop(body, list(v_initial), node)
@@ -81,10 +81,8 @@ def loop(
         first = node.value(cond, "cond") if cond is not None else np.True_
     if first is not None and not first.reshape(-1)[0]:
         limit = 0
-    if isinstance(limit, int) and (limit <= FEW or made.has_sequences):
-        done = made.copied(limit, may_give_up=not made.has_sequences)
-        if done is not None:
-            return done
+    if isinstance(limit, int) and (made.has_sequences or (limit <= FEW and made.counts)):
+        return made.copied(limit)
     return made.looped(limit, None if first is not None else reshape(cond, ()) if cond is not None else None)
 
 
@@ -108,7 +106,16 @@ class _Loop:
         self.has_sequences = any(isinstance(s, Tuple) for s in states)
         self.needs_count = self.gathers > 0 or self.has_sequences
         self.decides = False
-        """Whether a turn computes if another follows."""
+        """Whether a turn computes if another follows, as far as a turn has been converted."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the body hands the condition on as it is, or sets it to a constant: only the trip count ends the loop."""
+        made = {name: n for n in self.body.node for name in n.output}
+        name = self.body.output[0].name
+        while name in made and made[name].op_type == "Identity":
+            name = made[name].input[0]
+        return name == self.body.input[1].name or (name in made and made[name].op_type == "Constant") or name in {t.name for t in self.body.initializer}
 
     def turn(self, number: Expr, states: Sequence[Expr], outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
         """The condition behind a turn, its states and what it gives. In a turn, the condition holds."""
@@ -116,8 +123,8 @@ class _Loop:
         going, *rest = self.node.import_graph(self.body, [*first, *states], outside)
         return going, rest[: len(states)], rest[len(states) :]
 
-    def copied(self, limit: int, may_give_up: bool = False) -> tuple[Expr, ...] | None:
-        """The turns one after another; refused, or None, where it is not known how many there are."""
+    def copied(self, limit: int) -> tuple[Expr, ...]:
+        """The turns one after another; refused where it is not known how many there are."""
         states, rows = self.states, []
         if limit > _MOST:
             self.node.refuse(f"it has {limit} turns and values whose types change in them, which are copied out up to {_MOST} turns; "
@@ -127,8 +134,6 @@ class _Loop:
             rows.append(row)
             known = self.node.known(going)
             if known is None and k + 1 < limit:
-                if may_give_up:
-                    return None
                 known = self.node.value(going, self.body.output[0].name)
             if known is not None and not known.reshape(-1)[0]:
                 break
@@ -155,7 +160,7 @@ class _Loop:
                 self.node.refuse(f"{error.message}, and how many turns there are is not known; give input 'M' a value, or keep the shapes the same in every turn")
             return self.copied(limit)
         if rows and self.decides:
-            rows = [op.dyn.strided_slice(r, reshape(_number(0), (1,)), reshape(turns, (1,)), reshape(_number(1), (1,))) for r in rows]
+            rows = [*(op.dyn.strided_slice(r, reshape(_number(0), (1,)), reshape(turns, (1,)), reshape(_number(1), (1,))) for r in rows)]
         return (*states, *rows)
 
 

@@ -130,6 +130,8 @@ def _net(
     if shape_of(r)[0] != len(turned):
         node.refuse(f"R has weights for {shape_of(r)[0]} directions, and attribute 'direction' is '{direction}'")
     names = activations or default * len(turned)
+    if names == default * 2:
+        names = default * len(turned)  # one direction of what is the default for two
     if len(names) != len(default) * len(turned):
         node.refuse(f"attribute 'activations' has {len(names)} functions, and {len(default) * len(turned)} are needed")
     left = {"alpha": list(alphas), "beta": list(betas)}
@@ -166,8 +168,8 @@ def _biases(b: Expr | None, net: _Net, rows: int) -> list[tuple[Expr | None, Exp
 
 @converter("RNN")
 def rnn(
-    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,  # noqa: N803
-    activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None,
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,
+    activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] = ("Tanh", "Tanh"),
     clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, layout: int = 0, output_sequence: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     """H = f(X W' + H R' + Wb + Rb)."""
@@ -182,7 +184,7 @@ def rnn(
 
 @converter("GRU")
 def gru(
-    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,  # noqa: N803
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,
     activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None,
     clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0,
     node: Node,
@@ -222,8 +224,8 @@ def gru(
 
 @converter("LSTM")
 def lstm(
-    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,  # noqa: N803
-    initial_c: Expr | None = None, P: Expr | None = None, *, activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (),  # noqa: N803
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
+    initial_c: Expr | None = None, P: Expr | None = None, *, activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (),
     activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
     layout: int = 0, output_sequence: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
