@@ -69,13 +69,14 @@ def _producers(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool],
 def _wanted(node: onnx.NodeProto, producers: dict[str, int]) -> list[str]:
     """The names a node needs: its inputs, and what its subgraphs take from around it."""
     names = [name for name in node.input if name]
-    stack = [a.g for a in node.attribute if a.HasField("g")]
+    stack = [(a.g, frozenset[str]()) for a in node.attribute if a.HasField("g")]
     while stack:
-        graph = stack.pop()
+        graph, around = stack.pop()
+        own = around.union((i.name for i in graph.input), (t.name for t in graph.initializer), (name for n in graph.node for name in n.output))
         for inner in graph.node:
-            names.extend(name for name in inner.input if name in producers)
-            stack.extend(a.g for a in inner.attribute if a.HasField("g"))
-        names.extend(o.name for o in graph.output if o.name in producers)
+            names.extend(name for name in inner.input if name in producers and name not in own)
+            stack.extend((a.g, own) for a in inner.attribute if a.HasField("g"))
+        names.extend(o.name for o in graph.output if o.name in producers and o.name not in own)
     return names
 
 
