@@ -31,7 +31,7 @@ from tilewright.relay.op import (
     vision_maps,
 )
 from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, LayoutTransform, SpaceToBatchNd, SpaceToDepth
-from tilewright.relay.op.nn_sparse import SparseDense, packed
+from tilewright.relay.op.nn_sparse import SparseConv2d, SparseDense, packed
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
 
@@ -157,6 +157,7 @@ def _transform() -> list[Example]:
     found += [Example(SpaceToBatchNd((2, 2), ((0, 0), (1, 2)), 3.0), (real(2, 4, 5, 3),)), Example(SpaceToBatchNd((3,), ((1, 0),)), (real(1, 5, 2),))]
     found += [Example(BatchToSpaceNd((2, 2), ((0, 1), (1, 0))), (real(8, 3, 4, 2),)), Example(BatchToSpaceNd((3,), ((0, 0),)), (real(6, 2, 3),))]
     layouts = [("NCHW", "NHWC", (1, 8, 2, 3)), ("NCHW", "NCHW4c", (1, 8, 2, 3)), ("NCHW4c", "NHWC", (1, 2, 2, 3, 4)), ("NCHW4c", "NCHW8c", (1, 2, 2, 3, 4)), ("OIHW", "OHWI2o4i", (4, 8, 1, 2))]
+    layouts += [("NCHW", "NCHW8c", (2, 5, 3, 2)), ("OIHW", "OIHW4i16o4i", (5, 6, 1, 2)), ("OIHW4i16o4i", "IHWO", (1, 2, 1, 2, 4, 16, 4)), ("NC4c", "NC3c", (2, 3, 4))]
     found += [Example(LayoutTransform(a, b), (real(*shape),)) for a, b, shape in layouts]
     return found
 
@@ -237,6 +238,18 @@ def _conv() -> list[Example]:
         Example(nn.Dense(), (whole(3, 5), whole(4, 5))),
         Example(nn.BiasAdd(), (f32(2, 3, 4, 5), f32(3))), Example(nn.BiasAdd(-1), (f32(2, 3), f32(3))),
     ]
+    blocks = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}
+    x4, w4 = f32(1, 2, 6, 7, 4), f32(3, 2, 3, 3, 4, 4)
+    found += [Example(cls(2, 1, **blocks), (x4, w4)) for cls in (nn.Conv2d, nn.Conv2dNCHWc)]
+    found += [Example(nn.Conv2dNCHWc(padding=1, **{**blocks, "kernel_layout": "OIHW4i8o"}, out_layout=out), (x4, f32(2, 2, 3, 3, 4, 8))) for out in ("NCHW8c", "NHWC", "NCHW4c")]
+    found += [Example(nn.Conv2d(1, (0, 1), 2, groups=2, **blocks), (x4, f32(2, 1, 3, 2, 4, 4))), Example(nn.Conv2d(1, 1, **blocks, out_dtype="int32"), (whole(1, 2, 5, 5, 4, dtype="int8"), whole(2, 2, 3, 3, 4, 4, dtype="int8")))]
+    found += [Example(nn.Conv2d(1, 1, data_layout="NCHW3c", kernel_layout="OIHW3i16o", out_layout="NCHW16c"), (f32(1, 1, 9, 9, 3), f32(1, 1, 3, 3, 3, 16)))]
+    found += [Example(nn.Conv2d(data_layout="NHWC8c", kernel_layout="HWIO4i16o", out_layout="NCHW"), (f32(2, 3, 4, 1, 8), f32(2, 1, 2, 1, 4, 16)))]
+    found += [Example(nn.Conv2d(1, 1, data_layout="NCHW8c", kernel_layout="OIHW2i4o4i", out_layout="NCHW4c"), (f32(1, 2, 5, 5, 8), f32(2, 2, 1, 1, 2, 4, 4)))]
+    found += [Example(nn.DepthwiseConv2dNCHWc(2, 1, groups=8, data_layout="NCHW4c", kernel_layout="OIHW1i4o"), (x4, f32(2, 1, 3, 3, 1, 4)))]
+    found += [Example(nn.DepthwiseConv2dNCHWc(1, 1, groups=8, data_layout="NCHW4c", kernel_layout="OIHW1i8o", out_layout="NCHW8c"), (x4, f32(2, 1, 3, 3, 1, 8)))]
+    found += [Example(nn.Conv1d(data_layout="NCW4c", kernel_layout="OIW4i4o"), (f32(1, 2, 9, 4), f32(1, 2, 3, 4, 4)))]
+    found += [Example(nn.Conv3d(1, 1, data_layout="NCDHW4c", kernel_layout="OIDHW4i4o"), (f32(1, 1, 3, 4, 5, 4), f32(2, 1, 3, 3, 3, 4, 4)))]
     for a, b in ((False, False), (True, False), (False, True), (True, True)):
         found.append(Example(nn.Matmul(None, "", a, b), (f32(*((5, 3) if a else (3, 5))), f32(*((4, 5) if b else (5, 4))))))
         found.append(Example(nn.BatchMatmul("", a, b), (f32(2, *((5, 3) if a else (3, 5))), f32(1, *((4, 5) if b else (5, 4))))))
@@ -271,6 +284,14 @@ def _pool() -> list[Example]:
     found += [Example(cls(), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d, nn.AdaptiveAvgPool2d)]
     found += [Example(cls("NHWC"), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
     found += [Example(cls((3, 5)), (x,)) for cls in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)]
+    blocks = real(2, 3, 7, 8, 4)
+    for plain in (nn.MaxPool2d, nn.AvgPool2d):
+        found += [Example(plain(3, 2, 1, 1, "NCHW4c"), (blocks,)), Example(plain((3, 2), (2, 3), padding=(0, 1), layout="NCHW4c", ceil_mode=True), (blocks,))]
+        found += [Example(plain(2, 2, layout="NCHW4c", out_layout=out), (blocks,)) for out in ("NCHW", "NHWC", "NCHW2c")]
+        found += [Example(plain(2, 2, layout="NHWC", out_layout="NCHW"), (x,)), Example(plain(2, 1, layout="NHWC4c"), (real(1, 4, 5, 2, 4),))]
+    found += [Example(nn.AvgPool2d(3, 2, 1, 1, "NCHW4c", ceil_mode=True, count_include_pad=True), (blocks,)), Example(nn.MaxPool1d(3, layout="NCW8c"), (real(1, 2, 9, 8),))]
+    found += [Example(cls("NCHW4c"), (blocks,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
+    found += [Example(cls((3, 5), "NCHW4c"), (blocks,)) for cls in (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)]
     return found
 
 
@@ -297,6 +318,10 @@ def _image() -> list[Example]:
     found += [Example(image.Resize2d((2, 3), scales=(0.6, 0.6)), (x,)), Example(image.Resize2d((8, 10)), (whole(1, 2, 4, 5, low=0, high=255, dtype="uint8"),))]
     found += [Example(image.Resize2d((8, 10), method="nearest_neighbor", coordinate_transformation_mode="tf_half_pixel_for_nn"), (x,))]
     found += [Example(image.Resize1d(9), (real(1, 2, 5),)), Example(image.Resize3d((3, 4, 5)), (real(1, 2, 2, 3, 4),)), Example(image.Resize2d((4, 5)), (x,))]
+    found += [Example(nn.Upsampling3d(2, 1, 3, "NCDHW", m), (real(1, 2, 2, 3, 4),)) for m in ("nearest_neighbor", "trilinear")]
+    found += [Example(nn.Upsampling3d(2, 2, 1, "NDHWC", "trilinear", "align_corners"), (real(1, 2, 3, 4, 2),))]
+    found += [Example(nn.Upsampling(2, 3, "NCHW4c", m), (real(1, 2, 3, 4, 4),)) for m in ("nearest_neighbor", "bilinear")]
+    found += [Example(image.Resize2d((7, 9), None, "NCHW4c"), (real(1, 2, 4, 5, 4),))]
     found += [Example(nn.Upsampling(2, 2, method=m), (x,)) for m in ("nearest_neighbor", "bilinear", "bicubic")]
     found.append(Example(nn.Upsampling(2, 3, method="bilinear", align_corners=True), (x,)))
     return found
@@ -377,6 +402,8 @@ def _programs() -> list[Example]:
     found.append(Example(nn.NllLoss(), (real(4), scalar(2, "int64"), real(4, low=0.5))))
     sparse = real(6, 8) * (whole(6, 8, low=0, high=4) == 0)
     found += [Example(SparseDense(lhs), (real(3, 8), *packed(sparse, block))) for lhs in (False, True) for block in ((1, 1), (2, 4))]
+    found += [Example(SparseConv2d("NHWC", 1), (real(2, 3, 2, 8), *packed(sparse, (2, 4)))), Example(SparseConv2d("NCHW"), (real(2, 8, 3, 2), *packed(sparse, (1, 1))))]
+    found += [Example(SparseConv2d("NHWC", 3), (real(2, 3, 4, 2), *packed(real(4, 18) * (whole(4, 18, low=0, high=4) == 0), (2, 2))))]
     values, columns, starts = packed(sparse, (1, 1))
     found.append(Example(SparseDense(), (real(3, 8), values.reshape(-1), columns, starts)))
     row = whole(21, low=0, high=6)

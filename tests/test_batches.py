@@ -11,6 +11,7 @@ import pytest
 import op_examples
 from tilewright import relay
 from tilewright.compiler.build import build_module
+from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.analysis.images import batch_of, images_read
@@ -170,6 +171,66 @@ def test_programs_of_parts_answer_what_those_of_the_whole_batch_do(batch: int, i
 def test_optimize_splits_by_the_setting() -> None:
     with PassContext(opt_level=3, config={"relay.SplitBatch.images": 2}):
         assert optimize(IRModule.from_expr(chain(4, 4, 8)))["main"].attrs[PARTS] == 2
+
+
+CONV = "nn.relu(nn.conv2d({x}, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3]))"
+TWO = "nn.conv2d(nn.conv2d({x}, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3]), meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=7, kernel_size=[3, 3])"
+AROUND = {
+    "in one branch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ {TWO.format(x='%x')} }} else {{ exp(%x) }} }}",
+    "in both, and behind": f"def @main(%n: int32, %x: T) {{ %0 = if (less(%n, 3)) {{ {CONV.format(x='%x')} }} else {{ {TWO.format(x='exp(%x)')} }}; tanh({CONV.format(x='%0')}) }}",
+    "a value before that both need": f"def @main(%n: int32, %x: T) {{ %0 = {CONV.format(x='%x')}; (if (less(%n, 3)) {{ {TWO.format(x='%0')} }} else {{ tanh(%0) }}, %0) }}",
+    "mixed with what is no batch": f"def @main(%n: int32, %x: T) {{ if (less(%n, 3)) {{ add({CONV.format(x='%x')}, cast(%n, dtype=\"float32\")) }} else {{ subtract(%x, sum({TWO.format(x='%x')}, axis=[0], keepdims=True)) }} }}",
+    "a loop": f"""def @main(%n: int32, %x: T) {{ let %loop = fn (%i: int32, %y: T) -> T {{
+        if (less(%i, %n)) {{ %loop(add(%i, 1), {TWO.format(x='%y')}) }} else {{ %y }} }}; %loop(0, %x) }}""",
+    "a recursion that is not last": f"""def @main(%n: int32, %x: T) {{ @deep(%n, %x) }}
+        def @deep(%n: int32, %x: T) -> T {{ if (less(%n, 1)) {{ %x }} else {{ {CONV.format(x='@deep(subtract(%n, 1), tanh(%x))')} }} }}""",
+    "a match": f"""type Step {{ More(T, Step), End, }}
+        def @main(%n: int32, %x: T) {{ @walk(if (less(%n, 3)) {{ More(%x, More(tanh(%x), End)) }} else {{ More(exp(%x), End) }}, %x) }}
+        def @walk(%s: Step[], %x: T) -> T {{ match (%s) {{ More(%y, %rest) => @walk(%rest, add({TWO.format(x='%y')}, %x)), End => {CONV.format(x='%x')} }} }}""",
+    "a reference": f"def @main(%n: int32, %x: T) {{ let %r = ref(%x); let %_ = if (less(%n, 3)) {{ ref_write(%r, {TWO.format(x='%x')}) }} else {{ () }}; {CONV.format(x='ref_read(%r)')} }}",
+    "tuples": f"def @main(%n: int32, %x: T) {{ %0 = split({TWO.format(x='%x')}, indices_or_sections=3, axis=2); if (less(%n, 3)) {{ (%0.1, %0.0) }} else {{ (tanh(%0.0), %0.2) }} }}",
+}
+"""Programs whose blocks compute a batch, of which `T` is the type."""
+WHOLE = ("mixed with what is no batch", "a loop")
+"""Those whose blocks have numbers of no image among their inputs, as a counter, and are not split."""
+
+
+def around(name: str, batch: int) -> IRModule:
+    weight = Constant(random(7, 7, 3, 3) / 8)
+    text = AROUND[name].replace("T,", f"Tensor[({batch}, 7, 9, 9), float32],").replace(": T", f": Tensor[({batch}, 7, 9, 9), float32]").replace("-> T", f"-> Tensor[({batch}, 7, 9, 9), float32]")
+    parsed: IRModule = relay.parse('#[version = "0.0.5"]\n' + text, init_meta_table={"relay.Constant": [weight]})
+    return parsed
+
+
+@pytest.mark.parametrize("batch, images", [(8, 1), (12, 4), (32, 2)])
+@pytest.mark.parametrize("name", AROUND)
+def test_control_flow_around_a_batch_in_parts(name: str, batch: int, images: int) -> None:
+    """Blocks of programs with control flow are computed in parts, whichever way is taken."""
+    mod, x = around(name, batch), random(batch, 7, 9, 9)
+    reports = []
+    for setting in (images, -1):
+        with PassContext(opt_level=3, config={"relay.SplitBatch.images": setting}):
+            reports.append(report := Report(keeps_module=True))
+            run = build_module(mod, Target("llvm"), report=report).executable()
+        for n in (0, 2, 3, 5):
+            wanted, found = evaluate(mod, np.int32(n), x), run(np.array(n, np.int32), x)
+            for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (found, wanted)), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+    parts, whole = ([f.attrs.get(PARTS, 1) for f in r.module.functions.values()] for r in reports)
+    assert set(whole) == {1}
+    assert set(parts) <= {1, batch // images}
+    assert (batch // images in parts) == ("_part(ptr" in reports[0].llvm["flow"]) == (name not in WHOLE)
+
+
+def test_functions_that_others_call_stay_whole() -> None:
+    mod = relay.transform.InferType()(relay.parse("""#[version = "0.0.5"]
+def @main(%x: Tensor[(4, 8), float32]) { @f(%x) }
+def @f(%x: Tensor[(4, 8), float32]) { exp(%x) }
+def @other(%x: Tensor[(4, 8), float32]) { tanh(%x) }
+def @kernel(%x: Tensor[(4, 8), float32], Primitive=1) { tanh(%x) }"""))
+    after = SplitBatch(2)(mod)
+    assert {name: f.attrs.get(PARTS, 1) for name, f in after.items()} == {"main": 1, "f": 1, "other": 2, "kernel": 1}
+    assert after["f"] is mod["f"]
 
 
 def test_a_saved_program_of_parts_is_the_same_program(tmp_path: Path) -> None:

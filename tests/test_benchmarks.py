@@ -66,6 +66,15 @@ def test_relay_text_reads_back_before_it_times(tmp_path: Path) -> None:
     assert "read with" in done.stdout
 
 
+def test_relay_passes_shows_text_types_passes_and_patterns(tmp_path: Path) -> None:
+    path = tmp_path / "fixed.onnx"
+    path.write_bytes(mlp(2).SerializeToString())
+    done = run("relay_passes.py", path, "--rounds", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("print", "read", "InferType from nothing", "all passes of compiling", "5,000 calls x 50 patterns", "FuseOps", "BatchingOps"):
+        assert name in done.stdout
+
+
 def test_compile_time_shows_cold_and_cached(model: Path, tmp_path: Path) -> None:
     found = tmp_path / "times.json"
     done = run("compile_time.py", model, "--rounds", "1", "--json", found)

@@ -319,6 +319,11 @@ def test_registered_attributes_of_operators() -> None:
     assert not wildcard().has_attr({"kind of the test": "smooth"})(None).match(relay.tanh(x))
 
 
+def test_attributes_of_operators_that_stand_alone() -> None:
+    assert is_op("add").has_attr({"TOpPattern": 1}).match(relay.op.get("add")) and is_op("add").match(relay.op.get("add"))
+    assert not is_op("add").has_attr({"TOpPattern": 0}).match(relay.op.get("add"))
+
+
 def test_attributes_of_calls() -> None:
     c = is_op("nn.conv2d")(None)
     e = conv()

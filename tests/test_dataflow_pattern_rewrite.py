@@ -317,6 +317,12 @@ def test_a_callback_that_returns_no_expression() -> None:
         rewrite(nothing, x + y)
 
 
+def test_a_callback_without_a_pattern() -> None:
+    with pytest.raises(CompileError, match=r"DFPatternCallback has no pattern; set self\.pattern in __init__"):
+        rewrite(DFPatternCallback(), relay.var("x"))
+    assert not hasattr(DFPatternCallback(), "patern")
+
+
 def test_a_callback_that_is_not_defined() -> None:
     plain = DFPatternCallback()
     plain.pattern = is_op("add")(None)

@@ -47,6 +47,7 @@ CASES: list[tuple[Op, tuple[np.ndarray[Any, Any], ...], Op]] = [
     (dynamic.DynExpandDims(2), (real(3, 4), ints(1)[0]), relay.op.get("expand_dims")(1, 2)),
     (dynamic.DynPad(), (real(2, 3), ints((0, 1), (2, 0)), np.float32(7)), relay.op.get("nn.pad")(((0, 1), (2, 0)))),
     (dynamic.DynUpsampling(), (IMAGE, np.float32(2), np.float32(3)), relay.op.get("nn.upsampling")(2, 3)),
+    (dynamic.DynUpsampling3d(), (real(1, 2, 2, 3, 4), np.float32(2), np.float32(1), np.float32(3)), relay.op.get("nn.upsampling3d")(2, 1, 3)),
     (dynamic.DynResize2d(), (IMAGE, ints(7, 3), np.zeros(0, "float32")), relay.op.get("image.resize2d")((7, 3))),
     (dynamic.DynSparseToDense(), (ints((0, 1), (2, 0)), real(2), np.float32(-1), ints(3, 2)), relay.op.get("sparse_to_dense")((3, 2))),
 ]
@@ -101,6 +102,11 @@ def test_attributes_may_be_tensors() -> None:
     x, shape = var("x", shape=(2, 3)), var("shape", shape=(1,), dtype="int64")
     assert relay.reshape(x, shape).op.name == "dyn.reshape"
     assert relay.reshape(x, newshape=const(ints(6))).op == relay.op.get("reshape")((6,))
+    widths = var("widths", shape=(2, 2), dtype="int64")
+    assert relay.nn.pad(x, widths, 1.0, pad_mode="edge").op == dynamic.DynPad("edge")
+    assert relay.nn.pad(x, const(ints((0, 1), (2, 0)))).op == relay.op.get("nn.pad")(((0, 1), (2, 0)))
+    scale = var("scale", shape=(), dtype="float32")
+    assert relay.nn.upsampling3d(var("v", shape=(1, 2, 3, 4, 5)), scale, scale, scale, method="trilinear").op == dynamic.DynUpsampling3d(method="trilinear")
     assert relay.topk(x, k=var("k", shape=(), dtype="int32"), axis=0).op == dynamic.DynTopK(axis=0)
     with pytest.raises(CompileError, match=r"transpose cannot take axes as a tensor"):
         relay.transpose(x, axes=shape)
@@ -116,6 +122,8 @@ def test_what_dynamic_operators_refuse() -> None:
         dynamic.DynStridedSlice()(x, const(ints(0, 0, 0)), const(ints(1, 1, 1)), const(ints(1, 1, 1)))
     with pytest.raises(ShapeError, match=r"pad_width must have the shape \(2, 2\), a pair for each dimension, and it has \(3, 2\)"):
         dynamic.DynPad()(x, const(np.zeros((3, 2), "int64")), const(0.0))
+    with pytest.raises(ShapeError, match=r"data must have 5 dimensions, and it has 2: \(2, 3\)"):
+        dynamic.DynUpsampling3d()(x, const(1.0), const(1.0), const(1.0))
 
 
 def test_programs_of_known_shapes_compile() -> None:

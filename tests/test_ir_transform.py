@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tilewright import relay
 from tilewright.errors import CompileError, InternalError, OptionError, ShapeError
 from tilewright.ir import IRModule
 from tilewright.ir.instrument import (
@@ -22,10 +23,12 @@ from tilewright.ir.instrument import (
     pass_instrument,
 )
 from tilewright.ir.transform import ApplyPassToFunction, FunctionPass, Pass, PassContext, PassInfo, Sequential, module_pass, named_pass
+from tilewright.relay.adt import Clause, Match, PatternTuple, PatternVar, PatternWildcard
 from tilewright.relay.analysis import check_well_formed, well_formed
-from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, var
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Tuple, Var, var
 from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.transform import function_pass
+from tilewright.types import FuncType
 
 
 def module() -> IRModule:
@@ -283,6 +286,44 @@ def test_the_verifier_names_the_pass() -> None:
         AppendRelu()(module())
         with pytest.raises(InternalError, match="not well formed after the pass Unbind: 'main' uses the variable 'x', which nothing binds"):
             unbind(module())
+
+
+def test_variables_outside_of_their_scope() -> None:
+    """Each message says which variable, what uses it, and what it is outside of; a graph may share what is inside with what is outside."""
+    x, y, z, c = var("x", shape=(2,)), var("y", shape=(2,)), var("z", shape=(2,)), var("c", shape=(), dtype="bool")
+    shared = relay.exp(y)
+    let = Let(y, Relu()(x), shared)
+    inner = Function((z,), relay.tanh(z))
+    some = Var("h", x.known_type())
+    match = Match(Tuple((x, x)), (Clause(PatternTuple((PatternVar(some), PatternWildcard())), some),))
+    loop = Var("f", FuncType((x.checked_type,), x.checked_type))
+    faults = {
+        r"in 'the function' the variable 'y' is used in exp\(%y\), outside of the body of let %y; put what uses it": relay.add(let, shared),
+        r"variable 'y' is used in exp\(%y\), outside of the body of let %y": Let(y, shared, x),
+        r"variable 'y' is used in if \(%c\), outside of the body of let %y": relay.If(c, let, y),
+        r"variable 'z' is used in add\(.*\), outside of fn \(%z\) .*, which has it as a parameter; give its value out": relay.add(inner(x), z),
+        r"variable 'h' is used in add\(.*\), outside of its clause of match \(.*\); use it in that clause alone": relay.add(match, some),
+        r"variable 'f' is used in %f\(%x\), outside of the body of let %f": relay.add(Let(loop, inner, Call(loop, (x,))), Call(loop, (x,))),
+    }
+    for message, body in faults.items():
+        with pytest.raises(CompileError, match=message):
+            check_well_formed(Function((x, c), body))
+        assert not well_formed(Function((x, c), body))
+    again = Let(loop, Function((z,), Call(loop, (relay.tanh(z),))), Call(loop, (x,)))
+    for body in (let, relay.If(c, let, Let(var("w", shape=(2,)), x, x)), match, again, Let(y, x, relay.If(c, shared, relay.add(shared, y)))):
+        check_well_formed(Function((x, c), body))
+
+
+def test_scopes_of_a_deep_program() -> None:
+    """Ten thousand lets within each other, whose values use one of the first and one of the last."""
+    x = var("x", shape=(2,))
+    names = [var(f"v{k}", shape=(2,)) for k in range(10_000)]
+    body: relay.Expr = relay.add(names[0], names[-1])
+    for k in reversed(range(len(names))):
+        body = Let(names[k], relay.add(names[k - 1], names[0]) if k else x, body)
+    check_well_formed(Function((x,), body))
+    with pytest.raises(CompileError, match="the variable 'v9999' is used in add"):
+        check_well_formed(Function((x,), relay.add(body, names[-1])))
 
 
 def test_well_formed_refuses() -> None:

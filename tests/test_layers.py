@@ -19,7 +19,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("settings", "types"),
     ("logs",),
     ("expr", "expr_walk", "intrinsics", "nd"),
-    ("params",),
+    ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),
     ("te", "tir", "script"),

@@ -270,6 +270,51 @@ def test_attributes_of_operators() -> None:
     assert op.get_attr("target.test") is None and op.get_attr("TOpPattern") == 4
 
 
+def test_hooks_of_operators_are_found_where_they_are_registered() -> None:
+    try:
+        @relay.op.register_legalize("nn.conv2d", level=20)
+        def changed(attrs: Any, inputs: Any, types: Any) -> None:
+            return None
+
+        relay.op.get("nn.conv2d").set_attr("FTVMStrategy", changed)
+        assert "register_legalize" in defined(tvm.registry.where("nn.conv2d/FTVMLegalize"))
+        assert "set_attr" in defined(tvm.registry.where("nn.conv2d/FTVMStrategy")) and tvm.registry.where("FTVMStrategy") == tvm.registry.where("nn.conv2d/FTVMStrategy")
+    finally:
+        reset_op_attr("nn.conv2d", "FTVMLegalize")
+        reset_op_attr("nn.conv2d", "FTVMStrategy")
+
+
+def test_an_operator_of_a_program_is_one_like_the_others() -> None:
+    from tilewright import te
+    from tilewright.relay.op import OPS, Fusion, Op, op
+
+    try:
+        @op("test.cube", kind=Fusion.ELEMWISE)
+        class Cube(Op):
+            """scale * x^3."""
+
+            scale: float = 1.0
+
+            def infer(self, data: Any) -> Any:
+                return data
+
+            def reference(self, data: Any) -> Any:
+                return data**3 * np.float32(self.scale)
+
+            def compute(self, data: te.Tensor) -> te.Tensor:
+                return te.compute(data.extents, lambda *i: data(*i) * data(*i) * data(*i) * self.scale, name="cube")
+
+        x = var("x", shape=(4,))
+        mod = tvm.IRModule.from_expr(relay.nn.relu(Call(relay.op.get("test.cube"), [x], {"scale": 2.0})))
+        assert tvm.ir.structural_equal(tvm.parser.parse(mod.astext()), mod) and tvm.ir.structural_equal(tvm.ir.load_json(tvm.ir.save_json(mod)), mod)
+        assert "test.cube" in defined(tvm.registry.where("test.cube"))
+        for kind in ("graph", "debug"):
+            answer = relay.create_executor(kind, mod=mod, target="llvm").evaluate()(np.arange(-1, 3, dtype="float32"))
+            np.testing.assert_array_equal(answer.numpy(), [0, 0, 2, 16])
+    finally:
+        OPS.pop("test.cube", None)
+
+
 def test_levels_of_logging_by_module(caplog: pytest.LogCaptureFixture) -> None:
     loggers = [logging.getLogger(n) for n in ("tilewright", "tilewright.ir.transform", "tilewright.relay")]
     before = [(g, g.level) for g in loggers]
@@ -339,3 +384,146 @@ def test_damaged_parameters_are_refused() -> None:
             relay.load_param_dict(broken)
         except ModelError as error:
             assert "parameters" in error.message
+
+
+def test_expressions_compare_and_are_told_apart() -> None:
+    x, y = var("x", shape=(2,)), var("y", shape=(2,))
+    assert [e.op.name for e in (x < y, x > 1, x <= y, x <= 2.0)] == ["less", "greater", "less_equal", "less_equal"]
+    assert x.same_as(x) and not x.same_as(y) and x.vid.name_hint == "x"
+    array = nd.array([1.0])
+    assert array.same_as(array) and not array.same_as(nd.array([1.0]))
+
+
+def test_ways_to_write_a_variable() -> None:
+    assert var("x", "int8").checked_type == relay.scalar_type("int8")
+    assert var("x", relay.TensorType((2,))).checked_type == var("y", shape=(2,)).checked_type
+    with pytest.raises(CompileError, match=r"the variable x is given the type 'int8' and the shape \(2,\); leave one of them out"):
+        var("x", "int8", shape=(2,))
+
+
+def test_sizes_are_numbers_with_a_value() -> None:
+    shape = var("x", shape=(2, np.int64(3), tvm.tir.IntImm("int32", 4), relay.Any())).checked_type.shape
+    assert [d.value for d in shape[:3]] == [2, 3, 4] == [int(d) for d in shape[:3]] and not hasattr(shape[3], "value")
+    assert str(shape[0]) == "2" and type(shape[0].value) is int
+
+
+def test_fields_of_tuples_from_either_end() -> None:
+    a, b = const(1), const(2)
+    both = Tuple((a, b))
+    assert both[-1] is b and both.astuple() is both and list(both) == [a, b]
+    with pytest.raises(IndexError, match="field -3 of a tuple of 2"):
+        both[-3]
+
+
+def test_fields_of_results_whose_types_are_not_known_yet() -> None:
+    x, y = var("x"), var("y")
+    first, second = relay.split(x, 2)
+    assert (first.index, second.index, len(list(relay.split(x, (1, 4))))) == (0, 1, 3)
+    assert len(list(relay.nn.batch_norm(x, y, y, y, y))) == 3 and len(list(relay.nn.dropout_raw(x))) == 2
+    assert relay.topk(x, 2)[1].index == 1
+    with pytest.raises(IndexError, match="field 2 of a tuple of 2"):
+        relay.split(x, 2)[2]
+    with pytest.raises(CompileError, match="how many fields this has is not known; take them by index, or annotate the variables"):
+        list(relay.topk(x, 2))
+    with pytest.raises(CompileError, match="the type of this Var is not known"):
+        x[0]
+
+
+def test_dropout_is_a_tensor_and_its_raw_form_a_tuple() -> None:
+    x = var("x", shape=(2,))
+    assert relay.nn.dropout(x, rate=0.1).checked_type == x.checked_type
+    assert relay.nn.dropout(x, 0.1).tuple_value.op == relay.nn.dropout_raw(x, 0.1).op
+
+
+def test_attributes_by_kind() -> None:
+    attrs = relay.nn.conv2d(var("x"), var("w"), channels=8, kernel_size=(3, 3)).attrs
+    assert (attrs.get_int("channels"), attrs.get_str("data_layout"), attrs.get_int_tuple("kernel_size")) == (8, "NCHW", (3, 3))
+    with pytest.raises(KeyError, match=r"nn\.conv2d has no attribute 'chanels'; it has strides, padding"):
+        attrs.get_int("chanels")
+
+
+def test_numbers_and_texts_of_the_field_as_attributes_of_functions() -> None:
+    f = Function([], const(1)).with_attr("Primitive", tvm.tir.IntImm("int32", 1)).with_attr("Composite", tvm.tir.StringImm("a.b"))
+    assert f.attrs == {"Primitive": 1, "Composite": "a.b"} and type(f.attrs.Primitive) is int
+    assert Function([], const(1), attrs={"scale": tvm.tir.FloatImm("float32", 0.5)}).attrs.scale == 0.5
+
+
+def test_functions_of_operators_stand_beside_their_classes() -> None:
+    x = var("x", shape=(1, 2, 4, 4))
+    assert relay.op.nn.relu(x).op == relay.op.get("nn.relu") and relay.op.add(x, x).op.name == "add"
+    assert relay.op.image.resize2d(x, (8, 8)).op.name == "image.resize2d" and relay.op.random.threefry_key(1).checked_type.shape == (10,)
+    assert relay.op.arange(3).checked_type.shape == (3,) and relay.op.vision.non_max_suppression
+    assert (relay.op.OpPattern.OUT_ELEMWISE_FUSABLE, relay.op.OpPattern.OPAQUE) == (4, 8)
+    for module in (relay.op, relay.op.nn, relay.op.vision):
+        with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+            _ = module.nonsense
+
+
+def test_the_modules_of_the_field() -> None:
+    from tilewright.relay.expr_functor import ExprMutator
+    from tilewright.relay.function import FunctionWithFields
+    from tilewright.relay.ty import TupleType
+    from tilewright.relay.type_functor import TypeMutator, TypeVisitor
+
+    x, w = var("x", shape=(2, 3)), var("w", shape=(4, 3))
+    f = Function([x, w], relay.nn.dense(x, w), attrs={"a": 1})
+    bound = relay.build_module.bind_params_by_name(f, {"w": np.ones((4, 3), "float32")})
+    assert [p.name_hint for p in bound.params] == ["x"] and bound.attrs == {"a": 1} and relay.build_module.build is relay.build
+    assert relay.build_module.bind_params_by_name(f, {"other": 1}) is f
+    with pytest.raises(AttributeError, match=r"'tilewright.relay.build_module' has no attribute 'nonsense'"):
+        _ = relay.build_module.nonsense
+    other = FunctionWithFields(f, body=relay.nn.relu(f.body), attrs={})
+    assert (other.params, other.attrs, other.body.args[0]) == (f.params, {}, f.body) and FunctionWithFields(f).body is f.body
+    assert ExprMutator is relay.ExprMutator
+
+    class Halves(TypeMutator):
+        def visit_tensor_type(self, tt: Any) -> Any:
+            return relay.TensorType(tt.shape, "float16")
+
+    class Names(TypeVisitor):
+        def __init__(self) -> None:
+            self.found: list[str] = []
+
+        def visit_type_var(self, tv: Any) -> None:
+            self.found.append(tv.name_hint)
+
+        def visit_tensor_type(self, tt: Any) -> None:
+            self.found.append(str(tt.dtype))
+
+    a, box = relay.TypeVar("A"), relay.GlobalTypeVar("Box")
+    whole = relay.FuncType([TupleType([x.checked_type, a]), relay.RefType(x.checked_type)], box(x.checked_type), [a], [])
+    assert str(Halves().visit(whole)) == "fn [A]((Tensor[(2, 3), float16], A), ref(Tensor[(2, 3), float16])) -> Box[Tensor[(2, 3), float16]]"
+    names = Names()
+    names.visit(whole)
+    names.visit(relay.TypeData(box, [a], [relay.Constructor("Box", [a], box)]))
+    assert names.found == ["A", "float32", "A", "float32", "float32", "A", "A"]
+    with pytest.raises(CompileError, match="types are not constrained here"):
+        relay.FuncType([], whole, [], ["a == b"])
+    with pytest.raises(tvm.TVMError, match="TypeVisitor has no method for types of this kind, and met a int"):
+        TypeVisitor().visit(1)
+
+
+def test_a_module_looks_up_by_name() -> None:
+    mod = tvm.IRModule.from_expr(var("x", shape=(2,)))
+    assert mod.lookup("main") is mod.Lookup("main") is mod["main"]
+
+
+def test_a_pass_takes_a_module() -> None:
+    with pytest.raises(CompileError, match="the pass FoldConstant takes a module, and is given a Function; make one of a function with IRModule\\.from_expr"):
+        relay.transform.FoldConstant()(Function([], const(1)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["debug", "graph", "vm"])
+def test_numbers_are_given_to_programs_in_the_type_of_the_parameter(kind: str) -> None:
+    mod = tvm.parser.parse("def @main(%n: int32, %x: float32) -> float32 { let %f = fn (%y: float32) -> float32 { %y + cast(%n, dtype=\"float32\") }; %f(%f(%x)) }")
+    run = relay.create_executor(kind, mod=mod, target="llvm").evaluate()
+    assert run(3, 1).numpy() == run(3, x=1.0).numpy() == 7
+    with pytest.raises(CompileError, match="int32"):
+        run(2.5, 1.0)
+
+
+def test_the_passes_of_compiling_on_their_own() -> None:
+    x, w = var("x", shape=(2, 3)), var("w", shape=(4, 3))
+    mod, params = relay.optimize(tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w))), target="llvm", params={"w": np.ones((4, 3), "float32")})
+    assert params == {} and [p.name_hint for p in mod["main"].params] == ["x"]
+    assert len(relay.analysis.extract_fused_functions(mod)) == 1

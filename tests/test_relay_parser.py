@@ -187,6 +187,12 @@ def test_what_people_write() -> None:
     reads_back(parse(text))
 
 
+def test_comments_may_have_comments_inside() -> None:
+    assert_structural_equal(parse_expr("/* a /* b */ c /**/ */ 1 // 2\n + 3 /* 4 /* 5 */ */"), parse_expr("1 + 3"))
+    with pytest.raises(ParseError, match=r"from_string:1:5: this comment is not closed; write \*/ at its end"):
+        parse_expr("1 + /* a /* b */ 2")
+
+
 def test_statements_may_stand_before_each_other() -> None:
     read = parse_expr("fn (%r: ref(float32)) { ref_write(%r, 1f); ref_write(%r, 2f); ref_read(%r) }")
     body = read.body  # type: ignore[attr-defined]

@@ -34,7 +34,9 @@ OPTIONS: dict[str, list[Pass]] = {
     "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
     "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
-    "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]})],
+    "ConvertLayout": [transform.ConvertLayout(), transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"], "nn.max_pool2d": ["NHWC"]}), transform.ConvertLayout({"nn.conv2d": ["NCHW2c", "OIHW2i2o"], "nn.max_pool2d": ["NCHW2c"]})],
+    "Conv2dToSparse": [transform.Conv2dToSparse([], [])],
+    "Conv2dToSparse2": [transform.Conv2dToSparse2("NCHW", 1, (1, 1), 0.0)],
     "DenseToSparse": [transform.DenseToSparse([], [])],
     "FakeQuantizationToInteger": [transform.FakeQuantizationToInteger(), transform.FakeQuantizationToInteger(use_qat=True)],
     "InlineCompilerFunctionsBoundTo": [transform.InlineCompilerFunctionsBoundTo(["npu_0"])],
@@ -107,7 +109,16 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
                 check_well_formed(after)
                 close(evaluate(after, *inputs), expected, 2e-3)
             assert_structural_equal(graph_pass(after), after)
-    assert changed < 201
+    assert bool(changed) != (graph_pass.name in QUIET)
+
+
+QUIET = frozenset({
+    "BatchingOps", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
+    "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps",
+    "QnnLegalize", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch",
+})
+"""What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text` have it."""
 
 
 def image(name: str = "x") -> relay.Var:
@@ -173,7 +184,7 @@ def test_hooks_of_qnn_passes() -> None:
 
 
 def test_hooks_of_alter_op_layout() -> None:
-    def last(attrs: Any, inputs: Any, types: Any) -> Any:
+    def last(attrs: Any, inputs: Any, types: Any, out_type: Any) -> Any:
         return relay.nn.conv2d(*inputs, **{**attrs.attributes(), "data_layout": "NHWC", "kernel_layout": "HWIO"})
 
     mod = IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(relay.nn.conv2d(image(), weights(4, 4, 1, 1)), weights(4, 4, 3, 3))))
@@ -187,7 +198,7 @@ def test_hooks_of_alter_op_layout() -> None:
         assert_structural_equal(transform.AlterOpLayout()(after), after)
     finally:
         reset_op_attr("nn.conv2d", "FTVMAlterOpLayout")
-    relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types: relay.nn.relu(inputs[0]))
+    relay.op.register_alter_op_layout("nn.conv2d", lambda attrs, inputs, types, out_type: relay.nn.relu(inputs[0]))
     try:
         with pytest.raises(OptionError, match=r"the hook of nn.conv2d for AlterOpLayout must return a call of nn.conv2d on its inputs"):
             transform.AlterOpLayout()(mod)

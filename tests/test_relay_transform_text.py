@@ -47,7 +47,8 @@ def weights(*shape: int, dtype: str = "float32") -> relay.Constant:
 
 def run_case(case: re.Match[str]) -> str:
     names: dict[str, Any] = {
-        "relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights, "var": relay.var, "const": relay.const, "supports": supports,
+        "IRModule": IRModule, "relay": relay, "nn": relay.nn, "qnn": relay.qnn.op, "np": np, "weights": weights, "var": relay.var, "const": relay.const, "supports": supports,
+        "alters": alters,
     }
     exec(case["code"], names)
     before = IRModule.from_expr(names["before"])
@@ -64,6 +65,12 @@ def supports(target: str, *operators: str) -> None:
     for name in operators:
         register_op_attr(name, f"target.{target}", lambda call: True)
         REGISTERED.append((name, f"target.{target}"))
+
+
+def alters(name: str, hook: Any) -> None:
+    """Let `AlterOpLayout` ask `hook` about an operator until the end of the case."""
+    relay.op.register_alter_op_layout(name, hook)
+    REGISTERED.append((name, "FTVMAlterOpLayout"))
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 _MODULES: Final = frozenset({
-    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "nd", "params", "parser", "registry", "relay", "runtime", "script", "serialization", "settings", "target", "te", "tir", "topi", "transform", "_ffi",
+    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "nd", "params", "parser", "registry", "relay", "runtime", "script", "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "_ffi",
 })
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         settings,
         target,
         te,
+        testing,
         tir,
         topi,
         transform,
@@ -82,7 +83,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "DataType", "DataTypeCode", "IRModule", "Model", "NDArray", "TVMError", "Target", "__version__", "arith", "build", "compile", "contrib", "convert", "cpu", "device", "driver",
     "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "nd", "params", "parser", "register_func", "registry", "relay", "runtime", "script",
-    "serialization", "settings", "target", "te", "tir", "topi", "transform",
+    "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform",
 ]
 
 if os.environ.get("TILEWRIGHT_LOG") or os.environ.get("TVM_LOG_DEBUG"):

@@ -145,6 +145,10 @@ class NDArray:
     def __len__(self) -> int:
         return len(self._array)
 
+    def same_as(self, other: object) -> bool:
+        """Whether this is that very array."""
+        return self is other
+
     def __dlpack__(self, **options: Any) -> Any:
         """A DLPack capsule of this memory; `options` are those of the array API (`max_version`, `copy`, …)."""
         if self._array.dtype != _BFLOAT16:

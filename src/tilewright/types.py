@@ -151,6 +151,16 @@ FLOAT32: Final = DataType("float32")
 Dim = "int | PrimExpr"
 
 
+class Size(int):
+    """A known dimension: an `int`, whose `value` is what that of the field's `IntImm` is."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+
 class Type:
     """Base of the types of graph values; compared by value."""
 
@@ -163,7 +173,7 @@ class Type:
 
 
 class TensorType(Type):
-    """A dense tensor: `shape` is a tuple of ints or integer `PrimExpr`s, `dtype` a `DataType`."""
+    """A dense tensor: `shape` is a tuple of ints (`Size`) or integer `PrimExpr`s, `dtype` a `DataType`."""
 
     __slots__ = ("dtype", "shape")
     shape: tuple[Any, ...]
@@ -243,7 +253,12 @@ class FuncType(Type):
     ret_type: Type
     type_params: tuple[TypeVar, ...]
 
-    def __init__(self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None) -> None:
+    def __init__(
+        self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None, type_constraints: Sequence[Any] | None = None
+    ) -> None:
+        """`type_constraints` is the field's, of which there are none: raises `CompileError` when one is given."""
+        if type_constraints:
+            raise CompileError(f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
@@ -434,10 +449,8 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _dim(value: Any) -> Any:
-    """A dimension in normal form: a python int where the value is known."""
-    if isinstance(value, int):
+    """A dimension in normal form: an int where the value is known."""
+    if type(value) is Size:
         return value
-    known = getattr(value, "value", None)
-    if isinstance(known, int):
-        return known
-    return int(value) if isinstance(value, np.integer) else value
+    known = value if isinstance(value, (int, np.integer)) else getattr(value, "value", None)
+    return Size(known) if isinstance(known, (int, np.integer)) else value

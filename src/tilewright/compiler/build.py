@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright import expr
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
@@ -58,6 +59,8 @@ def build_made(
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
                 lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
+                if lowered is None:
+                    check_entry_types(mod["main"])
                 optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)
             if report.keeps_module:
                 report.module = optimized
@@ -92,6 +95,15 @@ def build(
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
         return FactoryModule(build_module(bound, chosen, mod_name))
+
+
+def optimize_module(
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None, params: Mapping[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, Any]]:
+    """The module after all passes over graphs, and no parameters: those that are given are its constants. The field's `relay.optimize`."""
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    with no_garbage_collection():
+        return optimize(bind_params(module, params) if params else module, _target(target, None)), {}
 
 
 def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target | None) -> Target:

@@ -15,12 +15,13 @@ from tilewright.compiler.build import build
 from tilewright.errors import InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.nd import Device, NDArray, array
-from tilewright.relay.expr import Expr, Function, GlobalVar
+from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 from tilewright.relay.scope_builder import ScopeBuilder
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.settings import nearest
+from tilewright.types import TensorType
 
 KINDS: Final = ("debug", "graph", "vm", "aot")
 
@@ -92,7 +93,15 @@ def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any
     if missing or len(args) > len(function.params):
         given = len(args) + len(named)
         raise InputError(f"{given} arguments were given, and there are {len(function.params)}" + (f"; missing: {', '.join(missing)}" if missing else ""))
-    return [*args, *(named[n] for n in left)]
+    return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
+
+
+def _number(param: Var, value: Any) -> Any:
+    """A number of Python's in the type of the parameter, a float for none but floats; anything else as it is."""
+    kind = param.known_type()
+    if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not kind.dtype.is_float):
+        return value
+    return np.asarray(value, kind.dtype.numpy())
 
 
 def _value(result: Any) -> Any:

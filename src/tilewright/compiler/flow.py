@@ -10,21 +10,22 @@ function or go into a cell. A closure is a record of what it sees; a function th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.analysis.branches import Branches, captured, is_kernel, is_one_kernel
+from tilewright.relay.analysis.branches import Branches, is_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.indexing import WriteRow
 from tilewright.relay.scopes import ATOMS, Scopes
-from tilewright.relay.visitor import operands, post_order
+from tilewright.relay.visitor import operands
 from tilewright.target import flow
 from tilewright.types import TensorType, TupleType, Type
 
@@ -57,36 +58,23 @@ def needs_control(main: Function) -> bool:
 
 
 def lower_control(mod: IRModule) -> Lowered:
-    """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form."""
-    for p in mod["main"].params:
-        kind = p.checked_type
-        if not isinstance(kind, TensorType) or not kind.is_static:
-            raise CompileError(
-                f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; "
-                "give the tensors in it as inputs of their own, with sizes", p.span
-            )
+    """Lower `main` and all that it calls. Needs known types; raises `CompileError` for what has no native form.
+
+    What `main` takes and returns are tensors, and tuples of them as results (`compiler/entry_types.py`).
+    """
+    check_entry_types(mod["main"])
+    main = mod["main"]
+    for p in main.params:
+        if not p.tensor_type.is_static:
+            raise input_error(p, p.tensor_type)
+    if main.ret_type is None:
+        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span)
     done = _Module(mod)
     done.function_of("main")
     while done.waiting:
         done.waiting.pop(0).lower()
-    done.lowered.program.results = tuple(_results(mod["main"]))
+    done.lowered.program.results = tuple(path for path, _ in result_types(main.ret_type))
     return done.lowered
-
-
-def _results(main: Function) -> Iterator[tuple[int, ...]]:
-    """The way to each tensor in the result."""
-    found = main.ret_type
-    if found is None:
-        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span)
-    stack: list[tuple[Type, tuple[int, ...]]] = [(found, ())]
-    while stack:
-        t, path = stack.pop()
-        if isinstance(t, TupleType):
-            stack += [(f, (*path, k)) for k, f in reversed(list(enumerate(t.fields)))]
-        elif isinstance(t, TensorType):
-            yield path
-        else:
-            raise CompileError(f"@main returns a value of type {t!r}, and a compiled program returns tensors and tuples of them; take the tensors out of it in @main")
 
 
 class _Module:
@@ -114,7 +102,7 @@ class _Module:
                 raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only")
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
-            self.waiting.append(_Function(self, made, function, _hoisted(function)))
+            self.waiting.append(_Function(self, made, function, Scopes(function)))
         return found
 
     def closure_of(self, e: Function, sees: tuple[Expr, ...], own: Var | None, outer: _Function) -> int:
@@ -124,7 +112,7 @@ class _Module:
         if found is None:
             made = flow.FlowFunction(f"{outer.made.name}.{own.name_hint if own is not None else 'fn'}")
             found = self._numbers[key] = self.add(made)
-            self.waiting.append(_Function(self, made, e, outer.hoisted, sees, own))
+            self.waiting.append(_Function(self, made, e, outer.scopes, sees, own))
         return found
 
     def value_of(self, e: GlobalVar | Constructor) -> int:
@@ -160,23 +148,17 @@ class _Module:
         return len(self.lowered.program.messages) - 1
 
 
-def _hoisted(function: Function) -> dict[Expr, tuple[Expr, ...]]:
-    """The values that a function inside `function` uses, and something outside of it as well."""
-    nested = any(isinstance(e, Function) and not is_one_kernel(e) for e in post_order(function.body))
-    return {e: values for e, values in Scopes(function).hoisted.items() if isinstance(e, Function)} if nested else {}
-
-
 class _Function:
     """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name.
 
-    A closure `sees` values of the function that it stands in, and itself as `own`.
+    `scopes` are those of the function of the module that it stands in. A closure `sees` values around it, and itself as `own`.
     """
 
     def __init__(
-        self, module: _Module, made: flow.FlowFunction, function: Function, hoisted: dict[Expr, tuple[Expr, ...]],
+        self, module: _Module, made: flow.FlowFunction, function: Function, scopes: Scopes,
         sees: tuple[Expr, ...] | None = None, own: Var | None = None,
     ) -> None:
-        self.module, self.made, self.function, self.hoisted = module, made, function, hoisted
+        self.module, self.made, self.function, self.scopes = module, made, function, scopes
         self.count = 0
         self.known: dict[Expr, Value] = {}
         self.same: dict[Expr, Expr] = {}
@@ -187,7 +169,6 @@ class _Function:
         made.params = tuple(self._bind(p) for p in function.params)
         made.captured = tuple(self._bind(v) for v in sees or ())
         self.given = {v for v in sees or () if not isinstance(v, Var)}
-        self.seen: dict[Function, tuple[Expr, ...]] = {}
         if sees is not None:
             made.itself = self._register()
             if own is not None:
@@ -195,19 +176,12 @@ class _Function:
                 self.done.add(own)
 
     def lower(self) -> None:
-        self.branches = Branches(self.function.body, self.given, self._sees)
+        self.branches = Branches(self.function.body, self.given, self.scopes.captured)
         self.made.body = self._branch(self.function.body, None, tail=True)
 
     def _register(self) -> flow.Reg:
         self.count += 1
         return self.count - 1
-
-    def _sees(self, f: Function) -> tuple[Expr, ...]:
-        """What a closure takes from this function."""
-        found = self.seen.get(f)
-        if found is None:
-            found = self.seen[f] = captured(f, self.given.union(self.hoisted.get(f, ())))
-        return found
 
     def _bind(self, v: Expr) -> flow.Reg:
         """A register for a value that is given."""
@@ -275,7 +249,7 @@ class _Function:
         elif isinstance(e, (If, Match)):
             below = (*self.branches.hoisted.get(e, ()), self.branches.operands(e)[0])
         elif isinstance(e, Function):
-            below = [v for v in self._sees(e) if v is not self.names.get(e)]
+            below = [v for v in self.scopes.captured(e) if v is not self.names.get(e)]
         elif isinstance(e, Var):
             raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
         else:
@@ -347,7 +321,7 @@ class _Function:
                 self._choice(e, out)
             case Function():
                 own = self.names.get(e)
-                sees = tuple(v for v in self._sees(e) if v is not own)
+                sees = tuple(v for v in self.scopes.captured(e) if v is not own)
                 number = self.module.closure_of(e, sees, own, self)
                 fields = tuple(map(self._cell, sees))
                 self.known[e] = self._put(flow.Record(self._register(), number, fields))

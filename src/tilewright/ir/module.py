@@ -121,6 +121,12 @@ class IRModule:
         """A constructor by the name of its data type and its own."""
         return self.lookup_type(type_name)[constructor]
 
+    def lookup(self, name: Any) -> Any:
+        """`module[name]`, under the name that the field's modules have in C++."""
+        return self[name]
+
+    Lookup = lookup
+
     def update(self, other: IRModule | Mapping[Any, Any]) -> None:
         """Add the functions of `other`, in place of those of the same name."""
         for name, function in getattr(other, "functions", other).items():

@@ -36,6 +36,8 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
     Raises `OptionError` when the operator has this attribute with the same level or a higher one.
     """
     frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that stand for a key
+        frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
     def register(given: Any) -> Any:

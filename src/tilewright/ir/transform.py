@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from tilewright import settings
-from tilewright.errors import InternalError, OptionError, TVMError
+from tilewright.errors import CompileError, InternalError, OptionError, TVMError
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 
@@ -209,6 +209,8 @@ class PassContext:
 
 
 def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
+    if not isinstance(mod, IRModule):
+        raise CompileError(f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with IRModule.from_expr")
     info = p.info
     if not all(i.should_run(mod, info) for i in context.instruments):
         return mod

@@ -51,11 +51,32 @@ from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, Tuple
 if TYPE_CHECKING:
     from tilewright.compiler import vm
     from tilewright.compiler.build import build
+    from tilewright.compiler.build import optimize_module as optimize
     from tilewright.compiler.executor import create_executor
-    from tilewright.relay import analysis, backend, dataflow_pattern, frontend, prelude, transform
+    from tilewright.relay import (
+        adt,
+        analysis,
+        backend,
+        build_module,
+        data_dep_optimization,
+        dataflow_pattern,
+        expr,
+        expr_functor,
+        frontend,
+        function,
+        prelude,
+        scope_builder,
+        testing,
+        transform,
+        ty,
+        type_functor,
+    )
     from tilewright.relay.prelude import Prelude
 
-_MODULES: Final = frozenset({"analysis", "backend", "dataflow_pattern", "frontend", "parser", "prelude", "transform"})
+_MODULES: Final = frozenset({
+    "adt", "analysis", "backend", "build_module", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "parser", "prelude", "scope_builder", "testing", "transform",
+    "ty", "type_functor",
+})
 
 __all__ = [
     "Any",
@@ -94,6 +115,7 @@ __all__ = [
     "TypeData",
     "TypeVar",
     "Var",
+    "adt",
     "analysis",
     "annotation",
     "arange",
@@ -101,17 +123,23 @@ __all__ = [
     "backend",
     "bind",
     "build",
+    "build_module",
     "const",
     "create_executor",
+    "data_dep_optimization",
     "dataflow_pattern",
+    "expr",
+    "expr_functor",
     "fromtext",
     "frontend",
+    "function",
     "gather",
     "image",
     "load_param_dict",
     "logsumexp",
     "nn",
     "op",
+    "optimize",
     "parse",
     "parse_expr",
     "prelude",
@@ -119,11 +147,15 @@ __all__ = [
     "random",
     "save_param_dict",
     "scalar_type",
+    "scope_builder",
     "segment_sum",
     "sparse_to_dense",
     "std",
     "stft",
+    "testing",
     "transform",
+    "ty",
+    "type_functor",
     "var",
     "variance",
     "vision",
@@ -142,6 +174,10 @@ def __getattr__(name: str) -> object:
         from tilewright.compiler.executor import create_executor
 
         return create_executor
+    if name == "optimize":
+        from tilewright.compiler.build import optimize_module
+
+        return optimize_module
     if name == "build":
         from tilewright.compiler.build import build
 

@@ -11,12 +11,13 @@ two equal calls are two calls until common subexpressions are merged. Data types
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.expr import FloatImm, IntImm
 from tilewright.node import node
 from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
 
@@ -85,13 +86,37 @@ class Expr:
         return astext(self, show_meta_data, annotate, show_spans)
 
     def __getitem__(self, index: int) -> Expr:
-        """A field of a tuple; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks."""
+        """A field of a tuple, from the end for a negative index; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks.
+
+        Where the type is not known yet a field is believed to be there, as far as an operator does not say how many it gives.
+        """
+        whole = self.known_type()
+        if whole is None and isinstance(self, Call) and not isinstance(self.op, Expr) and index >= 0:
+            if self.op.results is not None and index >= self.op.results:
+                raise IndexError(f"field {index} of a tuple of {self.op.results}")
+            return TupleGetItem(self, index)
         whole = self.checked_type
         if not isinstance(whole, TupleType):
             raise CompileError(f"a tuple was expected, and this is {whole!r}; take elements of a tensor with strided_slice or take", self.span)
-        if not 0 <= index < len(whole.fields):
+        if not -len(whole.fields) <= index < len(whole.fields):
             raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")
-        return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index)
+        return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index % len(whole.fields))
+
+    def __iter__(self) -> Iterator[Expr]:
+        """The fields of a tuple."""
+        known = self.known_type()
+        if known is None and not (isinstance(self, Call) and getattr(self.op, "results", None) is not None):
+            raise CompileError("how many fields this has is not known; take them by index, or annotate the variables", self.span)
+        count = self.op.results if known is None and isinstance(self, Call) else len(getattr(known, "fields", (0,)))
+        return (self[i] for i in range(count))
+
+    def astuple(self) -> Expr:
+        """The tuple itself, where scripts of the field unwrap what operators of several results give."""
+        return self
+
+    def same_as(self, other: object) -> bool:
+        """Whether this is that very node, as `==` says too."""
+        return self is other
 
     def __add__(self, other: Any) -> Call: return _apply("add", self, other)
     def __radd__(self, other: Any) -> Call: return _apply("add", other, self)
@@ -102,6 +127,10 @@ class Expr:
     def __truediv__(self, other: Any) -> Call: return _apply("divide", self, other)
     def __rtruediv__(self, other: Any) -> Call: return _apply("divide", other, self)
     def __neg__(self) -> Call: return _apply("negative", self)
+    def __lt__(self, other: Any) -> Call: return _apply("less", self, other)
+    def __gt__(self, other: Any) -> Call: return _apply("greater", self, other)
+    def __le__(self, other: Any) -> Call: return _apply("less_equal", self, other)
+    def __ge__(self, other: Any) -> Call: return _apply("greater_equal", self, other)
 
     def astype(self, dtype: str | DataType) -> Call:
         """`relay.cast`."""
@@ -118,6 +147,11 @@ class Var(Expr):
 
     def infer_type(self) -> Type | None:
         return self.type_annotation
+
+    @property
+    def vid(self) -> Var:
+        """The field's name of what tells variables apart, with a `name_hint`: here the variable is that itself."""
+        return self
 
 
 @node
@@ -208,6 +242,11 @@ class Attrs(dict[str, Any]):
             raise AttributeError(f"the function has no attribute '{name}'") from None
 
 
+def _plain(value: Any) -> Any:
+    """A number or text of the field's nodes (`tir.IntImm("int32", 1)`) as Python's own; anything else as it is."""
+    return value.value if isinstance(value, (IntImm, FloatImm)) else value
+
+
 class Function(Expr):
     """A function of `params`. `attrs` hold the field's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …).
 
@@ -225,7 +264,7 @@ class Function(Expr):
         self.body = body
         self._declared = ret_type
         self.type_params = tuple(type_params or ())
-        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
+        self.attrs = attrs if isinstance(attrs, Attrs) else Attrs({k: _plain(v) for k, v in (attrs or {}).items()})
         self.span = span
         self._type = self.infer_type()
 
@@ -420,11 +459,18 @@ def const(value: Any, dtype: str | DataType | None = None) -> Constant:
     return Constant(np.ascontiguousarray(array).reshape(array.shape))
 
 
-def var(name_hint: str, type_annotation: Type | None = None, shape: Sequence[Any] | None = None, dtype: str = "float32") -> Var:
-    """A variable: `relay.var("x", shape=(1, 3))`, `relay.var("x", relay.TensorType((1, 3), "int8"))`."""
-    if type_annotation is None and shape is not None:
-        type_annotation = TensorType(shape, dtype)
-    return Var(name_hint, type_annotation)
+def var(
+    name_hint: str, type_annotation: Type | str | None = None, shape: Sequence[Any] | None = None, dtype: str = "float32", span: Origin | None = None
+) -> Var:
+    """A variable: `relay.var("x", shape=(1, 3))`, `relay.var("x", relay.TensorType((1, 3), "int8"))`, and `relay.var("x", "int8")` for a scalar.
+
+    Raises `CompileError` when both a type and a shape are given.
+    """
+    if type_annotation is not None and shape is not None:
+        raise CompileError(f"the variable {name_hint} is given the type {type_annotation!r} and the shape {tuple(shape)}; leave one of them out", span)
+    if shape is not None:
+        return Var(name_hint, TensorType(shape, dtype), span)
+    return Var(name_hint, TensorType((), type_annotation) if isinstance(type_annotation, str) else type_annotation, span)
 
 
 def _apply(name: str, *args: Any, **attrs: Any) -> Call:

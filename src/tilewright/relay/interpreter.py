@@ -145,13 +145,11 @@ class Interpreter:
 
 
 class _Plan:
-    """What is known about a function before it runs: the uses of every value, and what each closure inside it sees."""
+    """What is known about a function before it runs: the uses of every value, and the scopes that they stand in."""
 
     def __init__(self, function: Function, root: Function, scopes: Scopes | None) -> None:
         self.body, self.root, self.scopes = function.body, root, scopes
         self.hoisted = {} if scopes is None else scopes.hoisted
-        self.shared = {e for values in self.hoisted.values() for e in values}
-        self.seen: dict[Function, tuple[Expr, ...]] = {}
         self.uses: dict[Expr, int] = {self.body: 1}
         stack, done = [self.body], {self.body}
         while stack:
@@ -173,12 +171,7 @@ class _Plan:
 
     def captured(self, f: Function) -> tuple[Expr, ...]:
         """What a function sees of the scope around it: variables, and values that are shared with that scope."""
-        found = self.seen.get(f)
-        if found is None:
-            scopes = self.scopes
-            inside = [] if scopes is None else [e for e in post_order(f) if e in self.shared and e is not f and not scopes.stands_in(e, f)]
-            found = self.seen[f] = (*free_vars(f), *inside)
-        return found
+        return () if self.scopes is None else self.scopes.captured(f)
 
 
 _PASSED_ON = (If, Let, Match)
@@ -188,13 +181,14 @@ _PASSED_ON = (If, Let, Match)
 class _Frame:
     """One activation: the values known so far, how many uses each has left, and the nodes that are being computed."""
 
-    __slots__ = ("body", "chosen", "interpreter", "left", "plan", "stack", "values")
+    __slots__ = ("body", "chosen", "interpreter", "left", "opened", "plan", "stack", "values")
 
     def __init__(self, interpreter: Interpreter, plan: _Plan, values: Values) -> None:
         self.interpreter, self.plan, self.body, self.values = interpreter, plan, plan.body, values
         self.left = dict(plan.uses)
         self.stack = [plan.body]
         self.chosen: dict[Expr, Expr] = {}
+        self.opened: set[Expr] = set()
 
     def advance(self) -> _Frame | None:
         """Go on to the end, None, or to the next call of a function: its activation."""
@@ -238,8 +232,12 @@ class _Frame:
     def _missing(self, e: Expr) -> list[Expr]:
         """What must be computed before `e`."""
         if isinstance(e, _PASSED_ON):
-            first = [o for o in self.plan.hoisted.get(e, ()) if o not in self.values] if e not in self.chosen else []
-            return first or self._missing_choice(e)
+            if e not in self.opened:
+                self.opened.add(e)
+                first = [o for o in self.plan.hoisted.get(e, ()) if o not in self.values]
+                if first:
+                    return first
+            return self._missing_choice(e)
         return [o for o in self.plan.needs(e) if o not in self.values and not (isinstance(e, Function) and isinstance(o, Var))]
 
     def _missing_choice(self, e: If | Let | Match) -> list[Expr]:

@@ -6,12 +6,12 @@ ends a scope goes on in it. Linear in the graph, but for the depth of scopes wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final
 
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Constant, Expr, Function, GlobalVar, If, Let, Var
-from tilewright.relay.visitor import operands, post_order
+from tilewright.relay.visitor import free_values, operands, post_order
 
 ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
 """What is written where it is used, however often that is."""
@@ -23,6 +23,7 @@ class ScopeTree:
     def __init__(self, root: Expr) -> None:
         self.parent: list[int] = [-1]
         self.depth: list[int] = [0]
+        self._jump: list[int] = [0]
         self._owner: list[Expr] = [root]
         self._opened: dict[tuple[Expr, int], int] = {}
 
@@ -33,6 +34,7 @@ class ScopeTree:
             known = self._opened[e, place] = len(self.parent)
             self.parent.append(parent)
             self.depth.append(self.depth[parent] + 1)
+            self._jump.append(self._far(parent))
             self._owner.append(e)
         return known
 
@@ -40,26 +42,36 @@ class ScopeTree:
         """The scope that `e` has at this place, if it was opened."""
         return self._opened.get((e, place))
 
+    def _far(self, parent: int) -> int:
+        """Where the jump of a scope inside `parent` leads: jumps of lengths that make any scope around it a few of them away (Myers, An
+        applicative random-access stack, 1983).
+        """
+        near, depth = self._jump[parent], self.depth
+        far = self._jump[near]
+        return far if depth[parent] - depth[near] == depth[near] - depth[far] else parent
+
+    def out_to(self, scope: int, depth: int) -> int:
+        """The scope around `scope`, or itself, of that depth."""
+        while self.depth[scope] > depth:
+            jump = self._jump[scope]
+            scope = jump if self.depth[jump] >= depth else self.parent[scope]
+        return scope
+
+    def within(self, scope: int, outer: int) -> bool:
+        """Whether `scope` is `outer`, or stands within it."""
+        return self.out_to(scope, self.depth[outer]) == outer
+
     def around(self, a: int, b: int) -> int:
         """The innermost scope that has both within it."""
+        a, b = self.out_to(a, self.depth[b]), self.out_to(b, self.depth[a])
         while a != b:
-            if self.depth[a] >= self.depth[b]:
-                a = self.parent[a]
-            else:
-                b = self.parent[b]
+            near = self._jump[a] == self._jump[b]
+            a, b = (self.parent[a], self.parent[b]) if near else (self._jump[a], self._jump[b])
         return a
-
-    def within(self, scope: int, outer: int | None) -> bool:
-        """Whether `scope` is `outer`, or stands within it."""
-        while scope >= 0 and scope != outer:
-            scope = self.parent[scope]
-        return scope >= 0
 
     def way_in(self, scope: int, home: int) -> Expr:
         """The node of the scope `home` that opens the way to `scope`, which stands within it."""
-        while self.parent[scope] != home:
-            scope = self.parent[scope]
-        return self._owner[scope]
+        return self._owner[self.out_to(scope, self.depth[home] + 1)]
 
 
 class Scopes:
@@ -78,6 +90,8 @@ class Scopes:
         self._count()
         self._home = self._homes(root)
         self._hoist(self._home)
+        self._captured: dict[Function, tuple[Expr, ...]] = {}
+        self._outside: dict[int, Set[Expr]] = {}
 
     @property
     def depth(self) -> int:
@@ -88,9 +102,26 @@ class Scopes:
         """Whether `e` is a `let` that goes on in the scope that it ends."""
         return isinstance(e, Let) and e in self._ends and self.uses[e] == 1
 
-    def stands_in(self, e: Expr, function: Function) -> bool:
-        """Whether `e` is named in the body of `function`, or in a scope within it."""
-        return self._tree.within(self._home[e], self._tree.opened(function, 0))
+    def captured(self, function: Function) -> tuple[Expr, ...]:
+        """What a function below `root` sees of the scopes around it: variables, and values that are named there."""
+        found = self._captured.get(function)
+        if found is None:
+            inside = self._tree.opened(function, 0)
+            depth = 0 if inside is None else self._tree.depth[inside]
+            own = frozenset(function.params)
+            found = self._captured[function] = tuple(v for v in free_values(function.body, self._above(depth)) if v not in own)
+        return found
+
+    def _above(self, depth: int) -> Set[Expr]:
+        """The values that something needs which stands deeper than they, and that stand less deep than `depth`.
+
+        One that is used in a scope stands in that scope or in one around it; so for such values the depth says whether it is outside.
+        """
+        found = self._outside.get(depth)
+        if found is None:
+            shared = (o for values in self.hoisted.values() for o in values)
+            found = self._outside[depth] = {o for o in shared if self._tree.depth[self._home[o]] < depth}
+        return found
 
     def _count(self) -> None:
         for e in self._order:

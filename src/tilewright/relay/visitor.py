@@ -7,7 +7,7 @@ field are in `relay/functor.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from tilewright.errors import InternalError
@@ -122,14 +122,28 @@ def binders(e: Expr) -> tuple[Var, ...]:
 
 def free_vars(root: Expr) -> list[Var]:
     """The variables that nothing below `root` binds, in order of first use."""
+    return [v for v in free_values(root, ()) if isinstance(v, Var)]
+
+
+def free_values(root: Expr, outside: Container[Expr]) -> list[Expr]:
+    """What `root` takes from around it: the variables that nothing below it binds, and the values among `outside`, which are not looked
+    into; in order of first use.
+    """
     bound: set[Expr] = set()
-    found: list[Var] = []
-    for e in post_order(root):
-        if isinstance(e, Var):
+    found: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[Expr] = [root]
+    while stack:
+        e = stack.pop()
+        if e in seen:
+            continue
+        seen.add(e)
+        if isinstance(e, Var) or e in outside:
             found.append(e)
-        else:
-            bound.update(binders(e))
-    return [v for v in found if v not in bound]
+            continue
+        bound.update(binders(e))
+        stack.extend(reversed(operands(e)))
+    return [e for e in found if e not in bound] if bound else found
 
 
 def rewrite(

@@ -338,7 +338,8 @@ def _readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
     x = as_numpy(value)
     if x.dtype != dtype:
-        if isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
+        loses = x.dtype.kind == "f" and dtype.kind in "biu"
+        if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
             raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
         x = x.astype(dtype)
     if x.shape != info.shape:

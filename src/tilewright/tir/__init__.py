@@ -9,12 +9,13 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, Var, const, if_then_else
+    from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, const, if_then_else
     from tilewright.expr import all_of as all
     from tilewright.expr import any_of as any
     from tilewright.intrinsics import call_extern, call_pure_extern
     from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.buffers import decl_buffer
+    from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout
     from tilewright.tir.index_map import IndexMap
     from tilewright.tir.module_schedule import Schedule, Trace, replay
     from tilewright.tir.parser import parse, parse_module
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from tilewright.tir.transform.lower_blocks import lower_blocks
     from tilewright.tir.transform.pipeline import lower_loops
 
+StringImm = str
+"""A text as an attribute, in the field's programs a node: here Python's own."""
+
 _MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {
-    "Block": "tir.stmt", "Buffer": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
+    "Block": "tir.stmt", "Buffer": "expr", "FloatImm": "expr", "IntImm": "expr", "PrimExpr": "expr", "For": "tir.stmt", "IterVar": "tir.stmt", "PrimFunc": "tir.stmt", "Schedule": "tir.module_schedule",
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
-    "decl_buffer": "tir.buffers", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
+    "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout", "layout": "tir.data_layout",
+    "bijective_layout": "tir.data_layout", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 
@@ -46,7 +51,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Block", "Buffer", "For", "IndexMap", "IterVar", "PrimFunc", "Schedule", "Stmt", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "call_extern",
-    "call_pure_extern", "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "lower_blocks", "lower_loops", "parse", "parse_module",
-    "replay", "transform",
+    "BijectiveLayout", "Block", "Buffer", "FloatImm", "For", "IndexMap", "IntImm", "IterVar", "Layout", "PrimExpr", "PrimFunc", "Schedule",
+    "Stmt", "StringImm", "TensorIntrin", "Trace", "Var", "all", "analysis", "any", "bijective_layout", "call_extern", "call_pure_extern",
+    "const", "decl_buffer", "if_then_else", "indexdiv", "indexmod", "ir_builder", "layout", "lower_blocks", "lower_loops", "parse",
+    "parse_module", "replay", "transform",
 ]

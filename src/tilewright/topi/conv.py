@@ -18,6 +18,7 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
 from tilewright.intrinsics import dot4, reinterpret
+from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, planes, winograd
 from tilewright.topi.dots import FOURS, Dot, dot_of
@@ -33,10 +34,10 @@ Ints = Sequence[int]
 Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
 
-def channels_last(layout: str) -> tuple[int, ...]:
+def channels_last(name: str) -> tuple[int, ...]:
     """Where batch, the spatial dimensions in order, and channels stand in a layout: `NCHW` -> (0, 2, 3, 1)."""
-    spatial = [layout.index(c) for c in "DHW" if c in layout]
-    return (layout.index("N"), *spatial, layout.index("C"))
+    known = layout(name)
+    return tuple(known.index_of(c) for c in "NDHWC" if c in known)
 
 
 def kernel_order(layout: str) -> tuple[int, ...]:

@@ -38,10 +38,13 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: str 
 
 
 def arange_count(start: float, stop: float, step: float) -> int:
-    """How many numbers there are from `start` up to but without `stop`; raises `ShapeError` for a step of zero."""
+    """How many numbers there are from `start` up to but without `stop`; raises `ShapeError` for a step of zero, and where there is no end."""
     if step == 0:
         raise ShapeError("a step of 0 never arrives; use another")
-    return max(0, math.ceil((stop - start) / step))
+    steps = (stop - start) / step
+    if not math.isfinite(steps):
+        raise ShapeError(f"from {start} to {stop} by {step} is no number of steps; use finite numbers")
+    return max(0, math.ceil(steps))
 
 
 @tagged(INJECTIVE)

@@ -11,7 +11,6 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr, Value, Var
 from tilewright.topi import transform as of
-from tilewright.topi.blocks import plans_of_layouts
 from tilewright.topi.products import matmul as product_of
 from tilewright.topi.shapes import (
     Shape,
@@ -160,10 +159,8 @@ def tile(a: te.Tensor, reps: Sequence[int]) -> te.Tensor:
 
 @tagged(INJECTIVE)
 def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
-    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`."""
-    for split_shape, axes, shape in plans_of_layouts(dims(array), src_layout, dst_layout):
-        array = of.regroup(array, split_shape, axes, shape, "layout_transform")
-    return array
+    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`; blocks that are not full end in zeros."""
+    return of.layout_transform(array, src_layout, dst_layout)
 
 
 @tagged(INJECTIVE)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright import te
 from tilewright.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
+from tilewright.topi import channel_blocks
 from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window
 from tilewright.topi.elementwise import greatest
 from tilewright.topi.schedules.window_rows import schedule_window_rows
@@ -21,6 +22,8 @@ Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
 
 def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:
     """The maximum of each window; padding counts as minus infinity. `padding` includes what ceil mode adds."""
+    if channel_blocks.is_blocked(layout):
+        return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, greatest, te.min_value(data.dtype), None, "max_pool")
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
     return _pool(g, greatest, te.min_value(data.dtype), None, name="max_pool")
 
@@ -29,6 +32,7 @@ def avg_pool(
     data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str, count_include_pad: bool, counted: Ints | None = None
 ) -> te.Tensor:
     """The mean of each window. `counted` is the part of `padding` that counts as elements when `count_include_pad` is set."""
+    blocked = channel_blocks.is_blocked(layout)
     g = Geometry(data, channels_last(layout), ksize, strides, padding, dilation)
     n_dims = len(g.ksize)
     pads = list(counted if counted is not None else padding) if count_include_pad else [0] * (2 * n_dims)
@@ -40,11 +44,13 @@ def avg_pool(
         count = as_expr(1)
         for d, o in enumerate(point[:-1]):
             count = count * _covered(g, d, o, pads[d], pads[n_dims + d])
-        if not _by_rows(g):
+        if blocked or not _by_rows(g):
             return total / cast(data.dtype, count * _covered(g, last, point[-1], pads[last], pads[-1]))
         each: PrimExpr = cast(data.dtype, count) * counts(point[-1])
         return total / each
 
+    if blocked:
+        return channel_blocks.pool(data, ksize, strides, padding, dilation, layout, te.sum, cast(data.dtype, 0), mean, "avg_pool")
     return _pool(g, te.sum, cast(data.dtype, 0), mean, name="avg_pool")
 
 

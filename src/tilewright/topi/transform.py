@@ -8,7 +8,8 @@ from typing import Any
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var
-from tilewright.topi.shapes import product
+from tilewright.tir.data_layout import bijective_layout
+from tilewright.topi.shapes import differ, product
 from tilewright.types import TensorType
 
 Dims = Sequence[Any]
@@ -199,3 +200,18 @@ def reverse(x: te.Tensor, axis: int) -> te.Tensor:
     return te.compute(  # type: ignore[no-any-return]
         x.shape, lambda *i: x(*(x.shape[d] - 1 - v if d == axis else v for d, v in enumerate(i))), name="reverse"
     )
+
+
+def layout_transform(x: te.Tensor, src_layout: str, dst_layout: str) -> te.Tensor:
+    """`x` in another layout (`NCHW` -> `NCHW8c`); where blocks do not divide a dimension, its last block ends in zeros."""
+    way = bijective_layout(src_layout, dst_layout)
+    sizes = dims(x)
+    shape = way.forward_shape(sizes)
+    filled = way.backward_shape(shape)
+
+    def element(*i: Var) -> PrimExpr:
+        where = way.backward_index(i)
+        short = [w < n for w, n, m in zip(where, sizes, filled, strict=True) if differ(n, m)]
+        return E.if_then_else(E.all_of(*short), x(*where), E.const(0, x.dtype)) if short else x(*where)
+
+    return te.compute(shape, element, name="layout_transform")  # type: ignore[no-any-return]

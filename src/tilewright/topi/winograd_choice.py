@@ -30,7 +30,7 @@ _FACTORS: Final = ("float32", "bfloat16")
 _FEWEST_CHANNELS: Final = 4
 _LEVEL: Final = 3
 
-_FROM_MEMORY, _FROM_CACHE, _SPILLED, _STREAMED = 0.056, 0.01, 0.1, 0.05
+_FROM_MEMORY, _FROM_CACHE, _SPILLED, _STREAMED = 0.1, 0.01, 0.1, 0.05
 """Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level:
 of an image, and of the slices of a volume, which are longer runs."""
 _THIRD_LEVEL: Final = 16 << 20

@@ -2,6 +2,16 @@
 
 from tilewright.relay.analysis.call_graph import CallGraph
 from tilewright.relay.analysis.features import Feature, check_basic_block_normal_form, detect_feature, get_total_mac_number
+from tilewright.relay.analysis.operators import (
+    all_dtypes,
+    check_constant,
+    count_layers,
+    extract_fused_functions,
+    extract_intermediate_expr,
+    get_calibration_data,
+    list_fake_quantized_op_freqs,
+    list_op_freqs,
+)
 from tilewright.relay.analysis.purity import Effect, Effects, is_pure
 from tilewright.relay.analysis.unmatched_cases import unmatched_cases
 from tilewright.relay.analysis.variables import (
@@ -16,7 +26,8 @@ from tilewright.relay.analysis.well_formed import check_well_formed, well_formed
 from tilewright.relay.visitor import calls, consumers, free_vars, post_order
 
 __all__ = [
-    "CallGraph", "Effect", "Effects", "Feature", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "calls", "check_basic_block_normal_form",
-    "check_well_formed", "consumers", "detect_feature", "free_type_vars", "free_vars", "get_total_mac_number", "is_pure", "post_order", "post_order_visit",
-    "unmatched_cases", "well_formed",
+    "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "calls",
+    "check_basic_block_normal_form", "check_constant", "check_well_formed", "consumers", "count_layers", "detect_feature", "extract_fused_functions",
+    "extract_intermediate_expr", "free_type_vars", "free_vars", "get_calibration_data", "get_total_mac_number", "is_pure",
+    "list_fake_quantized_op_freqs", "list_op_freqs", "post_order", "post_order_visit", "unmatched_cases", "well_formed",
 ]

@@ -8,12 +8,11 @@ when its own body is. Linear in the graph, but for the depth of branches within 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from collections.abc import Set as AbstractSet
 
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import ATOMS, ScopeTree
-from tilewright.relay.visitor import binders, operands, post_order
+from tilewright.relay.visitor import operands, post_order
 
 KERNELS = ("Primitive", "Compiler", "Composite")
 """Attributes of functions that are computed as one, as operators are."""
@@ -29,25 +28,6 @@ def is_kernel(e: Expr) -> bool:
 def is_one_kernel(f: Function) -> bool:
     """Whether a function is marked to be computed as one, and has nothing in it that needs control."""
     return any(k in f.attrs for k in KERNELS) and all(isinstance(x, (Var, Constant, Tuple, TupleGetItem)) or is_kernel(x) for x in post_order(f.body, inside=False))
-
-
-def captured(f: Function, outside: AbstractSet[Expr] = frozenset()) -> tuple[Expr, ...]:
-    """What a function sees of the scope around it: variables, and values of that scope, which are among `outside`."""
-    found: dict[Expr, None] = {}
-    bound = set(f.params)
-    seen: set[Expr] = set()
-    stack: list[Expr] = [f.body]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if e in outside or isinstance(e, Var):
-            found[e] = None
-        else:
-            bound.update(binders(e))
-            stack.extend(reversed(operands(e)))
-    return tuple(e for e in found if e not in bound)
 
 
 class Branches:

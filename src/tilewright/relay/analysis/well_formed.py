@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.errors import CompileError, TVMError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, pattern_children
+from tilewright.relay.analysis.variable_scopes import check_variable_scopes
 from tilewright.relay.expr import Expr, Function, GlobalVar
 from tilewright.relay.visitor import binders, free_vars, post_order
 from tilewright.types import GlobalTypeVar, Type, TypeCall, type_children
@@ -26,18 +27,20 @@ def check_well_formed(what: Any) -> None:
 def _check(name: str, function: Function, functions: dict[str, Any] | None) -> None:
     for v in free_vars(function):
         raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which nothing binds", v.span)
+    order = post_order(function)
     bound: set[Expr] = set()
-    for e in post_order(function):
-        if isinstance(e, GlobalVar):
-            if functions is not None and e.name_hint not in functions:
-                raise CompileError(f"'{name}' calls @{e.name_hint}, which is not in the module", e.span)
-            continue
-        if e.known_type() is None:
-            raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span)
+    for e in order:
         for v in binders(e):
             if v in bound:
                 raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span)
             bound.add(v)
+    check_variable_scopes(name, function)
+    for e in order:
+        if isinstance(e, GlobalVar):
+            if functions is not None and e.name_hint not in functions:
+                raise CompileError(f"'{name}' calls @{e.name_hint}, which is not in the module", e.span)
+        elif e.known_type() is None:
+            raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span)
 
 
 def _check_data_types(name: str, function: Function, mod: IRModule) -> None:

@@ -241,7 +241,7 @@ def _values(e: Expr) -> tuple[Expr, ...]:
 
 def attribute(e: Any, name: str) -> Any:
     """An attribute of an operator (`TOpPattern` or a registered one), of a call's operator, or of a function; None without it."""
-    if isinstance(e, Op):
+    if isinstance(e, Op) or (isinstance(e, type) and issubclass(e, Op)):
         return int(e.kind) if name == "TOpPattern" else op_attr(e.name, name)
     if isinstance(e, Call) and isinstance(e.op, Op):
         return getattr(e.op, name) if name in e.op.attributes() else None

@@ -57,6 +57,11 @@ class DFPatternCallback:
         """
         raise NotImplementedError(f"{type(self).__name__} has no callback")
 
+    def __getattr__(self, name: str) -> Any:
+        if name == "pattern":
+            raise CompileError(f"{type(self).__name__} has no pattern; set self.pattern in __init__, after super().__init__()")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+
 
 def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Expr, mod: IRModule | None = None) -> Expr:
     """`expr` rewritten by each callback in turn, round after round until a round changes nothing.

@@ -1,4 +1,13 @@
-"""The operators of graphs: one class each, by family. Importing this package fills the operator table."""
+"""The operators of graphs: one class each, by family. Importing this package fills the operator table.
+
+Their function forms, which `relay` has, are found here too: `relay.op.add`, `relay.op.nn.relu`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
 
 from tilewright.relay.op import (
     annotation,
@@ -28,18 +37,20 @@ from tilewright.relay.op import (
     vision_maps,
 )
 from tilewright.relay.op.hooks import (
+    OpPattern,
     register_alter_op_layout,
     register_convert_op_layout,
     register_legalize,
     register_mixed_precision_conversion,
     register_qnn_legalize,
 )
-from tilewright.relay.op.registry import OPS, Fusion, Op, get, op
+from tilewright.relay.op.registry import OPS, Fusion, Op, get, op, operator_names, public_function
 
 __all__ = [
     "OPS",
     "Fusion",
     "Op",
+    "OpPattern",
     "annotation",
     "blocks",
     "broadcast",
@@ -73,3 +84,12 @@ __all__ = [
     "vision",
     "vision_maps",
 ]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    composed: Callable[..., Any] | None = vars(importlib.import_module("tilewright.relay.compose")).get(name)
+    return public_function(name, __name__) if composed is None or getattr(composed, "__module__", "") != "tilewright.relay.compose" else composed
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *operator_names("")]

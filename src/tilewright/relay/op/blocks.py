@@ -10,8 +10,9 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import transform as topi
-from tilewright.topi.blocks import Plan, depth_to_space_plan, plans_of_layouts, space_to_depth_plan
+from tilewright.topi.blocks import Plan, depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.nn import blocks as of_batches
 from tilewright.topi.shapes import Shape, text
 from tilewright.types import TensorType, Type
@@ -67,17 +68,36 @@ class SpaceToDepth(Regrouping):
 
 
 @op("layout_transform", kind=Fusion.INJECTIVE)
-class LayoutTransform(Regrouping):
-    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`."""
+class LayoutTransform(Op):
+    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`.
 
+    Where blocks do not divide a dimension, its last block ends in zeros; back from blocks, all of them stay.
+    """
+
+    precision = Precision.FOLLOW
     src_layout: str
     dst_layout: str
 
-    def plans(self, shape: Shape) -> list[Plan]:
-        return plans_of_layouts(shape, self.src_layout, self.dst_layout)
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(bijective_layout(self.src_layout, self.dst_layout).forward_shape(t.shape), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return bijective_layout(self.src_layout, self.dst_layout).forward(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.layout_transform(data, self.src_layout, self.dst_layout)
 
     def simplify(self, call: Call) -> Expr | None:
-        return call.args[0] if self.src_layout == self.dst_layout else None
+        """No move -> the input; there and back without padding -> the input."""
+        data = call.args[0]
+        if self.src_layout == self.dst_layout:
+            return data
+        if isinstance(data, Call) and isinstance(data.op, LayoutTransform) and data.op.dst_layout == self.src_layout:
+            first = data.args[0]
+            if data.op.src_layout == self.dst_layout and first.tensor_type == call.tensor_type:
+                return first
+        return None
 
 
 @op("nn.space_to_batch_nd", kind=Fusion.INJECTIVE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
+from tilewright.topi.orders import Order, block, fits, rank, single
 from tilewright.topi.shapes import Perm, broadcast_shapes, require_broadcast, require_same_dtype
 from tilewright.topi.transform import dims
 from tilewright.types import BOOL, DataType, TensorType, Type
@@ -33,6 +35,19 @@ class Broadcasting(Op):
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = common_order(perms)
         return self, (perm,) * len(perms), perm
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        """The order with the largest blocks; what is repeated along an axis stands in blocks of one there."""
+        ndim = max(t.ndim for t in types)
+        known = [o for o in orders if o is not None and rank(o) == ndim]
+        order = max(known, key=lambda o: math.prod(block(o, d) for d in range(ndim)), default=None)
+        if order is None:
+            return None
+        wide = [(*(1,) * (ndim - t.ndim), *t.shape) for t in types]
+        wanted = tuple(single(order, shape) for shape in wide)
+        if not all(map(fits, wanted, wide)) or not fits(order, broadcast_shapes(*wide)):
+            return None
+        return self, wanted, order
 
 
 class Binary(Broadcasting):

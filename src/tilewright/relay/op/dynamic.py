@@ -17,7 +17,7 @@ from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, op, tensors
-from tilewright.topi.shapes import axis_of, text
+from tilewright.topi.shapes import axis_of, require_rank, text
 from tilewright.types import TensorType, Type
 
 
@@ -277,6 +277,25 @@ class DynUpsampling(Dynamic):
     def static(self, *values: Array) -> Op:
         height, width = (float(v.reshape(())) for v in values)
         return image.Upsampling(height, width, self.layout, self.method, self.align_corners)
+
+
+@op("dyn.nn.upsampling3d", kind=Fusion.OPAQUE)
+class DynUpsampling3d(Dynamic):
+    """`nn.upsampling3d` by the factors in the second, third and fourth tensors."""
+
+    places = (1, 2, 3)
+    layout: str = "NCDHW"
+    method: str = "nearest_neighbor"
+    coordinate_transformation_mode: str = "half_pixel"
+
+    def infer(self, data: Type, scale_d: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        t, *_ = tensors(data, scale_d, scale_h, scale_w)
+        require_rank(t, 5, "data")
+        return TensorType([UnknownDim() if c in "DHW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
+
+    def static(self, *values: Array) -> Op:
+        depth, height, width = (float(v.reshape(())) for v in values)
+        return image.Upsampling3d(depth, height, width, self.layout, self.method, self.coordinate_transformation_mode)
 
 
 @op("dyn.image.resize2d", kind=Fusion.OPAQUE)

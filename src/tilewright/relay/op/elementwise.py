@@ -15,6 +15,7 @@ from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
 from tilewright.topi.nn.activation import prelu
+from tilewright.topi.orders import Order
 from tilewright.topi.shapes import Perm, axis_of, differ
 from tilewright.types import BOOL, DataType, TensorType, Type
 
@@ -28,6 +29,9 @@ class Elementwise(Op):
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         return self, tuple(perms), perms[0]
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None]:
+        return self, tuple(orders), orders[0]
 
 
 class FloatFunction(Elementwise):

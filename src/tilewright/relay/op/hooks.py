@@ -6,10 +6,12 @@ are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright.ir.op_attributes import register_op_attr
+from tilewright.relay.op.registry import Fusion
 
 LEGALIZE: Final = "FTVMLegalize"
 QNN_LEGALIZE: Final = "FTVMQnnLegalize"
@@ -17,6 +19,20 @@ QNN_CANONICALIZE: Final = "FTVMQnnCanonicalize"
 ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
 CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
 MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
+
+
+
+class OpPattern(enum.IntEnum):
+    """How operators fuse, with the field's names and numbers; that of an operator is its attribute `TOpPattern`."""
+
+    ELEMWISE = Fusion.ELEMWISE
+    BROADCAST = Fusion.BROADCAST
+    INJECTIVE = Fusion.INJECTIVE
+    COMM_REDUCE = Fusion.REDUCE
+    OUT_ELEMWISE_FUSABLE = Fusion.OUT_FUSABLE
+    TUPLE = 7
+    OPAQUE = Fusion.OPAQUE
+
 
 Registered = Callable[[Any], Any] | Any
 
@@ -32,7 +48,7 @@ def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -
 
 
 def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Registered:
-    """The hook of `AlterOpLayout`: `f(attrs, inputs, types)` -> the operator in other layouts over `inputs`, or None."""
+    """The hook of `AlterOpLayout`: `f(attrs, inputs, tinfos, out_type)` -> an operator in other layouts over `inputs`, or None."""
     return register_op_attr(op_name, ALTER_OP_LAYOUT, alter_layout, level)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -10,13 +11,11 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.nn_pool import Spatial
 from tilewright.relay.op.registry import Array, Fusion, Precision, op, tensors
 from tilewright.topi import resize as topi
-from tilewright.topi.layouts import data_axes
 from tilewright.topi.resize import Line, line_of
-from tilewright.topi.shapes import inverse, require_rank, text
+from tilewright.topi.shapes import text
 from tilewright.topi.windows import per_dimension
 from tilewright.types import DataType, TensorType, Type
 
@@ -53,7 +52,6 @@ class Resize(Spatial):
         return DataType(self.out_dtype or dtype)
 
     def infer(self, data: Type) -> TensorType:
-        t = require_rank(tensors(data)[0], self.rank + 2, "data")
         named = (("method", self.method, METHODS), ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
         for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
             if value not in known:
@@ -61,11 +59,10 @@ class Resize(Spatial):
         for what, values, n in (("scales", self.scales, self.rank), ("roi", self.roi, 2 * self.rank)):
             if values is not None and len(values) != n:
                 raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
-        axes = data_axes(self.layout, self.rank)
-        shape = ordered(t.shape, axes)
+        shape = self._shape(data)
         if min(self.size) < 1 or any(isinstance(n, int) and n < 1 for n in shape[2:]):
             raise ShapeError(f"an image of {text(shape[2:])} cannot be resized to {text(self.size)}; all sizes must be 1 or more")
-        return TensorType(ordered((*shape[:2], *self.size), inverse(axes)), self._dtype(t.dtype))
+        return TensorType(self._stored((*shape[:2], *self.size)), self._dtype(tensors(data)[0].dtype))
 
     def _lines(self, sizes: Sequence[int]) -> list[Line]:
         n, mode = self.rank, self.coordinate_transformation_mode
@@ -81,7 +78,7 @@ class Resize(Spatial):
         return self.extrapolation_value if self.coordinate_transformation_mode == "tf_crop_and_resize" else None
 
     def reference(self, data: Array) -> Array:
-        spatial = data_axes(self.layout, self.rank)[2:]
+        spatial = self.spatial()
         lines = self._lines([data.shape[d] for d in spatial])
         result = data
         if self.method != "nearest_neighbor":
@@ -130,7 +127,7 @@ class Resize(Spatial):
         return [(low + k, w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        spatial = data_axes(self.layout, self.rank)[2:]
+        spatial = self.spatial()
         lines = self._lines([data.extents[d] for d in spatial])
         cubic = self.cubic_alpha, bool(self.cubic_exclude)
         return topi.resize(
@@ -142,7 +139,7 @@ class Resize(Spatial):
         t = call.args[0].tensor_type
         if t != call.tensor_type or not t.is_static:
             return None
-        lines = self._lines([t.shape[d] for d in data_axes(self.layout, self.rank)[2:]])
+        lines = self._lines([t.shape[d] for d in self.spatial()])
         return call.args[0] if all(line == Line(1, 0, 1) for line in lines) else None
 
 
@@ -216,25 +213,70 @@ class Upsampling(Spatial):
     align_corners: bool = False
     rank: ClassVar[int] = 2
 
-    def _resize(self, shape: Sequence[Any]) -> Resize2d:
+    def _resize(self, t: TensorType) -> Resize2d:
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
         if method is None:
             raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor, bilinear or bicubic")
-        sizes = ordered(shape, data_axes(self.layout, 2))[2:]
+        sizes = self._shape(t)[2:]
         if not all(isinstance(n, int) for n in sizes):
             raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
 
     def infer(self, data: Type) -> TensorType:
-        t = require_rank(tensors(data)[0], 4, "data")
-        return self._resize(t.shape).infer(t)
+        (t,) = tensors(data)
+        return self._resize(t).infer(t)
 
     def reference(self, data: Array) -> Array:
-        return self._resize(data.shape).reference(data)
+        return self._resize(TensorType(data.shape)).reference(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return self._resize(data.extents).compute(data)
+        return self._resize(TensorType(data.extents)).compute(data)
 
     def simplify(self, call: Call) -> Expr | None:
-        return self._resize(call.args[0].tensor_type.shape)(call.args[0], span=call.span)
+        return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
+
+
+@op("nn.upsampling3d", kind=Fusion.INJECTIVE)
+class Upsampling3d(Spatial):
+    """(batch, channels, depth, height, width) made larger by `scale_d`, `scale_h` and `scale_w`.
+
+    `method` is nearest_neighbor or trilinear; positions are those of `image.resize3d` with `coordinate_transformation_mode`.
+    """
+
+    precision = Precision.FOLLOW
+    scale_d: float = 1
+    scale_h: float = 1
+    scale_w: float = 1
+    layout: str = "NCDHW"
+    method: str = "nearest_neighbor"
+    coordinate_transformation_mode: str = "half_pixel"
+    rank: ClassVar[int] = 3
+
+    def _resize(self, t: TensorType) -> Resize3d:
+        method = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}.get(self.method)
+        if method is None:
+            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor or trilinear")
+        sizes = self._shape(t)[2:]
+        if not all(isinstance(n, int) for n in sizes):
+            raise ShapeError(f"a volume of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
+        target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_d, self.scale_h, self.scale_w), strict=True))
+        return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return self._resize(t).infer(t)
+
+    def reference(self, data: Array) -> Array:
+        return self._resize(TensorType(data.shape)).reference(data)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return self._resize(TensorType(data.extents)).compute(data)
+
+    def simplify(self, call: Call) -> Expr | None:
+        return self._resize(call.args[0].tensor_type)(call.args[0], span=call.span)
+
+
+def __getattr__(name: str) -> Any:
+    """What `relay.image` has is found here too."""
+    return getattr(importlib.import_module("tilewright.relay.image"), name)

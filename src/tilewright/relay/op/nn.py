@@ -1,10 +1,16 @@
 """The operators of neural networks, from the files of their families."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.elementwise import LeakyRelu, PRelu, Relu
-from tilewright.relay.op.image import Upsampling
+from tilewright.relay.op.image import Upsampling, Upsampling3d
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
+from tilewright.relay.op.nn_conv_blocks import Conv2dNCHWc, DepthwiseConv2dNCHWc
 from tilewright.relay.op.nn_loss import NllLoss
 from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense, Matmul
 from tilewright.relay.op.nn_norm import (
@@ -35,7 +41,12 @@ from tilewright.relay.op.transform import Pad
 
 __all__ = [
     "LRN", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Attention", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchFlatten", "BatchMatmul", "BatchNorm", "BiasAdd",
-    "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "Dense", "DepthToSpace", "Dropout", "GlobalAvgPool2d",
-    "GlobalMaxPool2d", "GroupNorm", "InstanceNorm", "L2Normalize", "LayerNorm", "LeakyRelu", "LogSoftmax", "Matmul", "MaxPool1d", "MaxPool2d",
-    "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling",
+    "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dNCHWc", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "Dense", "DepthToSpace", "DepthwiseConv2dNCHWc",
+    "Dropout", "GlobalAvgPool2d", "GlobalMaxPool2d", "GroupNorm", "InstanceNorm", "L2Normalize", "LayerNorm", "LeakyRelu", "LogSoftmax", "Matmul", "MaxPool1d", "MaxPool2d",
+    "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling", "Upsampling3d",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`relay.op.nn.conv2d` is `relay.nn.conv2d`."""
+    return getattr(importlib.import_module("tilewright.relay.nn"), name)

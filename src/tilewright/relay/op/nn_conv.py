@@ -16,10 +16,12 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.tir.data_layout import bijective_layout
+from tilewright.topi import channel_blocks, planes
 from tilewright.topi import conv as topi
 from tilewright.topi import conv_transpose as topi_transpose
-from tilewright.topi import planes
-from tilewright.topi.layouts import axes_between, channels_first, channels_last, data_axes, kernel_axes
+from tilewright.topi.channel_blocks import is_blocked, plain_data, plain_kernel
+from tilewright.topi.layouts import SPATIAL, axes_between, channels_first, channels_last, data_axes, kernel_axes
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi.windows import both_sides, per_dimension, window_count
 from tilewright.types import DataType, TensorType, Type
@@ -65,15 +67,44 @@ class Convolution(Op):
         out = inverse(data_axes(self.out_layout or self.data_layout, self.rank))
         return data_axes(self.data_layout, self.rank), kernel_axes(self.kernel_layout, self.rank, self.transposed), out
 
-    def _checked(self, data: Type, weight: Type) -> tuple[Shape, Shape, DataType, Perm]:
-        """The shapes in NC… and OI… order (IO… when transposed), the dtype and order of the result."""
-        d = require_rank(tensors(data)[0], self.rank + 2, "data")
-        w = require_rank(tensors(weight)[0], self.rank + 2, "weight")
-        data_order, kernel_order, out_order = self.axes()
-        kernel = ordered(w.shape, kernel_order)
+    @property
+    def blocked(self) -> bool:
+        """Has any of the layouts blocks, as NCHW8c?"""
+        return is_blocked(self.data_layout, self.kernel_layout, self.out_layout)
+
+    def kernel_shape(self, weight: TensorType) -> Shape:
+        """The shape of the kernel in OI… order (IO… when transposed)."""
+        if not self.blocked:
+            w = require_rank(weight, self.rank + 2, "weight")
+            return ordered(w.shape, kernel_axes(self.kernel_layout, self.rank, self.transposed))
+        way = plain_kernel(self.kernel_layout, self.rank)
+        way.src.require_shape(weight.shape, "a weight")
+        return tuple(way.forward_shape(weight.shape))
+
+    def _checked(self, data: Type, weight: Type) -> tuple[Shape, Shape, DataType]:
+        """The shapes in NC… and OI… order (IO… when transposed), and the dtype of the result."""
+        d, w = tensors(data, weight)
+        kernel = self.kernel_shape(w)
         if self.kernel_size is not None and any(map(differ, self.kernel_size, kernel[2:])):
             raise ShapeError(f"kernel_size is {text(self.kernel_size)}, and the weight {text(w.shape)} ({self.kernel_layout}) has {text(kernel[2:])}")
-        return ordered(d.shape, data_order), kernel, product_dtype(d.dtype, w.dtype, self.out_dtype), out_order
+        if self.blocked:
+            way = plain_data(self.data_layout, self.rank)
+            way.src.require_shape(d.shape, "data")
+            shape = tuple(way.forward_shape(d.shape))
+        else:
+            shape = ordered(require_rank(d, self.rank + 2, "data").shape, data_axes(self.data_layout, self.rank))
+        return shape, kernel, product_dtype(d.dtype, w.dtype, self.out_dtype)
+
+    def _placed(self, shape: Shape) -> Shape:
+        """The shape of a result in its own layout; `shape` is in NC… order."""
+        layout = self.out_layout or self.data_layout
+        if not self.blocked:
+            return ordered(shape, inverse(data_axes(layout, self.rank)))
+        way = plain_data(layout, self.rank)
+        block = max(1, way.src.factor_of("C"))
+        if isinstance(shape[1], int) and shape[1] % block:
+            raise ShapeError(f"the {shape[1]} output channels are not made of blocks of {block}, as the layout {layout} has them")
+        return tuple(way.backward_shape(shape))
 
     def _channels(self, found: Any) -> Any:
         if self.channels is not None and differ(self.channels, found):
@@ -83,7 +114,7 @@ class Convolution(Op):
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
         """Channels-first -> channels-last data and HWIO kernels (also for groups and depthwise), whatever order is given."""
         first, last = channels_first(self.rank), channels_last(self.rank)
-        if self.data_layout != first or self.out_layout not in ("", first):
+        if self.data_layout != first or self.out_layout not in ("", first) or self.blocked:
             return (self, (None, None), None) if perms[0] is None else None
         perm = last_channels(self.rank + 2)
         kernel_layout = first[2:] + ("OI" if self.transposed else "IO")
@@ -96,7 +127,7 @@ class Conv(Convolution):
     """Base of the convolutions."""
 
     def infer(self, data: Type, weight: Type) -> TensorType:
-        shape, kernel, dtype, out = self._checked(data, weight)
+        shape, kernel, dtype = self._checked(data, weight)
         if differ(shape[1], kernel[1] * self.groups):
             groups = f" in {self.groups} groups" if self.groups != 1 else ""
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[1]}{groups}) differ")
@@ -106,28 +137,31 @@ class Conv(Convolution):
         sizes = [
             window_count(shape[2 + k], self.padding[k], self.padding[n + k], kernel[2 + k], self.strides[k], self.dilation[k], k) for k in range(n)
         ]
-        return TensorType(ordered((shape[0], self._channels(kernel[0]), *sizes), out), dtype)
+        return TensorType(self._placed((shape[0], self._channels(kernel[0]), *sizes)), dtype)
 
     def reads_once(self, argument: int) -> bool:
-        return argument == 1 and self.groups == 1 and self.kernel_size is not None and all(d == 1 for d in self.kernel_size)
+        return argument == 1 and not self.blocked and self.groups == 1 and self.kernel_size is not None and all(d == 1 for d in self.kernel_size)
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
         """Depthwise convolutions and odd depths have no pairs to multiply, but along the rows of planes: they gain only what they need not read."""
-        shape = tensors(types[1])[0].shape
-        depth, *ksize = (shape[d] for d in self.axes()[1][1:])
+        _, depth, *ksize = self.kernel_shape(tensors(types[1])[0])
         pairs = isinstance(depth, int) and (depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))
         return Precision.ALWAYS if pairs else Precision.FOLLOW
 
     def reference(self, data: Array, weight: Array) -> Array:
-        data_order, kernel_order, out_order = self.axes()
-        x, w, n = data.transpose(data_order), weight.transpose(kernel_order), self.rank
+        n, out_layout = self.rank, self.out_layout or self.data_layout
+        x = bijective_layout(self.data_layout, channels_first(n)).forward(data)
+        w = bijective_layout(self.kernel_layout, "OI" + SPATIAL[n]).forward(weight)
         result = convolve(x, w, self.strides, (self.padding[:n], self.padding[n:]), self.dilation, self.groups)
         dtype = product_dtype(DataType(data.dtype), DataType(weight.dtype), self.out_dtype)
-        return narrowed(result, dtype).transpose(out_order)
+        return bijective_layout(channels_first(n), out_layout).forward(narrowed(result, dtype))
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         out_dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
         out_layout = self.out_layout or self.data_layout
+        if self.blocked:
+            how = self.strides, self.padding, self.dilation, self.groups
+            return channel_blocks.conv(data, weight, *how, self.data_layout, self.kernel_layout, out_layout, out_dtype)
         return topi.conv(
             data, weight, self.strides, self.padding, self.dilation, self.groups, self.data_layout, self.kernel_layout,
             out_layout, out_dtype,
@@ -232,7 +266,8 @@ class ConvTranspose(Convolution):
         ]
 
     def infer(self, data: Type, weight: Type) -> TensorType:
-        shape, kernel, dtype, out = self._checked(data, weight)
+        self.axes()
+        shape, kernel, dtype = self._checked(data, weight)
         if differ(shape[1], kernel[0]):
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[0]}) differ")
         for k, (more, stride, dilation) in enumerate(zip(self.output_padding, self.strides, self.dilation, strict=True)):
@@ -241,7 +276,7 @@ class ConvTranspose(Convolution):
         sizes = self._sizes(shape[2:], kernel[2:])
         if any(isinstance(n, int) and n < 1 for n in sizes):
             raise ShapeError(f"the padding {text(self.padding)} leaves nothing of the result: its spatial shape is {text(sizes)}")
-        return TensorType(ordered((shape[0], self._channels(kernel[1] * self.groups), *sizes), out), dtype)
+        return TensorType(self._placed((shape[0], self._channels(kernel[1] * self.groups), *sizes)), dtype)
 
     def reference(self, data: Array, weight: Array) -> Array:
         data_order, kernel_order, out_order = self.axes()

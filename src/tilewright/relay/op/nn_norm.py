@@ -15,6 +15,7 @@ from tilewright.relay.op.elementwise import Negative, Rsqrt
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.relay.op.shaping import Reshape
 from tilewright.topi import norm as topi
+from tilewright.topi.orders import Order, block
 from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
 from tilewright.types import TensorType, TupleType, Type
 
@@ -44,8 +45,20 @@ def _per_channel(data: TensorType, axis: int, **params: Type) -> None:
             raise ShapeError(f"{name} must have the shape ({channels},), one value for each element of axis {axis}, and it has {text(p.shape)}")
 
 
+class AlongAxis(Op):
+    """Base of what works along one axis, whatever stands beside it."""
+
+    axis: int
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        order, axis = orders[0], self.axis % types[0].ndim
+        if order is None or block(order, axis) > 1:
+            return None
+        return type(self)(**{**self.attributes(), "axis": order.index(axis)}), (order,), order
+
+
 @op("nn.softmax", kind=Fusion.OUT_FUSABLE)
-class Softmax(Op):
+class Softmax(AlongAxis):
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
 
     precision = Precision.FOLLOW
@@ -66,7 +79,7 @@ class Softmax(Op):
 
 
 @op("nn.log_softmax", kind=Fusion.OUT_FUSABLE)
-class LogSoftmax(Op):
+class LogSoftmax(AlongAxis):
     """x - max(x) - log(sum(exp(x - max(x)))) along `axis`."""
 
     precision = Precision.FOLLOW
@@ -99,6 +112,10 @@ class BatchNorm(Op):
     epsilon: float = 1e-5
     center: bool = True
     scale: bool = True
+
+    @property
+    def results(self) -> int:
+        return 3
 
     def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
         t = _floating(tensors(data)[0])
@@ -151,6 +168,10 @@ class Dropout(Op):
 
     precision = Precision.NEVER
     rate: float = 0.5
+
+    @property
+    def results(self) -> int:
+        return 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
@@ -306,7 +327,7 @@ class L2Normalize(Op):
 
 
 @op("nn.lrn", kind=Fusion.OPAQUE)
-class LRN(Op):
+class LRN(AlongAxis):
     """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al., 2012)."""
 
     precision = Precision.FOLLOW

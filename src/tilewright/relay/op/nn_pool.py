@@ -12,10 +12,14 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_conv import normalized, ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.tir.data_layout import bijective_layout, layout
 from tilewright.topi import pool as topi
+from tilewright.topi import transform as topi_moves
 from tilewright.topi.adaptive import adaptive_pool
-from tilewright.topi.layouts import channels_first, channels_last, data_axes
-from tilewright.topi.shapes import Perm, Shape, inverse, last_channels, require_rank
+from tilewright.topi.channel_blocks import is_blocked, plain_data
+from tilewright.topi.layouts import SPATIAL, channels_first, channels_last, data_axes
+from tilewright.topi.orders import Order, block, layout_of
+from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
 from tilewright.types import DataType, TensorType, Type
 
@@ -28,6 +32,39 @@ class Spatial(Op):
     rank: ClassVar[int]
     layout: str
 
+    def _shape(self, data: Type) -> Shape:
+        """The shape of the data in NC… order."""
+        (t,) = tensors(data)
+        if not is_blocked(self.layout):
+            return ordered(require_rank(t, self.rank + 2, "data").shape, data_axes(self.layout, self.rank))
+        way = plain_data(self.layout, self.rank)
+        way.src.require_shape(t.shape, "data")
+        return tuple(way.forward_shape(t.shape))
+
+    def _stored(self, shape: Shape) -> Shape:
+        """A shape in NC… order as one in the layout of the result."""
+        name: str = self.attributes().get("out_layout") or self.layout
+        if not is_blocked(name, self.layout):
+            return ordered(shape, inverse(data_axes(name, self.rank)))
+        way = plain_data(name, self.rank)
+        found = way.backward_shape(shape)
+        if differ(way.forward_shape(found)[1], shape[1]):
+            raise ShapeError(f"the {shape[1]} channels are not made of blocks of {way.src.factor_of('C')}, as the layout {name} has them")
+        return tuple(found)
+
+    def spatial(self) -> tuple[int, ...]:
+        """The axes of the spatial dimensions."""
+        known = plain_data(self.layout, self.rank).src
+        return tuple(known.index_of(c) for c in SPATIAL[self.rank])
+
+    def _plain(self, data: Array) -> Array:
+        """Data in NC… order."""
+        return bijective_layout(self.layout, channels_first(self.rank)).forward(data)
+
+    def _placed(self, result: Array) -> Array:
+        """A result in NC… order in its own layout."""
+        return bijective_layout(channels_first(self.rank), self.attributes().get("out_layout") or self.layout).forward(result)
+
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         """Channels-first stored channels-last -> the other layout."""
         if perms[0] is None:
@@ -37,6 +74,14 @@ class Spatial(Op):
             return None
         attrs = {**self.attributes(), "layout": channels_last(self.rank)}
         return type(self)(**attrs), (perm,), perm
+
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        """Batch and channels in blocks -> the layout of that name."""
+        order, known = orders[0], layout(self.layout)
+        if order is None or known.blocked or self.attributes().get("out_layout") or any(block(order, known.index_of(c)) > 1 for c in SPATIAL[self.rank]):
+            return None
+        return type(self)(**{**self.attributes(), "layout": layout_of(order, self.layout)}), (order,), order
 
 
 def identity_of_max(dtype: np.dtype[Any]) -> Any:
@@ -81,10 +126,8 @@ class Pool(Spatial):
         return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding)
 
     def infer(self, data: Type) -> TensorType:
-        t = require_rank(tensors(data)[0], self.rank + 2, "data")
-        shape = ordered(t.shape, data_axes(self.layout, self.rank))
-        order = inverse(data_axes(self.out_layout or self.layout, self.rank))
-        return TensorType(ordered((*shape[:2], *self._sizes(shape[2:])), order), t.dtype)
+        shape = self._shape(data)
+        return TensorType(self._stored((*shape[:2], *self._sizes(shape[2:]))), tensors(data)[0].dtype)
 
     def _windows(self, x: Array, fill: Any) -> list[Array]:
         """NC… data, padded with `fill`, as seen by each tap of the window."""
@@ -99,15 +142,12 @@ class Pool(Spatial):
             seen.append(x[index])
         return seen
 
-    def _placed(self, result: Array) -> Array:
-        return np.ascontiguousarray(result.transpose(inverse(data_axes(self.out_layout or self.layout, self.rank))))
-
 
 class MaxPool(Pool):
     """Base of the maximum pools; padding is never the maximum."""
 
     def reference(self, data: Array) -> Array:
-        x = data.transpose(data_axes(self.layout, self.rank))
+        x = self._plain(data)
         first, *others = self._windows(x, identity_of_max(data.dtype))
         result = first.copy()
         for seen in others:
@@ -115,8 +155,9 @@ class MaxPool(Pool):
         return self._placed(result)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        sizes = ordered(data.extents, data_axes(self.layout, self.rank))[2:]
-        return topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout)
+        sizes = self._shape(TensorType(data.extents))[2:]
+        found = topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout)
+        return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 
 class AvgPool(Pool):
@@ -132,7 +173,7 @@ class AvgPool(Pool):
         return np.maximum(sum(self._taps(counted, self._sizes(tuple(shape)))), 1)
 
     def reference(self, data: Array) -> Array:
-        x = data.transpose(data_axes(self.layout, self.rank))
+        x = self._plain(data)
         wide = np.float32 if DataType(data.dtype).is_float and data.dtype.itemsize < 4 else np.int64 if data.dtype.kind in "iu" else data.dtype
         total: Array = sum(self._windows(x.astype(wide), 0))  # type: ignore[assignment]
         counts = self._counts(x.shape[2:]).astype(wide)
@@ -140,10 +181,9 @@ class AvgPool(Pool):
         return self._placed(mean.astype(data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        sizes = ordered(data.extents, data_axes(self.layout, self.rank))[2:]
-        return topi.avg_pool(
-            data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding
-        )
+        sizes = self._shape(TensorType(data.extents))[2:]
+        found = topi.avg_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding)
+        return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 
 @op("nn.max_pool1d", kind=Fusion.OUT_FUSABLE)
@@ -244,17 +284,14 @@ class Adaptive(Spatial):
         return (1,) * self.rank
 
     def infer(self, data: Type) -> TensorType:
-        t = require_rank(tensors(data)[0], self.rank + 2, "data")
-        axes = data_axes(self.layout, self.rank)
-        shape = ordered(t.shape, axes)
+        shape = self._shape(data)
         for k, (size, out) in enumerate(zip(shape[2:], self.output(), strict=True)):
             if isinstance(size, int) and (size < 1 or out < 1):
                 raise ShapeError(f"spatial dimension {k} of {size} cannot be pooled to {out}; both must be 1 or more")
-        return TensorType(ordered((*shape[:2], *self.output()), inverse(axes)), t.dtype)
+        return TensorType(self._stored((*shape[:2], *self.output())), tensors(data)[0].dtype)
 
     def reference(self, data: Array) -> Array:
-        axes = data_axes(self.layout, self.rank)
-        x = data.transpose(axes)
+        x = self._plain(data)
         reduced = x.astype(np.float32) if DataType(x.dtype).is_float and x.dtype.itemsize < 4 else x
         result = np.empty((*x.shape[:2], *self.output()), reduced.dtype)
         for point in itertools.product(*map(range, self.output())):
@@ -262,10 +299,12 @@ class Adaptive(Spatial):
             seen = reduced[:, :, *window].reshape(*x.shape[:2], -1)
             at: tuple[Any, ...] = (..., *point)
             result[at] = seen.mean(axis=-1, dtype=reduced.dtype) if self.mean else seen.max(axis=-1)
-        return np.ascontiguousarray(result.astype(data.dtype).transpose(inverse(axes)))
+        return self._placed(result.astype(data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
-        return adaptive_pool(data, data_axes(self.layout, self.rank)[2:], self.output(), self.mean)
+        found = adaptive_pool(data, self.spatial(), self.output(), self.mean)
+        other = self.attributes().get("out_layout")
+        return topi_moves.layout_transform(found, self.layout, other) if other else found
 
 
 class AdaptiveTo(Adaptive):

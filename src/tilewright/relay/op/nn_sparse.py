@@ -6,10 +6,12 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
+from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import product_of
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import sparse as topi
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
+from tilewright.topi.windows import per_dimension
 from tilewright.types import TensorType, Type
 
 
@@ -41,6 +43,41 @@ class SparseDense(Op):
 
     def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
         return topi.sparse_dense(dense_data, sparse_data, sparse_indices, sparse_indptr, self.sparse_lhs)
+
+
+@op("nn.sparse_conv2d", kind=Fusion.OPAQUE)
+class SparseConv2d(Op):
+    """A convolution of stride 1 by a sparse kernel (out, taps * in) as `nn.sparse_dense` has it, whose rows hold tap after tap.
+
+    `layout` is NHWC with `kernel_size` 1, or 3 with padding 1; or NCHW with 1.
+    """
+
+    layout: str = "NHWC"
+    kernel_size: tuple[int, ...] = (1, 1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel_size", per_dimension(self.kernel_size, 2, "kernel_size"))
+
+    def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        data, *matrix = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
+        require_rank(data, 4, "dense_data")
+        size = self.kernel_size[0]
+        if (self.layout, *self.kernel_size) not in (("NHWC", 1, 1), ("NHWC", 3, 3), ("NCHW", 1, 1)):
+            raise ShapeError(f"layout {self.layout} with a kernel of {text(self.kernel_size)} is not made: NHWC has 1 and 3, NCHW has 1")
+        n, height, width, depth = (data.shape[self.layout.index(c)] for c in "NHWC")
+        rows = SparseDense().infer(TensorType((n * height * width, size * size * depth), data.dtype), *matrix).shape[1]
+        return TensorType((n, height, width, rows) if self.layout == "NHWC" else (n, rows, height, width), data.dtype)
+
+    def reference(self, dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> Array:
+        data = dense_data if self.layout == "NHWC" else dense_data.transpose(0, 2, 3, 1)
+        size, depth = self.kernel_size[0], data.shape[3]
+        weight = unpacked(sparse_data, sparse_indices, sparse_indptr, size * size * depth)
+        kernel = weight.reshape(-1, size, size, depth)
+        plain = Conv2d(padding=(size // 2,) * 4, data_layout="NHWC", kernel_layout="OHWI").reference(data, kernel)
+        return plain if self.layout == "NHWC" else np.ascontiguousarray(plain.transpose(0, 3, 1, 2))
+
+    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
+        return topi.sparse_conv2d(dense_data, sparse_data, sparse_indices, sparse_indptr, self.layout, self.kernel_size[0])
 
 
 def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Array:

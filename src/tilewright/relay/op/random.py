@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -190,3 +191,8 @@ class Multinomial(Op):
 
     def compute(self, key: te.Tensor, probs: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         return topi.multinomial(key, probs, self.num_samples)
+
+
+def __getattr__(name: str) -> Any:
+    """What `relay.random` has is found here too."""
+    return getattr(importlib.import_module("tilewright.relay.random"), name)

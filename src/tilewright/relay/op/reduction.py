@@ -14,6 +14,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
+from tilewright.topi.orders import Order, places, single, without
 from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
 from tilewright.types import BOOL, DataType, TensorType, Type
 
@@ -79,6 +80,16 @@ class Reduction(Op):
             return None
         attrs = {**self.attributes(), "axis": found[0], "exclude": False}
         return type(self)(**attrs), (perm,) * len(perms), found[1]
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        """The pieces of the axes that go; with `keepdims` they stay, in blocks of one."""
+        order = orders[0]
+        if order is None or len(orders) > 1:
+            return None
+        axes = self.axes(types[0].ndim)
+        attrs = {**self.attributes(), "axis": places(order, axes), "exclude": False}
+        left = single(order, reduced_shape(types[0].shape, axes, True)) if self.keepdims else without(order, axes)
+        return type(self)(**attrs), (order,), left
 
 
 def _sum(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:

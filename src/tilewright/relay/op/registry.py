@@ -61,6 +61,11 @@ class Op:
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
+    @property
+    def results(self) -> int | None:
+        """How many fields the tuple has that a call gives, as far as the attributes say; None where they do not, and for one tensor."""
+        return None
+
     precision: ClassVar[Precision | None] = None
     """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`)."""
     wide: ClassVar[tuple[int, ...]] = ()
@@ -116,6 +121,18 @@ class Op:
             raise KeyError(f"{self.name} has no attribute '{name}'; it has {', '.join(self.keys()) or 'none'}")
         return getattr(self, name)
 
+    def get_int(self, key: str) -> int:
+        """An attribute as a number; raises `KeyError` naming those there are."""
+        return int(self[key])
+
+    def get_str(self, key: str) -> str:
+        """An attribute as a string."""
+        return str(self[key])
+
+    def get_int_tuple(self, key: str) -> tuple[int, ...]:
+        """An attribute as numbers."""
+        return tuple(map(int, self[key]))
+
     def infer(self, *args: Any) -> Type:
         """The type of the result from the types of the arguments; raises `ShapeError` with a reason."""
         raise NotImplementedError
@@ -138,6 +155,13 @@ class Op:
         `perms[k]` is how argument k is stored (`stored = transpose(logical, perm)`), None for its logical order. Returns
         the operator to use, the order it wants for each argument and the order of its result; None when it only works
         on the logical order.
+        """
+        return None
+
+    def reblock(self, orders: Sequence[tuple[Any, ...] | None], types: Sequence[TensorType]) -> tuple[Op, tuple[tuple[Any, ...] | None, ...], tuple[Any, ...] | None] | None:
+        """The same as `relayout` where an argument is stored in blocks (`topi.orders`); `types` are those of the arguments.
+
+        A result is never filled up: where blocks would not divide it, this is None.
         """
         return None
 
@@ -175,7 +199,9 @@ class Op:
         except TypeError as error:
             if "infer()" not in str(error):
                 raise
-            raise ShapeError(f"{self.name} was given {len(types)} arguments: {error}", span) from None
+            inputs = list(inspect.signature(self.infer).parameters)
+            wanted = f"{len(inputs)} argument{'s' * (len(inputs) != 1)}" + (f" ({', '.join(inputs)})" if inputs else "")
+            raise ShapeError(f"{self.name} takes {wanted}, and is given {len(types)}", span) from None
 
     def __call__(self, *args: Any, span: Origin | None = None) -> Call:
         return Call(self, [as_relay(a) for a in args], span=span)

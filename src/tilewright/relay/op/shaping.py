@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tilewright import te
@@ -10,7 +11,8 @@ from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import transform as topi
-from tilewright.topi.shapes import Shape, differ, expanded, fill_left_over, product, require_elements, squeezed, text
+from tilewright.topi.orders import Order, places, without
+from tilewright.topi.shapes import Shape, axes_of, differ, expanded, fill_left_over, product, require_elements, same, squeezed, text
 from tilewright.types import TensorType, Type
 
 
@@ -140,6 +142,12 @@ class Squeeze(View):
 
     def shape_of(self, shape: Shape) -> Shape:
         return squeezed(shape, self.axis)
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+        """All pieces of the dimensions of size one go, whose blocks are of one."""
+        order, (t,) = orders[0], types
+        gone = axes_of(self.axis, t.ndim) if self.axis is not None else tuple(d for d, n in enumerate(t.shape) if same(n, 1))
+        return None if order is None else (Squeeze(places(order, gone)), (order,), without(order, gone))
 
 
 @op("expand_dims", kind=Fusion.INJECTIVE)

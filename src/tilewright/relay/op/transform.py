@@ -13,6 +13,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import transform as topi
+from tilewright.topi.orders import Order, block, fits, has_blocks
 from tilewright.topi.shapes import Perm, Shape, axes_of, axis_of, cuts, differ, permutation, product, require_same_dtype, slices, text
 from tilewright.types import TensorType, TupleType, Type
 
@@ -118,6 +119,13 @@ class Concatenate(Op):
             return self, tuple(perms), None
         return Concatenate(axis=perm.index(self.axis % len(perm))), (perm,) * len(perms), perm
 
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
+        """Where each tensor is made of whole blocks, these stand one after another."""
+        order = next(o for o in orders if has_blocks(o))
+        if order is None or not all(fits(order, t.shape) for t in types):
+            return None
+        return Concatenate(axis=order.index(self.axis % types[0].ndim)), (order,) * len(orders), order
+
 
 @op("stack", kind=Fusion.INJECTIVE, variadic=True)
 class Stack(Op):
@@ -150,6 +158,11 @@ class Split(Op):
     indices_or_sections: int | tuple[int, ...]
     axis: int = 0
 
+    @property
+    def results(self) -> int:
+        cut = self.indices_or_sections
+        return cut if isinstance(cut, int) else len(cut) + 1
+
     def _cuts(self, size: Any) -> list[Any]:
         """Where the parts begin, and the end."""
         return cuts(size, self.indices_or_sections)
@@ -177,6 +190,15 @@ class Split(Op):
         if perm is None:
             return self, (None,), None
         return Split(self.indices_or_sections, axis=perm.index(self.axis % len(perm))), (perm,), perm
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
+        """Where each part is made of whole blocks, these are split."""
+        order, axis = orders[0], self.axis % types[0].ndim
+        points = self._cuts(types[0].shape[axis])
+        size = 1 if order is None else block(order, axis)
+        if order is None or any(not isinstance(p, int) or p % size for p in points):
+            return None
+        return Split(tuple(p // size for p in points[1:-1]), axis=order.index(axis)), (order,), order
 
 
 @op("strided_slice", kind=Fusion.INJECTIVE)
@@ -299,6 +321,15 @@ class Pad(Op):
         if perm is None:
             return self, (None, None), None
         return Pad(_permuted(self.pad_width, perm), self.pad_mode), (perm, None), perm
+
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
+        """Axes in blocks can only be filled up by whole blocks of one value."""
+        order = orders[0]
+        if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant") for d, w in enumerate(self.pad_width) for n in w):
+            return None
+        size = {d: block(order, d) for d in range(len(self.pad_width))}
+        widths = [(self.pad_width[p][0] // size[p], self.pad_width[p][1] // size[p]) if isinstance(p, int) else (0, 0) for p in order]
+        return Pad(tuple(widths), self.pad_mode), (order, None), order
 
 
 @op("repeat", kind=Fusion.INJECTIVE)

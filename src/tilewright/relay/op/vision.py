@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -185,3 +186,8 @@ class AllClassNonMaxSuppression(Op):
         return topi.all_class_non_max_suppression(
             boxes, scores, self.max_output_boxes_per_class, self.iou_threshold, self.score_threshold, self.output_format,
         )
+
+
+def __getattr__(name: str) -> Any:
+    """What `relay.vision` has is found here too."""
+    return getattr(importlib.import_module("tilewright.relay.vision"), name)

@@ -1,7 +1,8 @@
 """Relay's text as tokens: `(kind, text, position)`.
 
 The kind of a mark (`(`, `=>`, …) is the mark itself; the others are `local` (`%x`), `global` (`@main`), `field` (`.0`, of a
-tuple), `number`, `word` (names of operators, types and attributes, with dots), `string`, and `end`. Comments are passed over.
+tuple), `number`, `word` (names of operators, types and attributes, with dots), `string`, and `end`. Comments, which may have
+comments inside, are passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Final, NamedTuple
 from tilewright.errors import ParseError
 from tilewright.relay.parser.errors import Source
 
-_SKIPPED: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
+_SKIPPED: Final = re.compile(r"(?:\s+|//[^\n]*|/\*(?:(?!/\*).)*?\*/)*", re.S)
+_COMMENT_MARK: Final = re.compile(r"/\*|\*/")
 _TOKEN: Final = re.compile(
     r"""(?P<local>%\w+)
     |(?P<global>@(?:[^\W\d]\w*|"(?:[^"\\\n]|\\.)*"))
@@ -42,6 +44,9 @@ def tokens_of(source: Source) -> list[Token]:
         at = skip(text, at).end()  # type: ignore[union-attr]
         if at == len(text):
             break
+        if text.startswith("/*", at):
+            at = _end_of_comment(source, at)
+            continue
         m = match(text, at)
         if m is None:
             raise _no_token(source, at)
@@ -53,10 +58,18 @@ def tokens_of(source: Source) -> list[Token]:
     return found
 
 
+def _end_of_comment(source: Source, at: int) -> int:
+    """Where a comment that has comments inside ends; raises `ParseError` where it does not."""
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(source.text, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    raise source.error(at, 2, "this comment is not closed; write */ at its end")
+
+
 def _no_token(source: Source, at: int) -> ParseError:
     text = source.text
-    if text.startswith("/*", at):
-        return source.error(at, 2, "this comment is not closed; write */ at its end")
     if text[at] in "\"'":
         return source.error(at, 1, "this string is not closed on its line")
     number = re.compile(r"\d[\w.]*").match(text, at)

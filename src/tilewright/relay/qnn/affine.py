@@ -86,7 +86,7 @@ def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.conv2d of bytes -> qnn.conv2d: int32, worth the product of the scales, one for each output channel."""
     x, w = args
     op: Any = call.op
-    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform and op.out_dtype in ("", "float32")):
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform and op.out_dtype in ("", "float32")) or op.blocked:
         return None
     _, kernel_order, out_order = op.axes()
     if not w.uniform and w.axis % 4 != kernel_order[0]:

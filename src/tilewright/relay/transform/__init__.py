@@ -24,6 +24,7 @@ from tilewright.relay.transform.chosen_layouts import LayoutConfig
 from tilewright.relay.transform.combine_parallel_batch_matmul import CombineParallelBatchMatmul
 from tilewright.relay.transform.combine_parallel_conv2d import CombineParallelConv2D
 from tilewright.relay.transform.combine_parallel_dense import CombineParallelDense
+from tilewright.relay.transform.conv2d_to_sparse import Conv2dToSparse, Conv2dToSparse2
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dedup import DeDup
@@ -62,6 +63,7 @@ from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
 from tilewright.relay.transform.recast import recast
+from tilewright.relay.transform.remove_standalone_reshapes import RemoveStandaloneReshapes
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
 from tilewright.relay.transform.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from tilewright.relay.transform.simplify_fc_transpose import SimplifyFCTranspose
@@ -98,6 +100,8 @@ __all__ = [
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
     "CombineParallelDense",
+    "Conv2dToSparse",
+    "Conv2dToSparse2",
     "ConvertLayout",
     "DeDup",
     "DeadCodeElimination",
@@ -142,6 +146,7 @@ __all__ = [
     "Place",
     "PlanDevices",
     "PrintIR",
+    "RemoveStandaloneReshapes",
     "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",

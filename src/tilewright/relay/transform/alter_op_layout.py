@@ -1,10 +1,11 @@
 """Layouts by operator, as a target's hooks want them.
 
     @relay.op.register_alter_op_layout("nn.conv2d", level=11)
-    def channels_last(attrs, inputs, types):
-        return relay.nn.conv2d(*inputs, **{**attrs.attributes(), "data_layout": "NHWC", "kernel_layout": "HWIO"})
+    def in_blocks(attrs, inputs, tinfos, out_type):
+        how = {"data_layout": "NCHW8c", "kernel_layout": "OIHW8i8o", "out_layout": "NCHW8c"}
+        return relay.nn.contrib_conv2d_nchwc(*inputs, **{**attrs.attributes(), **how})
 
-    nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", kernel_layout="HWIO"), axes=[0, 3, 1, 2])
+    nn.conv2d(%x, w) -> layout_transform(nn.contrib_conv2d_NCHWc(layout_transform(%x, "NCHW", "NCHW8c"), w', …), "NCHW8c", "NCHW")
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from tilewright.relay.transform.chosen_layouts import operator_of, placeholders,
 
 @dataclass(frozen=True)
 class AlterOpLayout(FunctionPass):
-    """Let the registered hooks choose layouts, which are orders of the axes; operators between follow, and transposes stand at the borders."""
+    """Let the registered hooks choose layouts; operators between follow, and transposes or layout transforms stand at the borders.
+
+    A hook is given the attributes, variables in place of the arguments, the types of these, and that of the result.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 3
@@ -35,4 +39,4 @@ class AlterOpLayout(FunctionPass):
         hook = op_attr(e.op.name, hooks.ALTER_OP_LAYOUT)
         if hook is None:
             return None
-        return operator_of(e, hook(e.attrs, placeholders(e), [*(a.checked_type for a in e.args), e.checked_type]), self.name)
+        return operator_of(e, hook(e.attrs, placeholders(e), [a.checked_type for a in e.args], e.checked_type), self.name)

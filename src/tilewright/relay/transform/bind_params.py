@@ -18,13 +18,21 @@ from tilewright.relay.visitor import substitute
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     """`mod` with the parameters of `main` that `params` names bound to these arrays; raises `InputError` for other shapes or types."""
     main = mod["main"]
-    mapping: dict[Expr, Expr] = {p: _value(p, params[p.name_hint]) for p in main.params if p.name_hint in params}
-    if not mapping:
+    new = bind_params_by_name(main, params)
+    if new is main:
         return mod
-    kept = tuple(p for p in main.params if p not in mapping)
     bound = mod.copy()
-    bound["main"] = Function(kept, substitute(main.body, mapping), attrs=main.attrs, span=main.span)
+    bound["main"] = new
     return bound
+
+
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+    """The same for one function."""
+    mapping: dict[Expr, Expr] = {p: _value(p, params[p.name_hint]) for p in func.params if p.name_hint in params}
+    if not mapping:
+        return func
+    kept = tuple(p for p in func.params if p not in mapping)
+    return Function(kept, substitute(func.body, mapping), func.declared_ret_type, func.type_params, func.attrs, func.span)
 
 
 def _value(p: Var, value: Any) -> Constant:

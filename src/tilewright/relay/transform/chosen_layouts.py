@@ -1,11 +1,9 @@
-"""Layouts that somebody chose for some operators, carried through the operators between them.
-
-The sweep is that of `ConvertLayout`; here a call is asked in which layouts it shall work, and the others follow where they can.
-"""
+"""Layouts that somebody chose for some operators by name: which operator a call becomes, where its shapes allow it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from tilewright.errors import OptionError
@@ -14,12 +12,10 @@ from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op import hooks
 from tilewright.relay.op.nn_conv import Convolution
 from tilewright.relay.op.registry import Op
-from tilewright.relay.transform.layout_sweep import Relaid, Stored, Sweep
-from tilewright.relay.transform.movement import Perm, is_identity
-from tilewright.relay.visitor import consumers, post_order, with_operands
-from tilewright.topi.layouts import axes_between
-
-Choice = Callable[[Call], "Op | None"]
+from tilewright.relay.transform.chosen_sweep import Choice, ChosenSweep, layout_names
+from tilewright.relay.visitor import post_order, with_operands
+from tilewright.tir.data_layout import bijective_layout, layout
+from tilewright.types import TensorType
 
 
 class LayoutConfig:
@@ -54,47 +50,11 @@ class LayoutConfig:
 def with_layouts(function: Function, choose: Choice) -> Function:
     """`function` with every call of an operator in the layouts of `choose(call)`: another operator over the same arguments."""
     order = post_order(function.body, inside=False)
-    sweep = _ChosenSweep(order, choose)
+    sweep = ChosenSweep(order, choose)
     for e in order:
         sweep.visit(e)
     body = sweep.logical(function.body)
     return function if body is function.body else with_operands(function, [body])  # type: ignore[return-value]
-
-
-class _ChosenSweep(Sweep):
-    def __init__(self, order: Sequence[Expr], choose: Choice) -> None:
-        super().__init__(consumers(order))
-        self.choose = choose
-
-    def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
-        chosen = self.choose(e)
-        if chosen is not None:
-            return _relaid(e, chosen)
-        if isinstance(e.op, Convolution):
-            return (e.op, (None,) * len(perms), None)
-        return e.op.relayout(perms) if any(p is not None for p in perms) else None
-
-    def special(self, e: Call, perms: list[Perm | None]) -> Stored | None:
-        return self.movement(e, perms[0]) if perms[0] is not None else None
-
-
-def _relaid(e: Call, other: Op) -> Relaid:
-    """What operator `other` wants of the arguments of `e`, and how its result stands to that of `e`."""
-    if other == e.op:
-        return e.op, (None,) * len(e.args), None
-    old, new = e.op.attributes(), other.attributes()
-    name = "data_layout" if "data_layout" in old else "layout"
-    wanted: list[Perm | None] = [None] * len(e.args)
-    wanted[0] = _perm(old[name], new[name])
-    if "kernel_layout" in old:
-        wanted[1] = _perm(old["kernel_layout"], new["kernel_layout"])
-    before, after = old.get("out_layout") or old[name], new.get("out_layout") or new[name]
-    return other, tuple(wanted), _perm(before, after)
-
-
-def _perm(before: str, after: str) -> Perm | None:
-    perm = axes_between(before, after, "layout")
-    return None if is_identity(perm) else perm
 
 
 def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
@@ -107,9 +67,43 @@ def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
         hook = op_attr(e.op.name, hooks.CONVERT_OP_LAYOUT)
         if hook is not None:
             return operator_of(e, hook(e.attrs, placeholders(e), [*(a.checked_type for a in e.args), e.checked_type], list(wanted)), "ConvertLayout")
-        return in_layouts(e.op, tuple(wanted))
+        return fitting(e, in_layouts(e.op, tuple(wanted)))
 
     return choose
+
+
+def fitting(e: Call, op: Op) -> Op | None:
+    """`op` in place of `e.op`, where its blocks hold the channels of `e`: None where the result would not fill them.
+
+    Input channels may be fewer than their blocks hold, in the data and in the kernel alike. A depthwise kernel has one, in blocks of one.
+    """
+    old, new = layout_names(e.op), layout_names(op)
+    if old == new or not any(layout(n).blocked for n in new):
+        return op
+    kind = e.args[0].checked_type
+    plain = layout(old[0]).plain
+    if "C" not in plain or not isinstance(kind, TensorType):
+        return None
+    channels = bijective_layout(old[0], plain).forward_shape(kind.shape)[plain.index("C")]
+    block = max(1, layout(new[0]).factor_of("C"))
+    if not isinstance(op, Convolution):
+        return op if isinstance(channels, int) and channels % block == 0 else None
+    return _fitting_kernel(e, op, channels, block)
+
+
+def _fitting_kernel(e: Call, op: Convolution, channels: Any, block: int) -> Op | None:
+    outputs, depth, *_ = e.op.kernel_shape(e.args[1].checked_type)
+    if not all(isinstance(n, int) for n in (channels, outputs, depth)):
+        return None
+    if e.op.groups > 1 and depth == 1:
+        op = type(op)(**{**op.attributes(), "kernel_layout": re.sub(r"\d+i", "1i", op.kernel_layout)})
+    kernel = layout(op.kernel_layout)
+    inner, outer = max(1, kernel.factor_of("I")), max(1, kernel.factor_of("O"))
+    if outputs % block or outputs % outer:
+        return None
+    if e.op.groups > 1:
+        return None if channels % block or depth % inner else op
+    return op if -(-channels // block) * block == -(-depth // inner) * inner else None
 
 
 def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
@@ -132,7 +126,10 @@ def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
 
 
 def default_kernel_layout(data: str, transposed: bool = False) -> str:
-    """The kernel's layout that goes with one of the data: OIHW with NCHW, HWIO with NHWC."""
+    """The kernel's layout that goes with one of the data: OIHW with NCHW, HWIO with NHWC, OIHW8i8o with NCHW8c."""
+    block = layout(data).factor_of("C")
+    if block > 0:
+        return default_kernel_layout(layout(data).plain, transposed) + f"{block}i{block}o"
     spatial = "".join(c for c in data if c not in "NC")
     pair = "IO" if transposed else "OI"
     return pair + spatial if data.endswith(spatial) else spatial + pair[::-1]
@@ -147,6 +144,12 @@ def operator_of(e: Call, found: Any, name: str) -> Op | None:
     """The operator that a hook put in place of `e.op`, over its arguments; raises `OptionError` when it made anything else."""
     if found is None:
         return None
-    if not (isinstance(found, Call) and type(found.op) is type(e.op) and len(found.args) == len(e.args) and all(isinstance(a, Var) for a in found.args)):
-        raise OptionError(f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in their order, with other layouts")
-    return found.op  # type: ignore[no-any-return]
+    if not (
+        isinstance(found, Call) and isinstance(found.op, Op) and len(layout_names(found.op)) == len(layout_names(e.op)) > 0
+        and len(found.args) == len(e.args) and all(isinstance(a, Var) for a in found.args)
+    ):
+        raise OptionError(
+            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in their order, with other layouts, "
+            "or of another operator with as many layouts"
+        )
+    return found.op

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
+from tilewright.types import Type, substitute_type
+
+NONE: Final[Mapping[Type, Type]] = {}
+"""No types that stand for others."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +36,22 @@ class DeDup(FunctionPass):
         return _separate(function) if twice else function
 
 
-def fresh_copy(expr: Expr, values: Mapping[Expr, Expr] | None = None) -> Expr:
-    """A copy of `expr` that shares nothing with it but constants and what it does not bind; `values` stand for its free variables."""
+def fresh_copy(expr: Expr, values: Mapping[Expr, Expr] | None = None, types: Mapping[Type, Type] | None = None) -> Expr:
+    """A copy of `expr` that shares nothing with it but constants and what it does not bind.
+
+    `values` stand for its free variables, and `types` for its type variables.
+    """
     new: dict[Expr, Expr] = dict(values or {})
+    bound = types or {}
     order = post_order(expr)
     for e in order:
         for v in binders(e):
-            new.setdefault(v, _again(v))
+            new.setdefault(v, _again(v, bound))
     for e in order:
         if e not in new:
-            new[e] = _copied(e, new)
+            new[e] = made = _copied(e, new, bound)
+            if bound and made is not e and (known := e.known_type()) is not None:
+                made.set_type(substitute_type(known, bound))
     return new[expr]
 
 
@@ -55,7 +65,7 @@ def _separate(function: Function) -> Function:
         rebuilt = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
         clash = [v for v in binders(e) if v in taken]
         taken.update(binders(e))
-        new[e] = _rename(rebuilt, {v: _again(v) for v in clash}) if clash else rebuilt
+        new[e] = _rename(rebuilt, {v: _again(v, NONE) for v in clash}) if clash else rebuilt
     found = new[function]
     assert isinstance(found, Function)
     return found
@@ -76,31 +86,33 @@ def _rename(e: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
     return new[e]
 
 
-def _again(v: Var) -> Var:
-    new = Var(v.name_hint, v.type_annotation, v.span)
-    new.set_type(v.known_type())
+def _again(v: Var, types: Mapping[Type, Type]) -> Var:
+    known = v.known_type()
+    new = Var(v.name_hint, None if v.type_annotation is None else substitute_type(v.type_annotation, types), v.span)
+    new.set_type(None if known is None else substitute_type(known, types))
     return new
 
 
-def _copied(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
+def _copied(e: Expr, new: Mapping[Expr, Expr], types: Mapping[Type, Type]) -> Expr:
     """A new node of the kind of `e`, over and binding what `new` says."""
     now = [new.get(o, o) for o in operands(e)]
     match e:
         case Var() | GlobalVar() | Constant():
             return e
         case Let() | Function() | Match():
-            return _rebound(e, now, new)
+            return _rebound(e, now, new, types)
         case Call() | Tuple() | TupleGetItem() | If() | RefCreate() | RefRead() | RefWrite():
             return with_operands(e, now)
         case _:
             return e
 
 
-def _rebound(e: Expr, now: list[Expr], new: Mapping[Expr, Expr]) -> Expr:
+def _rebound(e: Expr, now: list[Expr], new: Mapping[Expr, Expr], types: Mapping[Type, Type] = NONE) -> Expr:
     """The same node over other operands, with the variables that it binds as `new` has them."""
     match e:
         case Function():
-            return Function([_var(p, new) for p in e.params], now[0], e.declared_ret_type, e.type_params, e.attrs, e.span)
+            ret = e.declared_ret_type
+            return Function([_var(p, new) for p in e.params], now[0], None if ret is None else substitute_type(ret, types), e.type_params, e.attrs, e.span)
         case Let():
             return Let(_var(e.var, new), now[0], now[1], e.span)
         case Match():

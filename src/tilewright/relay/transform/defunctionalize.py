@@ -18,21 +18,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, Origin
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, TypeData
 from tilewright.relay.analysis.variables import free_type_vars
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
-from tilewright.relay.transform.infer_type import InferType, short
+from tilewright.relay.short_text import short
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.lambda_lift import LambdaLift
+from tilewright.relay.transform.plain_closures import bound_types, called_with, plain_closures
+from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
+from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
-from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, bind_types, substitute_type, type_children, with_type_children
+from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
 
 Bound = dict[Type, Type]
 Key = tuple[str, tuple[Type, ...]]
-COPIES: Final = 1000
+COPIES: Final = 100
 """Copies of one generic function from which on it is taken to need ever more."""
+LARGEST: Final = 2000
+"""Types within each other in one, from which on types are taken to grow for ever."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,25 @@ class Defunctionalize(Pass):
         main = mod["main"]
         if main.type_params or any(_has_function(t) for t in (*(p.checked_type for p in main.params), main.body.checked_type)):
             raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type parameters, takes and returns no functions")
-        work = _Defunctionalization(InferType()(LambdaLift()(mod)))
+        lifted = InferType()(LambdaLift()(_with_plain_closures(mod)))
+        work = _Defunctionalization(lifted)
         made = work.run()
-        return InferType()(made) if work.arrows or work.copied else mod
+        same = lifted is mod and not work.arrows and not work.copied and len(made) == len(mod)
+        return mod if same else InferType()(made)
+
+
+def _with_plain_closures(mod: IRModule) -> IRModule:
+    """The module without generic functions inside functions."""
+    found = {
+        name: f for name, f in mod.items()
+        if isinstance(f, Function) and not f.attrs.get("Compiler") and any(isinstance(e, Function) and e.type_params for e in post_order(f.body))
+    }
+    if not found:
+        return mod
+    new = mod.copy()
+    for name, function in found.items():
+        new[name] = plain_closures(ToBasicBlockNormalForm()(IRModule({"main": function}))["main"])
+    return InferType()(new)
 
 
 def Defunctionalization(func: Function, mod: IRModule) -> Function:
@@ -66,6 +88,21 @@ def Defunctionalization(func: Function, mod: IRModule) -> Function:
 
 def _has_function(t: Type) -> bool:
     return isinstance(t, FuncType) or any(map(_has_function, type_children(t)))
+
+
+def _stays(function: Function) -> bool:
+    """Whether a function is for another compiler, and stands alone: it is none of ours then."""
+    alone = not any(isinstance(e, GlobalVar) for e in post_order(function))
+    return bool(function.attrs.get("Compiler")) and alone and not any(map(_has_function, type_children(function.checked_type)))
+
+
+def _size(t: Type) -> int:
+    """How many types there are in `t`, counted up to `LARGEST`."""
+    count, stack = 0, [t]
+    while stack and count <= LARGEST:
+        count += 1
+        stack.extend(type_children(stack.pop()))
+    return count
 
 
 @dataclass
@@ -105,7 +142,7 @@ class _Defunctionalization:
             self.new.type_definitions[arrow.header] = TypeData(arrow.header, (), tuple(c for c, _ in arrow.cases.values()))
         for arrow in self.arrows:
             self.new[arrow.apply] = self.applying(arrow)
-        return self.new
+        return RemoveUnusedFunctions()(self.new)
 
     def definition(self, data: TypeData) -> TypeData:
         """A data type with data in the place of the functions in its fields; the same one where there are none."""
@@ -114,24 +151,24 @@ class _Defunctionalization:
         for c in data.constructors:
             for t in c.inputs:
                 if _has_function(t) and free_type_vars(t):
-                    raise CompileError(f"{c.name_hint} of the data type {data.header} holds {t!r}, which depends on its type parameters; write out the types in its definition")
+                    raise CompileError(f"{c.name_hint} of the data type {data.header} holds {t!r}, which depends on its type parameters; write out the types in its definition", c.span)
         made = [Constructor(c.name_hint, [self.first_order(t) for t in c.inputs], data.header) for c in data.constructors]
         self.constructors.update(zip(data.constructors, made, strict=True))
         return TypeData(data.header, data.type_vars, tuple(made))
 
-    def first_order(self, t: Type) -> Type:
-        """`t` with data types in the place of the types of functions."""
+    def first_order(self, t: Type, span: Origin | None = None) -> Type:
+        """`t`, the type of what stands at `span`, with data types in the place of the types of functions."""
         if isinstance(t, FuncType):
-            return TypeCall(self.arrow(t).header, ())
+            return TypeCall(self.arrow(t, span).header, ())
         old = type_children(t)
-        new = [self.first_order(c) for c in old]
+        new = [self.first_order(c, span) for c in old]
         return t if all(a is b for a, b in zip(old, new, strict=True)) else with_type_children(t, new)
 
-    def arrow(self, t: FuncType) -> _Arrow:
+    def arrow(self, t: FuncType, span: Origin | None = None) -> _Arrow:
         found = next((a for a in self.arrows if a.type == t), None)
         if found is None:
             if t.type_params:
-                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by name, or write a function of plain types around it")
+                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by name, or write a function of plain types around it", span)
             found = _Arrow(t, GlobalTypeVar(self.name("Func")), GlobalVar(self.name("apply")))
             self.arrows.append(found)
         return found
@@ -147,15 +184,18 @@ class _Defunctionalization:
         """The first-order copy of a function for the types in `bound`; it takes what a closure sees before the closure's own arguments."""
         name = target.name_hint
         function = self.mod[name]
-        if not isinstance(function, Function) or function.attrs.get("Compiler"):
+        if not isinstance(function, Function) or _stays(function):
             self.new[target] = function
             return target
         variables = [v for v in dict.fromkeys((*function.type_params, *free_type_vars(function))) if v in bound]
         key = (name, tuple(bound[v] for v in variables))
         found = self.instances.get(key)
         if found is None:
-            if sum(n == name for n, _ in self.instances) == COPIES:
-                raise CompileError(f"@{name} is used with ever more types, as with {key[1][0]!r}; a first-order program has no end of copies of it")
+            if sum(n == name for n, _ in self.instances) == COPIES or any(_size(t) > LARGEST for t in key[1]):
+                raise CompileError(
+                    f"@{name} is used with ever more types, as where it calls itself with a tuple of its argument, and there is no end of first-order copies of it; "
+                    "make it a function of plain types", function.span,
+                )
             self.copied = self.copied or bool(variables)
             found = self.instances[key] = GlobalVar(self.name(name) if variables else name)
             self.queue.append((found, function, {v: bound[v] for v in variables}))
@@ -206,9 +246,7 @@ class _Body:
         order = post_order(whole.body)
         lets = [e for e in order if isinstance(e, Let)]
         self.named = {e.var: self.program.place(e.value) if isinstance(e.value, Function) else e.value for e in lets if isinstance(e.value, (Function, GlobalVar))}
-        for e in reversed(order):
-            if isinstance(e, Call) and isinstance(e.op, Call) and isinstance(t := e.op.known_type(), FuncType) and t.type_params:
-                self.called_as[e.op] = FuncType([self.type_of(a) for a in e.args], self.type_of(e))
+        self.called_as = {e: substitute_type(t, self.bound) for e, t in called_with(order).items()}
         for v in (*params, *(b for e in order for b in binders(e))):
             if v not in self.named:
                 self.new[v] = Var(v.name_hint, self.first_order(v), v.span)
@@ -225,38 +263,36 @@ class _Body:
         return self.called_as.get(e) or substitute_type(e.checked_type, self.bound)
 
     def first_order(self, e: Expr) -> Type:
-        return self.program.first_order(self.type_of(e))
+        return self.program.first_order(self.type_of(e), e.span)
 
     def var(self, v: Var) -> Var:
         found = self.new[v]
         assert isinstance(found, Var)
         return found
 
-    def operand(self, e: Expr, wanted: Type | None = None) -> Expr:
+    def operand(self, e: Expr, wanted: Type | None = None, user: Expr | None = None) -> Expr:
         """What stands for the value `e`, of which a call wants the type `wanted`."""
         e = self.program.place(e) if isinstance(e, Function) else self.named.get(e, e)
         if not isinstance(e, (GlobalVar, Constructor)):
             return self.new[e]
         t = wanted if isinstance(wanted, FuncType) else self.type_of(e)
         assert isinstance(t, FuncType)
-        target = self.program.instance(e, {**self.bound, **self.bindings(e, t.arg_types, t.ret_type)}) if isinstance(e, GlobalVar) else self.constructor(e)
+        span = e.span if user is None else user.span
+        _ = self.program.arrow(t, span)
+        target = self.program.instance(e, {**self.bound, **self.bindings(e, t.arg_types, t.ret_type, span)}) if isinstance(e, GlobalVar) else self.constructor(e)
         return self.known(Call(self.program.value(t, target, ()), ()), self.program.first_order(t))
 
     def constructor(self, c: Constructor) -> Constructor:
         return self.program.constructors.get(c, c)
 
-    def bindings(self, target: GlobalVar | Constructor, args: Sequence[Type], ret: Type) -> Bound:
+    def bindings(self, target: GlobalVar | Constructor, args: Sequence[Type], ret: Type, span: Origin | None) -> Bound:
         """The types that the type parameters of a function stand for, where it is given and gives these types."""
         own = self.program.mod[target.name_hint].checked_type if isinstance(target, GlobalVar) else target.checked_type
         assert isinstance(own, FuncType)
-        bound: Bound = {}
-        variables = frozenset(own.type_params)
-        for wanted, given in ((own.ret_type, ret), *zip(own.arg_types, args, strict=True)):
-            if variables and not (isinstance(given, FuncType) and given.type_params):
-                _ = bind_types(wanted, given, variables, bound)
+        bound = bound_types(own, args, ret)
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
-                raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and gives where it is used; write the types of the function there")
+                raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and gives where it is used; write the types of the function there", span)
         return bound
 
     def copied(self, e: Expr) -> Expr:
@@ -272,7 +308,7 @@ class _Body:
                 return Match(self.operand(e.data), tuple(clauses), e.complete, e.span)
             case _:
                 old = operands(e)
-                return with_operands(e, [self.operand(o) for o in old]) if old else e
+                return with_operands(e, [self.operand(o, None, e) for o in old]) if old else e
 
     def primitive(self, f: Function) -> Function:
         """A function that stays where it is: one kernel, called in place."""
@@ -285,10 +321,10 @@ class _Body:
         op = self.named.get(e.op, e.op)
         given, ret = [self.type_of(a) for a in e.args], self.type_of(e)
         if isinstance(op, (GlobalVar, Constructor)):
-            bound = self.bindings(op, given, ret)
+            bound = self.bindings(op, given, ret, e.span)
             own = self.program.mod[op.name_hint].checked_type if isinstance(op, GlobalVar) else op.checked_type
             assert isinstance(own, FuncType)
-            args = [self.operand(a, substitute_type(t, bound)) for a, t in zip(e.args, own.arg_types, strict=True)]
+            args = [self.operand(a, substitute_type(t, bound), e) for a, t in zip(e.args, own.arg_types, strict=True)]
             if isinstance(op, Constructor):
                 return Call(self.constructor(op), args, span=e.span)
             target = self.program.instance(op, {**self.bound, **bound})
@@ -298,9 +334,9 @@ class _Body:
         kind = self.type_of(op)
         if not isinstance(kind, FuncType):
             raise CompileError(f"{short(op)} is called, and is {kind!r}", e.span)
-        args = [self.operand(a, t) for a, t in zip(e.args, kind.arg_types, strict=True)]
+        args = [self.operand(a, t, e) for a, t in zip(e.args, kind.arg_types, strict=True)]
         if isinstance(op, Call) and isinstance(op.op, GlobalVar) and _makes_closures(self.program.mod, op.op):
-            target = self.program.instance(op.op, {**self.bound, **self.bindings(op.op, [self.type_of(a) for a in op.args], kind)})
+            target = self.program.instance(op.op, {**self.bound, **self.bindings(op.op, [self.type_of(a) for a in op.args], kind, e.span)})
             return Call(target, [*(self.operand(a) for a in op.args), *args], span=e.span)
         return Call(self.program.arrow(kind).apply, [self.operand(op), *args], span=e.span)
 

@@ -38,7 +38,7 @@ class DenseToSparse(Pass):
         main = mod["main"]
         shapes = dict(zip(self.weight_name, self.weight_shape, strict=True))
         found = [w for w in search_dense_weights(main) if w.name_hint in shapes]
-        new = {w: [_part(w, p, s) for p, s in zip(PARTS, shapes[w.name_hint], strict=True)] for w in found}
+        new = {w: sparse_parts(w, shapes[w.name_hint]) for w in found}
         if not new:
             return mod
 
@@ -71,6 +71,11 @@ def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int
         del kept[w.name_hint]
         kept.update({f"{w.name_hint}.{p}": const(a).data for p, a in zip(PARTS, parts, strict=True)})
     return DenseToSparse(names, shapes)(IRModule.from_expr(func))["main"], kept
+
+
+def sparse_parts(w: Var, shapes: Sequence[Sequence[int]]) -> list[Var]:
+    """The parameters of the values, columns and row starts of a weight that becomes sparse."""
+    return [_part(w, p, s) for p, s in zip(PARTS, shapes, strict=True)]
 
 
 def _part(w: Var, part: str, shape: Sequence[int]) -> Var:

@@ -17,6 +17,7 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.movement import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import operands, with_operands
+from tilewright.topi.orders import rank, stored_shape
 from tilewright.types import TensorType, TupleType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
@@ -34,7 +35,7 @@ class Stored:
 
 
 class Sweep:
-    """`stored` has how each value of the graph seen so far is stored; derived sweeps say `rule` and `special`."""
+    """`stored` has how each value of the graph seen so far is stored; derived sweeps say `rule`, `special` and `turn`."""
 
     def __init__(self, users: dict[Expr, list[Expr]]) -> None:
         self.users = users
@@ -67,14 +68,20 @@ class Sweep:
     def _move(self, e: Expr, s: Stored, perm: Perm | None) -> Expr:
         kind = e.checked_type
         if isinstance(kind, TupleType):
-            return Tuple(tuple(_turn(TupleGetItem(s.expr, k), s.perm, perm, f) for k, f in enumerate(kind.fields)))
-        if perm is not None and isinstance(kind, TensorType) and kind.ndim != len(perm):
+            return Tuple(tuple(self.turn(TupleGetItem(s.expr, k), s.perm, perm, f, e) for k, f in enumerate(kind.fields)))
+        if perm is not None and isinstance(kind, TensorType) and kind.ndim != rank(perm):
             if kind.ndim == 0:
                 return s.expr
             logical = self.logical(e)
-            wide = TensorType((1,) * (len(perm) - kind.ndim) + kind.shape, kind.dtype)
-            return _turn(reshaped(logical, wide.shape), None, perm, wide)
-        return _turn(s.expr, s.perm, perm, kind)
+            wide = TensorType((1,) * (rank(perm) - kind.ndim) + kind.shape, kind.dtype)
+            return self.turn(reshaped(logical, wide.shape), None, perm, wide, e)
+        return self.turn(s.expr, s.perm, perm, kind, e)
+
+    def turn(self, x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type, e: Expr) -> Expr:
+        """`x`, which is (a part of) the value `e` of type `kind` stored in one order, in another."""
+        if not isinstance(kind, TensorType):
+            raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
+        return transposed(x, between(stored, wanted, kind.ndim))
 
     def _plain(self, e: Expr) -> Stored:
         """Any node over operands in their own order."""
@@ -102,7 +109,7 @@ class Sweep:
         if how is None:
             return self._plain(e)
         new_op, wanted, result = how
-        if any(w is not None and a.tensor_type.ndim > len(w) for a, w in zip(args, wanted, strict=True)):
+        if any(w is not None and a.tensor_type.ndim > rank(w) for a, w in zip(args, wanted, strict=True)):
             return self._plain(e)  # the order of a tensor of lower rank says nothing about this one
         now = [self.in_order(a, w) for a, w in zip(args, wanted, strict=True)]
         if new_op is op and all(a is b for a, b in zip(args, now, strict=True)):
@@ -174,16 +181,10 @@ def compose_inverse(axes: Perm, perm: Perm) -> Perm:
     return tuple(back[p] for p in perm)
 
 
-def _turn(x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type) -> Expr:
-    if not isinstance(kind, TensorType):
-        raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
-    return transposed(x, between(stored, wanted, kind.ndim))
-
-
 def _is_permuted(old: Type | None, new: Type | None, perm: Perm | None) -> bool:
     """True when `new` is the type of `old` stored in the order `perm`."""
     if isinstance(old, TupleType) and isinstance(new, TupleType):
         return len(old.fields) == len(new.fields) and all(_is_permuted(a, b, perm) for a, b in zip(old.fields, new.fields, strict=True))
     if perm is None or not isinstance(old, TensorType) or not isinstance(new, TensorType):
         return old == new
-    return old.ndim == len(perm) and new == TensorType([old.shape[p] for p in perm], old.dtype)
+    return old.ndim == rank(perm) and new == TensorType(stored_shape(perm, old.shape), old.dtype)

@@ -17,8 +17,9 @@ from typing import ClassVar, Final
 from tilewright.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.analysis.branches import is_one_kernel
 from tilewright.relay.analysis.images import Batch, batch_of, images_of
-from tilewright.relay.expr import Call, Constant, Expr, Function, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -42,8 +43,9 @@ _WINOGRAD: Final = (4, 16)
 class SplitBatch(Pass):
     """Needs known types; computes so many `images` at once, 0: as many as suit the caches of the machine, -1: all of them.
 
-    `second_level` is the size of a core's own cache in bytes, 0: that of the machine which is built for. A function that does not
-    treat images apart, or whose batch has no such part, stays as it is.
+    `second_level` is the size of a core's own cache in bytes, 0: that of the machine which is built for. Splits what is entered from
+    outside: `main`, or the blocks of a program with control flow; a function that others call stays as it is, as does one that does not
+    treat images apart, or whose batch has no such part.
     """
 
     opt_level: ClassVar[int] = 2
@@ -51,10 +53,11 @@ class SplitBatch(Pass):
     second_level: int = 0
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        if self.images < 0 or "main" not in mod:
+        if self.images < 0:
             return mod
-        main = mod["main"]
-        return mod.map_functions(lambda f: self._split(f) if f is main else f, Function)
+        inner = {e.name_hint for f in mod.functions.values() if isinstance(f, Function) for e in post_order(f) if isinstance(e, GlobalVar)}
+        entered = {f for name, f in mod.items() if isinstance(f, Function) and name not in inner and not is_one_kernel(f)}
+        return mod.map_functions(lambda f: self._split(f) if f in entered else f, Function)
 
     def _split(self, function: Function) -> Function:
         """The function for fewer images, called for all parts of its batch; the function itself where that cannot be, or gains nothing."""

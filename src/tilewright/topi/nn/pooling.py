@@ -12,6 +12,7 @@ from tilewright.errors import ShapeError
 from tilewright.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else, maximum, minimum
 from tilewright.topi import pool as of
 from tilewright.topi.adaptive import adaptive_pool as to_size
+from tilewright.topi.conv import channels_last
 from tilewright.topi.layouts import data_axes
 from tilewright.topi.reduction import arg_reduce
 from tilewright.topi.schedules.reduce import schedule_reduce
@@ -30,7 +31,7 @@ def _pool(
 ) -> te.Tensor:
     window, every, apart = (per_dimension(v, rank, what) for v, what in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation")))
     sides = padding_of(padding, window)
-    sizes = [data.extents[d] for d in data_axes(layout, rank)[2:]]
+    sizes = [data.extents[d] for d in channels_last(layout)[1:-1]]
     counts = [pooled_size(n, window[k], every[k], apart[k], sides[k], sides[rank + k], ceil_mode, k) for k, n in enumerate(sizes)]
     whole = reaching(tuple(sizes), counts, window, every, apart, sides)
     if _is_mean(pool_type):
@@ -67,13 +68,13 @@ def pool3d(
 
 def _to_size(data: te.Tensor, output_size: Any, pool_type: str, layout: str, rank: int) -> te.Tensor:
     sizes = per_dimension(output_size, rank, "output_size")
-    return to_size(data, data_axes(layout, rank)[2:], sizes, _is_mean(pool_type))
+    return to_size(data, channels_last(layout)[1:-1], sizes, _is_mean(pool_type))
 
 
 @tagged("adaptive_pool")
 def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> te.Tensor:
     """The maximum or mean of each image."""
-    return _to_size(data, 1, pool_type, layout, len(layout) - 2)
+    return _to_size(data, 1, pool_type, layout, len(channels_last(layout)) - 2)
 
 
 @tagged("adaptive_pool")

@@ -1,0 +1,52 @@
+"""What a compiled program takes and returns: tensors of known sizes, and tuples of them as results. Refuses the rest, and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.errors import CompileError
+from tilewright.relay.expr import Function, Var
+from tilewright.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
+
+_TAKEN = {
+    TensorType: "give its dimensions sizes",
+    TupleType: "give its fields as inputs of their own",
+    FuncType: "make it a function of the module, and call that by its name",
+    RefType: "take the value as an input, and make the reference in @main",
+    TypeCall: "take its tensors as inputs and build it in @main, or evaluate the program with relay.create_executor('debug')",
+}
+_GIVEN = {
+    FuncType: "call it in @main, and return what it gives",
+    RefType: "read it in @main, and return the value",
+    TypeCall: "take the tensors out of it with a match in @main, or evaluate the program with relay.create_executor('debug')",
+}
+
+
+def check_entry_types(main: Function) -> None:
+    """Raises `CompileError` for a parameter or a part of the result of `main` that has no place among tensors. Types that are not known yet pass."""
+    for p in main.params:
+        kind = p.known_type()
+        if kind is not None and not isinstance(kind, TensorType):
+            raise input_error(p, kind)
+    for path, t in result_types(main.ret_type):
+        if not isinstance(t, TensorType):
+            what = "@main returns" if not path else f"field {'.'.join(map(str, path))} of the result of @main is"
+            advice = _GIVEN.get(type(t), "give it a plain type")
+            raise CompileError(f"{what} a value of type {t!r}, and a compiled program returns tensors and tuples of them; {advice}", main.span)
+
+
+def input_error(p: Var, kind: Type) -> CompileError:
+    """The parameter `p` of `main`, of this type, cannot be an input."""
+    advice = _TAKEN.get(type(kind), "give it a plain type")
+    return CompileError(f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}", p.span)
+
+
+def result_types(result: Type | None) -> Iterator[tuple[tuple[int, ...], Type]]:
+    """What is no tuple in a result, each with the way to it."""
+    stack: list[tuple[tuple[int, ...], Type]] = [] if result is None else [((), result)]
+    while stack:
+        path, t = stack.pop()
+        if isinstance(t, TupleType):
+            stack += [((*path, k), f) for k, f in reversed(list(enumerate(t.fields)))]
+        else:
+            yield path, t

@@ -1,0 +1,136 @@
+"""Which operators and types a program has, how often, and parts of programs as modules of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_hash
+from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
+from tilewright.relay.qnn.scaling import Dequantize, Quantize
+from tilewright.relay.visitor import binders, free_vars, operands, post_order
+from tilewright.types import TensorType, Type, type_children
+
+Array = np.ndarray[Any, Any]
+
+
+def list_op_freqs(mod: IRModule) -> dict[str, int]:
+    """How many calls of each operator the functions of a module have."""
+    return dict(Counter(e.op.name for e in _calls(mod)))
+
+
+def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
+    """How many calls of each operator compute in real numbers between `qnn.dequantize` and `qnn.quantize`: those for integers to take over."""
+    found: dict[Expr, None] = {}
+    for end in _calls(mod):
+        if not isinstance(end.op, Quantize):
+            continue
+        region, whole = _region(end.args[0])
+        found.update(dict.fromkeys(region) if whole else {})
+    return dict(Counter(e.op.name for e in found if isinstance(e, Call)))
+
+
+def _region(root: Expr) -> tuple[list[Expr], bool]:
+    """The calls from `root` up to dequantizations and constants, and whether these are where all ways up end, one dequantization at least."""
+    seen, stack, starts, whole = {root}, [root], 0, True
+    region: list[Expr] = []
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call) and isinstance(e.op, Dequantize):
+            starts += 1
+            continue
+        if isinstance(e, Call) and not isinstance(e.op, Expr):
+            region.append(e)
+        elif not isinstance(e, (Constant, Tuple, TupleGetItem)):
+            whole = False
+        new = [o for o in operands(e) if o not in seen]
+        seen.update(new)
+        stack += new
+    return region, whole and starts > 0
+
+
+def _calls(mod: IRModule) -> Iterator[Call]:
+    for _, function in mod.items():
+        if isinstance(function, Expr):
+            yield from (e for e in post_order(function) if isinstance(e, Call) and not isinstance(e.op, Expr))
+
+
+def all_dtypes(expr: Expr) -> set[str]:
+    """The data types of all tensors of `expr`, as far as types are known."""
+    found: set[str] = set()
+    stack: list[Type] = [t for e in post_order(expr) for x in (*binders(e), e) if (t := x.known_type()) is not None]
+    while stack:
+        t = stack.pop()
+        if isinstance(t, TensorType):
+            found.add(str(t.dtype))
+        stack += type_children(t)
+    return found
+
+
+def check_constant(expr: Expr) -> bool:
+    """Whether `expr` is a constant, or a tuple of such."""
+    return all(isinstance(e, (Constant, Tuple)) for e in post_order(expr))
+
+
+def count_layers(expr: Expr, valid_ops: Iterable[str]) -> int:
+    """The most calls of the operators `valid_ops` that stand one after another on any way through `expr`."""
+    names, depth = frozenset(valid_ops), dict[Expr, int]()
+    for e in post_order(expr):
+        counted = isinstance(e, Call) and not isinstance(e.op, Expr) and e.op.name in names
+        depth[e] = max((depth[o] for o in operands(e)), default=0) + counted
+    return depth[expr]
+
+
+def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
+    """The primitive functions that the functions of `mod` have inside, by structural hash: what `FuseOps` made kernels of."""
+    inside = (e for _, f in mod.items() if isinstance(f, Expr) for e in post_order(f))
+    return {structural_hash(e): e for e in inside if isinstance(e, Function) and e.attrs.get("Primitive")}
+
+
+def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
+    """A module whose `main` computes the value number `expr_id` of `main`: calls, tuples and fields count, in the order of the text.
+
+    Raises `CompileError` when there are fewer.
+    """
+    values = [e for e in post_order(mod["main"].body) if isinstance(e, (Call, Tuple, TupleGetItem))]
+    if not 0 <= expr_id < len(values):
+        raise CompileError(f"@main has {len(values)} values, numbered from 0, and number {expr_id} is asked for")
+    value = values[expr_id]
+    new = mod.copy()
+    needed = set(free_vars(value))
+    params = [p for p in mod["main"].params if p in needed]
+    new["main"] = Function([*params, *(v for v in free_vars(value) if v not in params)], value)
+    return new
+
+
+def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[Array]]]:
+    """What goes into the functions of other compilers and comes out of them when `main` runs on `data`, its inputs by name.
+
+    `{function: {"inputs": [array, …], "outputs": [array, …]}}`. Raises `CompileError` when an input is missing.
+    """
+    from tilewright.relay.interpreter import evaluate
+
+    main = mod["main"]
+    missing = [p.name_hint for p in main.params if p.name_hint not in data]
+    if missing:
+        raise CompileError(f"the inputs {', '.join(missing)} of @main are not in the data, which has {', '.join(data) or 'none'}")
+    calls = [e for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, GlobalVar) and "Compiler" in mod[e.op].attrs]
+    seen = mod.copy()
+    seen["main"] = Function(main.params, Tuple(tuple(Tuple((Tuple(tuple(c.args)), c)) for c in calls)))
+    values = evaluate(seen, *(data[p.name_hint] for p in main.params)) if calls else ()
+    found: dict[GlobalVar, dict[str, list[Array]]] = {}
+    for call, (inputs, outputs) in zip(calls, values, strict=True):
+        assert isinstance(call.op, GlobalVar)
+        kept = found.setdefault(call.op, {"inputs": [], "outputs": []})
+        kept["inputs"] += _arrays(inputs)
+        kept["outputs"] += _arrays(outputs)
+    return found
+
+
+def _arrays(value: Any) -> list[Array]:
+    return [a for v in value for a in _arrays(v)] if isinstance(value, (tuple, list)) else [np.asarray(value)]

@@ -1,0 +1,55 @@
+"""The field's `relay.testing`: networks to try things with, and short ways to run passes.
+
+    mod, params = relay.testing.resnet.get_workload(num_layers=18, batch_size=1)
+
+Every network has `get_net`, a function whose parameters are `data` and the weights, and `get_workload`, the module and
+random weights, the same for the same seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import OP_ATTRIBUTES, Registered, register_op_attr, reset_op_attr
+from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.relay.expr import Expr, Function
+from tilewright.relay.testing import dcgan, densenet, dqn, inception_v3, init, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg
+from tilewright.relay.testing.init import create_workload
+from tilewright.relay.transform.infer_type import InferType
+
+__all__ = [
+    "TempOpAttr", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type",
+    "run_opt_pass", "squeezenet", "vgg",
+]
+
+
+def run_opt_pass(expr: Expr, opt_pass: Pass | Sequence[Pass], import_prelude: bool = False) -> Any:
+    """`expr` after the pass, or passes, at level 3: the function, or the body where `expr` is none."""
+    mod = IRModule.from_expr(expr)
+    if import_prelude:
+        mod.import_from_std("prelude.rly")
+    with PassContext(opt_level=3):
+        done = Sequential((InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))))(mod)["main"]
+    return done if isinstance(expr, Function) else done.body
+
+
+def run_infer_type(expr: Expr) -> Any:
+    """`expr` with its types."""
+    return run_opt_pass(expr, ())
+
+
+@contextmanager
+def TempOpAttr(op_name: str, attr_key: str, attr_value: Any) -> Iterator[None]:
+    """An attribute of an operator for a block, and what was registered before it afterwards."""
+    before: Registered | None = OP_ATTRIBUTES.get((op_name, attr_key))
+    reset_op_attr(op_name, attr_key)
+    register_op_attr(op_name, attr_key, attr_value, before.level + 1 if before is not None else 11)
+    try:
+        yield
+    finally:
+        reset_op_attr(op_name, attr_key)
+        if before is not None:
+            OP_ATTRIBUTES[op_name, attr_key] = before

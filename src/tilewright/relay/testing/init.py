@@ -1,0 +1,63 @@
+"""Weights for networks: random by the kind of layer, the same for the same seed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright import nd
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+class Initializer:
+    """Values by the name of a parameter: ones for gamma and variance, zeros for beta, mean and bias, `weight` for the others."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = np.random.default_rng(seed)
+
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: str = "float32") -> Array:
+        """The values of the parameter `name`."""
+        if name.endswith(("gamma", "var")):
+            return np.ones(shape, dtype)
+        if name.endswith(("beta", "mean", "bias", "state", "init")):
+            return np.zeros(shape, dtype)
+        return self.weight(shape).astype(dtype)
+
+    def weight(self, shape: tuple[int, ...]) -> Array:
+        """Values of a weight; here uniform in [0, 1)."""
+        return self.random.random(shape, "float32")
+
+
+class Xavier(Initializer):
+    """Weights that keep the size of what flows through them (Glorot and Bengio, 2010)."""
+
+    def __init__(self, magnitude: float = 3, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.magnitude = magnitude
+
+    def weight(self, shape: tuple[int, ...]) -> Array:
+        """Uniform, with the variance that the inputs and outputs of the layer ask for."""
+        window = math.prod(shape[2:])
+        fans = (shape[0] + shape[1]) * window if len(shape) > 1 else 2 * shape[0]
+        bound = math.sqrt(2 * self.magnitude / fans)
+        return self.random.uniform(-bound, bound, shape).astype("float32")
+
+
+def create_workload(net: Function, initializer: Initializer | None = None, seed: int = 0) -> tuple[IRModule, dict[str, nd.NDArray]]:
+    """The module of a network, and arrays for its parameters without `data` and labels."""
+    made = initializer if initializer is not None else Xavier(seed=seed)
+    mod = InferType()(IRModule.from_expr(net))
+    params = {}
+    for p in mod["main"].params:
+        if p.name_hint != "data" and not p.name_hint.endswith("label"):
+            t = p.checked_type
+            assert isinstance(t, TensorType)
+            params[p.name_hint] = nd.array(made(p.name_hint, tuple(map(int, t.concrete_shape)), str(t.dtype)))
+    return mod, params

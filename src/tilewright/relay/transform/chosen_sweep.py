@@ -1,0 +1,174 @@
+"""The sweep of layouts that somebody chose: a call is asked in which layouts it shall work, and the operators between follow.
+
+    nn.conv2d(%x, w) -> layout_transform(nn.conv2d(layout_transform(%x, "NCHW", "NCHW8c"), w', data_layout="NCHW8c", …), "NCHW8c", "NCHW")
+
+Orders without blocks are permutations, and move by transposes. What is in blocks moves by `layout_transform`, constants now. A value is
+never stored filled up: only what a chosen call reads may be, and its own rule says that zeros change nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.errors import CompileError, InternalError, OptionError
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
+from tilewright.relay.op.blocks import LayoutTransform
+from tilewright.relay.op.nn_conv import Convolution
+from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.nn_norm import BatchNorm, Dropout
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.transform import Transpose
+from tilewright.relay.transform.canonicalize import canonical
+from tilewright.relay.transform.layout_sweep import Relaid, Stored, Sweep
+from tilewright.relay.transform.movement import Perm, axes_of, inverse, is_identity
+from tilewright.relay.visitor import consumers, operands
+from tilewright.tir.data_layout import layout
+from tilewright.topi.orders import DIMENSIONS, Order, block, fits, has_blocks, layout_of, order_of, rank, renamed
+from tilewright.types import TensorType, Type
+
+Choice = Callable[[Call], "Op | None"]
+
+
+class ChosenSweep(Sweep):
+    """`choose(call)` is the operator with other layouts, over the same arguments, or None."""
+
+    def __init__(self, order: Sequence[Expr], choose: Choice) -> None:
+        super().__init__(consumers(order))
+        self.choose = choose
+        self.letters: dict[tuple[Expr, int], str] = {}
+        self.instead: dict[Expr, Expr] = {}
+        """Calls of operators that cannot work in blocks -> the same of some that can."""
+
+    def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
+        chosen = self.choose(e)
+        if chosen is not None:
+            return self._relaid(e, chosen)
+        if isinstance(e.op, Convolution):
+            return (e.op, (None,) * len(perms), None)
+        if not any(map(has_blocks, perms)):
+            return e.op.relayout(perms) if any(p is not None for p in perms) else None
+        args = e.args[0].fields if e.op.variadic and isinstance(e.args[0], Tuple) else e.args
+        types = [a.checked_type for a in args]
+        if not all(isinstance(t, TensorType) for t in types):
+            return None
+        how: Relaid | None = e.op.reblock(perms, types)
+        if how is not None:
+            self._pass_letters(e, args, perms)
+        return how
+
+    def _pass_letters(self, e: Expr, args: Sequence[Expr], perms: Sequence[Perm | None]) -> None:
+        """The axes have the letters that they had; those of arguments and results of the same rank, too."""
+        for a, p in zip(args, perms, strict=True):
+            known = self.letters.get((a, rank(p))) if p is not None and has_blocks(p) else None
+            if known is not None:
+                for other in (*args, e):
+                    self.letters.setdefault((other, len(known)), known)
+
+    def _relaid(self, e: Call, other: Op) -> Relaid:
+        """What operator `other` wants of the arguments of `e`, and how its result stands to that of `e`."""
+        wanted: list[Order | None] = [None] * len(e.args)
+        if other == e.op:
+            return e.op, tuple(wanted), None
+        old, new = e.op.attributes(), other.attributes()
+        name = "data_layout" if "data_layout" in old else "layout"
+        for k, attr in enumerate((name, "kernel_layout")):
+            if attr in old:
+                self.letters.setdefault((e.args[k], len(old[attr])), old[attr])
+                wanted[k] = _order(old[attr], new[attr])
+        before, after = _out_layout(e.op), _out_layout(other)
+        self.letters[e, len(before)] = before
+        result = _order(before, after)
+        kind = e.checked_type
+        if result is not None and isinstance(kind, TensorType) and not fits(result, kind.shape):
+            raise OptionError(f"{e.op.name} makes {kind!r}, which is not made of the whole blocks of {after}", e.span)
+        return other, tuple(wanted), result
+
+    def special(self, e: Call, perms: list[Perm | None]) -> Stored | None:
+        if layout_names(e.op) and any(layout(n).blocked for n in layout_names(e.op)):
+            return self._from_blocks(e)
+        first = perms[0]
+        if first is None:
+            return None
+        if not has_blocks(first):
+            return self.movement(e, first)
+        if isinstance(e.op, Transpose):
+            back = inverse(axes_of(e))
+            order = renamed(first, back)
+            known = self.letters.get((e.args[0], rank(first)))
+            if known is not None:
+                self.letters[e, len(known)] = "".join(known[a] for a in axes_of(e))
+            return Stored(self.stored[e.args[0]].expr, order)
+        return self._simpler(e, first)
+
+    def _from_blocks(self, e: Call) -> Stored | None:
+        """A call that is in blocks already, and chosen to be in others: its arguments and result are moved there and back."""
+        other = self.choose(e)
+        if other is None or other == e.op:
+            return self._plain(e)
+        old, new = layout_names(e.op), layout_names(other)
+        args = [self.logical(a) for a in e.args]
+        args[: len(old)] = [_transformed(a, s, d) for a, s, d in zip(args, old, new, strict=False)]
+        found = Call(other, args, span=e.span)
+        return Stored(_transformed(found, _out_layout(other), _out_layout(e.op)), None)
+
+    def _simpler(self, e: Call, order: Order) -> Stored | None:
+        """Operators with one value for each channel, of channels in blocks: by those that repeat them."""
+        if isinstance(e.op, BiasAdd) and block(order, e.op.axis % rank(order)) > 1:
+            simpler = canonical(e)
+        elif isinstance(e.op, (BatchNorm, Dropout)):
+            simpler = e.op.simplify(e)
+        else:
+            return None
+        if simpler is None:
+            return None
+        self.instead[e] = simpler
+        self._visit_new(simpler)
+        return self.stored[simpler]
+
+    def _visit_new(self, e: Expr) -> None:
+        """Visit what is new below a call that was made just now, a few calls deep."""
+        if e not in self.stored:
+            for o in operands(e):
+                self._visit_new(o)
+            self.visit(e)
+
+    def _field(self, e: TupleGetItem) -> Stored:
+        simpler = self.instead.get(e.tuple_value)
+        return self.stored[simpler.fields[e.index]] if isinstance(simpler, Tuple) else super()._field(e)
+
+    def turn(self, x: Expr, stored: Perm | None, wanted: Perm | None, kind: Type, e: Expr) -> Expr:
+        if not (has_blocks(stored) or has_blocks(wanted)):
+            return super().turn(x, stored, wanted, kind, e)
+        if not isinstance(kind, TensorType):
+            raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
+        letters = self.letters.get((e, kind.ndim)) or DIMENSIONS.get(kind.ndim, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: kind.ndim])
+        return _transformed(x, layout_of(stored, letters), layout_of(wanted, letters))
+
+
+def layout_names(op: Op) -> list[str]:
+    """The layouts of an operator's arguments, by its attributes; none for most."""
+    attrs = op.attributes()
+    return [attrs[n] for n in ("data_layout", "layout", "kernel_layout") if isinstance(attrs.get(n), str) and attrs[n]]
+
+
+def _out_layout(op: Op) -> str:
+    return op.attributes().get("out_layout") or layout_names(op)[0]
+
+
+def _order(before: str, after: str) -> Order | None:
+    if sorted(before) != sorted(layout(after).plain):
+        raise CompileError(f"layout '{after}' is not known here; it must be an order of the letters {', '.join(before)}, for example {before}, and blocks of them")
+    order = order_of(before, after)
+    return None if is_identity_order(order) else order
+
+
+def is_identity_order(order: Order) -> bool:
+    return not has_blocks(order) and is_identity(order)
+
+
+def _transformed(x: Expr, source: str, target: str) -> Expr:
+    """`x` in another layout: nothing where it is that, a new constant, or a call."""
+    if source == target:
+        return x
+    how = LayoutTransform(source, target)
+    return Constant(how.reference(x.value), x.span) if isinstance(x, Constant) else Call(how, [x])

@@ -1,0 +1,87 @@
+"""The visitor classes of the field for types: `TypeFunctor`, `TypeVisitor`, `TypeMutator`.
+
+A subclass overrides `visit_tensor_type`, `visit_tuple_type`, … and asks for what is below with `self.visit`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tilewright.errors import InternalError
+from tilewright.relay.adt import TypeData
+from tilewright.types import (
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    type_children,
+    with_type_children,
+)
+
+_METHODS: Final[dict[type, str]] = {
+    FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", RefType: "visit_ref_type", TensorType: "visit_tensor_type",
+    TupleType: "visit_tuple_type", TypeCall: "visit_type_call", TypeData: "visit_type_data", TypeVar: "visit_type_var",
+}
+
+
+class TypeFunctor:
+    """Calls the method of the kind of type; raises `InternalError` for a kind that the class has no method for."""
+
+    def visit(self, typ: Any) -> Any:
+        """The result for a type."""
+        name = _METHODS.get(type(typ), "")
+        method = getattr(self, name, None)
+        if method is None:
+            raise InternalError(f"{type(self).__name__} has no method {name or 'for types of this kind'}, and met a {type(typ).__name__}")
+        return method(typ)
+
+
+class TypeVisitor(TypeFunctor):
+    """Looks at a type and those inside it."""
+
+    def visit_type_var(self, tv: TypeVar) -> None:
+        """A type variable; there is nothing below it, nor below a tensor and the name of a data type."""
+
+    visit_global_type_var = visit_tensor_type = visit_type_var
+
+    def visit_tuple_type(self, tt: Type) -> None:
+        for t in type_children(tt):
+            self.visit(t)
+
+    visit_ref_type = visit_tuple_type
+
+    def visit_func_type(self, ft: FuncType) -> None:
+        for t in (*ft.type_params, *ft.arg_types, ft.ret_type):
+            self.visit(t)
+
+    def visit_type_call(self, tc: TypeCall) -> None:
+        for t in (tc.func, *tc.args):
+            self.visit(t)
+
+    def visit_type_data(self, td: TypeData) -> None:
+        for t in (td.header, *td.type_vars, *(i for c in td.constructors for i in c.inputs)):
+            self.visit(t)
+
+
+class TypeMutator(TypeFunctor):
+    """Rebuilds a type: each method returns what stands for its type."""
+
+    def visit_type_var(self, tv: TypeVar) -> Type:
+        return tv
+
+    visit_global_type_var = visit_tensor_type = visit_type_data = visit_type_var
+
+    def visit_tuple_type(self, tt: Type) -> Type:
+        return with_type_children(tt, [self.visit(t) for t in type_children(tt)])
+
+    visit_ref_type = visit_tuple_type
+
+    def visit_func_type(self, ft: FuncType) -> Type:
+        return FuncType([self.visit(t) for t in ft.arg_types], self.visit(ft.ret_type), [self.visit(t) for t in ft.type_params])
+
+    def visit_type_call(self, tc: TypeCall) -> Type:
+        return TypeCall(self.visit(tc.func), [self.visit(t) for t in tc.args])
