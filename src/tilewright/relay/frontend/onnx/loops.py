@@ -214,7 +214,7 @@ def scan(
         sources = [outside(x) for x in scanned]
 
         def turn(number: Expr, values: Sequence[Expr]) -> Turn:
-            places = [op.subtract(_number(count - 1), number) if back else number for back in backward]
+            places: list[Expr] = [op.subtract(_number(count - 1), number) if back else number for back in backward]
             slices = [op.take(x, p, axis=a) for x, p, a in zip(sources, map(node.settled, places), axes, strict=True)]
             found = node.import_graph(body, [*values, *slices], outside)
             return Turn(found[:split], found[split:])
