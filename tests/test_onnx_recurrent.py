@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
+from tilewright.errors import ModelError
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -33,7 +34,7 @@ def case(op: str, rng: np.random.Generator, steps: int, batch: int, size: int, h
     if "b" in given:
         weights["B"] = real(directions, 2 * rows)
     if "l" in given:
-        inputs["sequence_lens"] = rng.integers(1, steps + 1, batch).astype(np.int32)
+        inputs["sequence_lens"] = rng.integers(0, steps + 1, batch).astype(np.int32)
     if "h" in given:
         inputs["initial_h"] = real(directions, batch, hidden)
     if op == "LSTM" and "c" in given:
@@ -95,3 +96,50 @@ def test_options(op: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     steps, batch, size, hidden = (int(v) for v in (rng.choice([1, 3, 4, 5, 9]), rng.choice([1, 2, 5]), rng.choice([1, 3, 8]), rng.choice([1, 4, 7, 16])))
     compare(op, case(op, rng, steps, batch, size, hidden, **options(op, seed)))
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("steps", [2, 6])
+def test_layout(op: str, steps: int) -> None:
+    """With the batch first: the same as with the steps first."""
+    rng = np.random.default_rng(7)
+    inputs, weights, attrs = case(op, rng, steps, 3, 4, 5, direction="bidirectional", given="bhc")
+    names = ["Y", "Y_h", *(["Y_c"] if op == "LSTM" else [])]
+    wanted = tvm.compile(model(op, inputs, weights, attrs, names))(**inputs)
+    turned = {n: np.ascontiguousarray(a.swapaxes(0, 1)) for n, a in inputs.items()}
+    got = tvm.compile(model(op, turned, weights, {**attrs, "layout": 1}, names))(**turned)
+    for k, (g, w) in enumerate(zip(got, wanted, strict=True)):
+        np.testing.assert_allclose(g, w.transpose(2, 0, 1, 3) if k == 0 else w.swapaxes(0, 1), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("wanted", [["", "Y_h"], ["Y"], ["Y", ""]])
+def test_outputs_that_nobody_wants(op: str, wanted: list[str]) -> None:
+    compare(op, case(op, np.random.default_rng(3), 7, 2, 3, 4, given="b"), wanted)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_weights_that_are_inputs(op: str) -> None:
+    inputs, weights, attrs = case(op, np.random.default_rng(4), 6, 2, 3, 4, given="blh")
+    compare(op, (inputs | weights, {}, attrs))
+
+
+def test_many_steps_keep_their_memory() -> None:
+    """A thousand steps use no more cells than a hundred."""
+    inputs, weights, attrs = case("LSTM", np.random.default_rng(5), 1000, 1, 3, 4, given="b")
+    compare("LSTM", (inputs, weights, attrs))
+
+
+REFUSED = [
+    ({"direction": "sideways"}, "attribute 'direction' is 'sideways'; it is forward, reverse or bidirectional"),
+    ({"direction": "bidirectional"}, "R has weights for 1 directions, and attribute 'direction' is 'bidirectional'"),
+    ({"activations": ["Tanh"]}, "attribute 'activations' has 1 functions, and 2 are needed"),
+    ({"activations": ["Tanh", "Cosh"]}, "attribute 'activations' has 'Cosh'; the functions are affine, elu, hardsigmoid"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), REFUSED)
+def test_refused(wrong: dict[str, Any], message: str) -> None:
+    inputs, weights, attrs = case("GRU", np.random.default_rng(6), 3, 1, 2, 2)
+    with pytest.raises(ModelError, match=message):
+        tvm.compile(model("GRU", inputs, weights, attrs | wrong, ["Y"]))

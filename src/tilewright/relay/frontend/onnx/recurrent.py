@@ -103,7 +103,11 @@ class _Net:
 
             return turn
 
-        return repeat(steps, states, make, [backward] if self.gathers else [])
+        last, rows = repeat(steps, states, make, [backward] if self.gathers else [])
+        if self.lengths is not None:  # a sequence without steps has no states either
+            some = op.greater(reshape(self.lengths, (batch, 1)), scalar(0, self.lengths))
+            last = [op.where(some, s, scalar(0, s)) for s in last]
+        return last, rows
 
 
 def _index(k: int) -> Constant:
