@@ -71,6 +71,28 @@ def test_while(ends: list[str], first: bool) -> None:
     compare(model([node("Loop", ends, ["last"], body=inner)], given, {"last": FLOAT}, M=20, most=np.float32(50)), given)
 
 
+@pytest.mark.parametrize("count", [3, 12])
+@pytest.mark.parametrize("op", ["Loop", "Scan"])
+def test_turns_that_are_not_alike_are_copied_out(op: str, count: int) -> None:
+    """A slice whose size is the number of the turn, summed."""
+    nodes = [node("Unsqueeze", ["i", "zero"], ["end"]), node("Slice", ["x", "zero", "end"], ["p"]), node("ReduceSum", ["p"], ["t"], keepdims=0), node("Add", ["s", "t"], ["s2"]), node("Identity", ["s2"], ["y"])]
+    states = [info("s", FLOAT, [])], [info("s2", FLOAT, []), info("y", FLOAT, [])]
+    stored = {"zero": np.array([0]), "start": np.float32(1), "M": count, "places": np.arange(count)}
+    if op == "Loop":
+        made = node("Loop", ["M", "", "start"], ["last", "all"], body=helper.make_graph(nodes, "b", [info("i", INT64, []), info("c", BOOL, []), *states[0]], [info("c", BOOL, []), *states[1]]))
+    else:
+        made = node("Scan", ["start", "places"], ["last", "all"], num_scan_inputs=1, body=helper.make_graph(nodes, "b", [*states[0], info("i", INT64, [])], states[1]))
+    given = {"x": np.random.default_rng(5).standard_normal(20).astype(np.float32)}
+    compare(model([made], given, {"last": FLOAT, "all": FLOAT}, **stored), given)
+
+
+@pytest.mark.parametrize("count", [2, 9])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_condition_before_the_first_turn(count: int, first: bool) -> None:
+    given = {"x": X, "k": np.asarray(first)}
+    compare(model([node("Loop", ["M", "k", "x"], ["last"], body=body(gathers=False))], given, {"last": FLOAT}, M=count, w=W), given)
+
+
 def growing() -> onnx.GraphProto:
     return helper.make_graph([node("Concat", ["s", "x"], ["s2"], axis=0), node("Identity", ["c"], ["c2"])], "b",
                              [info("i", INT64, []), info("c", BOOL, []), info("s", FLOAT, None)], [info("c2", BOOL, []), info("s2", FLOAT, None)])

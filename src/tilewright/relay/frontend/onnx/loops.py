@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import onnx
 
-from tilewright.errors import ShapeError
+from tilewright.errors import CompileError, ShapeError
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
@@ -36,7 +36,11 @@ def repeat(count: int, states: Sequence[Expr], make: MakeTurn, reverse: Sequence
     """
     if count > FEW:
         loop = Loop()
-        return loop.run(count, states, make(loop.outside), reverse)[1:]
+        try:
+            return loop.run(count, states, make(loop.outside), reverse)[1:]
+        except CompileError:
+            if count > _MOST:
+                raise  # a few turns that are not alike are copied out, and refused there if they have to be
     turn = make(_itself)
     if not count:
         return list(states), list(map(_none, turn(_number(0), states).rows))
@@ -81,7 +85,7 @@ def loop(
         first = node.value(cond, "cond") if cond is not None else np.True_
     if first is not None and not first.reshape(-1)[0]:
         limit = 0
-    if isinstance(limit, int) and (made.has_sequences or (limit <= FEW and made.counts)):
+    if isinstance(limit, int) and first is not None and (made.has_sequences or (limit <= FEW and made.counts)):
         return made.copied(limit)
     return made.looped(limit, None if first is not None else reshape(cond, ()) if cond is not None else None)
 
@@ -153,11 +157,14 @@ class _Loop:
 
         try:
             turns, states, rows = loop.run(limit, self.states, turn, going=first)
-        except ShapeError as error:
-            if error.origin is not None:
-                raise
-            if not isinstance(limit, int):
+        except CompileError as error:
+            changes = isinstance(error, ShapeError) and error.origin is None
+            if changes and not isinstance(limit, int):
                 self.node.refuse(f"{error.message}, and how many turns there are is not known; give input 'M' a value, or keep the shapes the same in every turn")
+            if not isinstance(limit, int) or (limit > _MOST and not changes):
+                raise
+            if first is not None:
+                limit *= bool(self.node.value(first, "cond", ", since its turns are not all alike").reshape(-1)[0])
             return self.copied(limit)
         if rows and self.decides:
             rows = [*(op.dyn.strided_slice(r, reshape(_number(0), (1,)), reshape(turns, (1,)), reshape(_number(1), (1,))) for r in rows)]
@@ -215,7 +222,7 @@ def scan(
 
         def turn(number: Expr, values: Sequence[Expr]) -> Turn:
             places: list[Expr] = [op.subtract(_number(count - 1), number) if back else number for back in backward]
-            slices = [op.take(x, p, axis=a) for x, p, a in zip(sources, map(node.settled, places), axes, strict=True)]
+            slices = [node.settled(op.take(x, p, axis=a)) for x, p, a in zip(sources, map(node.settled, places), axes, strict=True)]
             found = node.import_graph(body, [*values, *slices], outside)
             return Turn(found[:split], found[split:])
 
