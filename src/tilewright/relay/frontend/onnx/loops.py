@@ -192,7 +192,7 @@ def scan_batched(
     lengths = [most] * samples if sequence_lens is None else node.ints(sequence_lens, "sequence_lens")
     results = []
     for k, length in enumerate(lengths):
-        of_sample = [op.take(x, Constant(np.asarray(k, np.int64)), axis=0) for x in given]
+        of_sample: list[Expr] = [op.take(x, Constant(np.asarray(k, np.int64)), axis=0) for x in given]
         of_sample[states:] = [slice_axis(x, 0, 0, length) if length < most else x for x in of_sample[states:]]
         scanned = scan(*of_sample, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions, node=node)
         results.append([*scanned[:states], *(pad(r, [(0, most - length), *[(0, 0)] * (rank(r) - 1)], 0) for r in scanned[states:])])
