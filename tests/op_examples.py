@@ -178,6 +178,8 @@ def _indexing() -> list[Example]:
     for how in ("update", "add", "mul", "min", "max"):
         found.append(Example(i.ScatterElements(1, how), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 3]]), real(3, 2))))
         found.append(Example(i.ScatterNd(how), (real(4, 3), np.asarray([[0, 2, 3]]), real(3, 3))))
+    found += [Example(i.WriteRow(), (real(3, 5), real(5), np.asarray(k))) for k in (0, 2, 3, -1)]
+    found.append(Example(i.WriteRow(), (real(4), real(), np.asarray(1, np.int32))))
     c = create
     found += [Example(c.OneHot(4), (whole(2, 3, low=-1, high=5), scalar(1), scalar(0))), Example(c.OneHot(3, 0, "int8"), (whole(4, low=0, high=3), scalar(5, "int8"), scalar(-1, "int8")))]
     found += [Example(c.Full((2, 3)), (scalar(2.5),)), Example(c.Full((2,), "int32"), (scalar(7),)), Example(c.FullLike(), (whole(2, 2), scalar(3, "int32")))]

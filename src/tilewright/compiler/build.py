@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tilewright import expr
@@ -59,7 +60,7 @@ def build_made(
     with no_garbage_collection():
         try:
             mod = make()
-            names = mod["main"].attrs.get("output_tensor_names", ())
+            names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
                 lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
                 if lowered is None:
@@ -73,7 +74,8 @@ def build_made(
             else:
                 finish = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
             del mod, optimized, lowered
-            return finish()
+            made = finish()
+            return replace(made, manifest=replace(made.manifest, lists=lists)) if lists else made
         finally:
             expr.release()
 

@@ -22,6 +22,8 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.branches import Branches, is_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.create import Zeros
+from tilewright.relay.op.indexing import WriteRow
 from tilewright.relay.scopes import ATOMS, Scopes
 from tilewright.relay.visitor import operands
 from tilewright.target import flow
@@ -301,7 +303,8 @@ class _Function:
 
     def _emit(self, e: Expr) -> None:
         if is_kernel(e):
-            self.open[e] = None
+            if not self._instruction(e):
+                self.open[e] = None
             return
         match e:
             case Let():
@@ -334,6 +337,19 @@ class _Function:
                 self.known[e] = ()
             case _:
                 raise CompileError(f"a {type(e).__name__} cannot be compiled", e.span)
+
+    def _instruction(self, e: Expr) -> bool:
+        """Whether a call of an operator is an instruction, which is then written: a tensor of zeros for a loop, and what is written into it."""
+        assert isinstance(e, Call)
+        if isinstance(e.op, Zeros) and not all(is_kernel(u) for u in self.branches.users[e]):
+            self.known[e] = self._put(flow.Zeros(self._register(), e.tensor_type.nbytes))
+            return True
+        if isinstance(e.op, WriteRow) and e.tensor_type.is_static:
+            data, row, index = map(self._cell, e.args)
+            rows, nbytes, width = e.tensor_type.shape[0], e.args[1].tensor_type.nbytes, e.args[2].tensor_type.dtype.bits
+            self.known[e] = self._put(flow.Update(self._register(), data, row, index, rows, nbytes, width))
+            return True
+        return False
 
     def _take(self, e: TupleGetItem) -> None:
         """A field: of a tuple that is known in parts by its part, of a cell by a load; of an open block when that is closed."""

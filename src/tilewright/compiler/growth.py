@@ -12,6 +12,7 @@ from tilewright.compiler.staged import SMALL, Edge, Point
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
+from tilewright.relay.groups import with_known_outputs
 from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.deferred import Deferred, pending
 from tilewright.relay.op.registry import Fusion, Op
@@ -103,8 +104,9 @@ def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[
         if made.stage is None and made.rest is not None and not made.sizers:
             _refuse(made.rest)
     after = None if made.rest is None else point_of(made.rest)
+    lists = resolved.attrs.get("output_lists", ()) if after is None else ()
     sizers = [(_sizer(call), places) for call, places in made.sizers]
-    return Edge(made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL), found
+    return Edge(made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL, lists=lists), found
 
 
 def _resolved(function: Function, types: Sequence[TensorType], values: Sequence[Array] | None, most: int) -> tuple[Function, set[int]]:
@@ -112,7 +114,7 @@ def _resolved(function: Function, types: Sequence[TensorType], values: Sequence[
         return function, set()
     params = [Var(p.name_hint, t, p.span) for p, t in zip(function.params, types, strict=True)]
     ask = Asked(params, values, most)
-    return resolve(function, params, ask), ask.found
+    return with_known_outputs(resolve(function, params, ask)), ask.found
 
 
 def _refuse(rest: Function) -> NoReturn:

@@ -21,8 +21,9 @@ import numpy as np
 from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_external, digest_model
+from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.report import Report
-from tilewright.compiler.staged import Edge, Key, Point, Program, Stages
+from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Program, Stages, described, in_order
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -110,7 +111,9 @@ class Model:
         self._source, self._shapes, self._threads = model, shapes, threads
         self._options, self._cache = options, cache
         self._only: Executable | None = None
-        self._first: Artifact | None = None
+        self._trees: dict[Key, Stages] = {}
+        self._stages: Stages | None = None
+        self._has_groups = False
         self._signature: list[tuple[str, list[int | str], str]] = []
         self._content = ""
 
@@ -119,15 +122,41 @@ class Model:
         self._read_signature()
         names = [n for n, _, _ in self._signature]
         _check_names(self._shapes, names)
-        inputs = [(n, tuple(self._shapes.get(n, d)), t) for n, d, t in self._signature]
-        root = Point(None, [k for k, (_, dims, _) in enumerate(inputs) if not all(isinstance(d, int) for d in dims)])
-        self._stages = Stages(inputs, root, self._grown, self._compiled, self._known)
+        groups = {n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
+        self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
+        if any(is_group(dims) and n not in groups for n, dims, _ in self._signature):
+            return
+        self._stages = self._tree(groups)
         edge = self._stages.prepare()
         if edge is not None and edge.is_whole and edge.program is not None:
             self._stages.last = edge.program
             if runs_here(edge.program.artifact.manifest):
                 with self.report.phase("load"):
-                    self._only = edge.program.executable
+                    executable = edge.program.executable
+                self._only = None if self._has_groups or edge.lists else executable
+
+    def _tree(self, groups: Groups) -> Stages:
+        """The stages for sequences and optionals of these lengths and shapes."""
+        key = tuple(groups.items())
+        made = self._trees.pop(key, None)
+        if made is None:
+            made = self._new_tree(groups)
+            if len(self._trees) >= MOST_EDGES:
+                self._trees.pop(next(iter(self._trees)), None)
+        self._trees[key] = made
+        return made
+
+    def _new_tree(self, groups: Groups) -> Stages:
+        inputs: list[tuple[str, Dims, str]] = []
+        for name, dims, dtype in self._signature:
+            inputs += tensors_of(name, dtype, groups[name]) if name in groups else [(name, tuple(self._shapes.get(name, dims)), dtype)]
+        root = Point(None, [k for k, (_, dims, _) in enumerate(inputs) if not all(isinstance(d, int) for d in dims)])
+        root.name = repr((inputs, groups))
+        made = Stages(
+            inputs, root, lambda point, values: self._grown(made, point, values), lambda make, edge: self._compiled(made, make, edge),
+            lambda key: self._known(made, key), groups,
+        )
+        return made
 
     @property
     def artifact(self) -> Artifact:
@@ -141,7 +170,7 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.inputs if self._stages.last is not None else self._stages.inputs
+        return self.artifact.manifest.inputs if self._stages is None or self._stages.last is not None else self._stages.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -155,16 +184,38 @@ class Model:
     @threads.setter
     def threads(self, count: int) -> None:
         self._threads = checked_threads(count)
-        self._stages.use_threads(count)
+        for tree in self._trees.values():
+            tree.use_threads(count)
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
         program = self._only
         if program is None:
-            return self._stages(*args, out=out, **kwargs)
+            return self._run_grouped(args, kwargs, out)
         if out is None and not kwargs:
             return program(*args)
         return program(*args, out=out, **kwargs)
+
+    def _run_grouped(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
+        """Run a model that is no single program, or takes or gives sequences or optionals."""
+        tree, tensors = self._tensors(args, kwargs)
+        results, lists = tree.run(tree.arrays(tensors, {}), out)
+        self._stages = tree
+        if out is not None and (lists or self._has_groups):
+            raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")
+        return grouped(results, lists) if lists else results
+
+    def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
+        """The stages for a call, and the tensors that they take; raises `InputError` for inputs that the model does not take."""
+        if not self._has_groups:
+            (tree,) = self._trees.values()
+            return tree, tree.in_order(args, kwargs)
+        values = in_order(self._signature, args, kwargs)
+        groups = {n: shape_of(n, dtype, v) for (n, dims, dtype), v in zip(self._signature, values, strict=True) if is_group(dims)}
+        for n, shape in groups.items():
+            if n in self._shapes and given_shape(self._shapes[n]) != shape:
+                raise InputError(f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}")
+        return self._tree(groups), flat(values)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours."""
@@ -172,8 +223,10 @@ class Model:
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
-        last = self._stages.last
-        return self._stages.benchmark(*args, **options) if args or last is None else last.executable.benchmark(**options)
+        if self._stages is not None and not args and self._stages.last is not None:
+            return self._stages.last.executable.benchmark(**options)
+        tree, tensors = self._tensors(args, {})
+        return tree.benchmark(*tensors, **options)
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""
@@ -182,7 +235,9 @@ class Model:
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
-            self._build([t.shape for t in self.inputs], report, self._cache)
+            shapes = [t.shape for t in self.inputs]
+            assert self._stages is not None
+            self._build(self._named(self._stages, shapes), report, self._cache)
         if stage == "relay":
             return f"{report.module}\n"
         if stage == "tir":
@@ -195,28 +250,26 @@ class Model:
 
     @property
     def _program(self) -> Program:
-        found = self._stages.last
-        if found is not None:
-            return found
-        if self._stages.open and not self._stages.root.edges:
-            raise InputError(f"the model has symbolic dimensions ({self._stages.described()}); call it once, or compile it with shapes=")
-        raise InputError(self._stages.why_not_one())
+        if self._stages is None:
+            raise InputError(f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with shapes=")
+        if self._stages.last is None:
+            raise InputError(self._stages.why_not_one())
+        return self._stages.last
 
-    def _known(self, key: Key) -> Edge | None:
+    def _known(self, tree: Stages, key: Key) -> Edge | None:
         """The whole program for inputs of these shapes, from the cache."""
-        shapes = self._shapes_of(key)
-        found = self._stored(self._key(shapes))
-        if found is None:
-            return None
-        edge = Edge.whole(len(shapes), len(found.manifest.outputs))
-        edge.program = Program(found, self._threads)
-        return edge
+        found = self._stored(self._key(self._shapes_of(tree, key)))
+        return None if found is None else Edge.whole(len(tree.signature), Program(found, self._threads))
 
-    def _shapes_of(self, key: Key) -> list[tuple[int, ...]]:
-        """The shapes of all inputs, from those of the inputs that are open."""
-        root = self._stages.root
-        given = dict(zip(root.open, key, strict=False))
-        return [tuple(given.get(k, dims)) for k, (_, dims, _, _) in enumerate(self._stages.signature)]
+    def _shapes_of(self, tree: Stages, key: Key) -> dict[str, Any]:
+        """The shapes of all inputs of the model, from those of the tensors that are open."""
+        given = dict(zip(tree.root.open, key, strict=False))
+        return self._named(tree, [tuple(given.get(k, dims)) for k, (_, dims, _, _) in enumerate(tree.signature)])
+
+    def _named(self, tree: Stages, shapes: Sequence[Any]) -> dict[str, Any]:
+        """The shapes of all inputs of the model, from those of the tensors that stages take."""
+        found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
+        return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
     def _key(self, shapes: Any) -> str:
         return Cache.key(
@@ -224,29 +277,29 @@ class Model:
             ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(),
         )
 
-    def _grown(self, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
+    def _grown(self, tree: Stages, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
         from tilewright.compiler.build import no_garbage_collection
         from tilewright.compiler.growth import grow
 
         with no_garbage_collection(), self._options.context():
             if point.function is not None:
                 return grow(point.function, values)
-            shapes = self._shapes_of(()) if values is None else [v.shape for v in values]
+            shapes = self._shapes_of(tree, ()) if values is None else self._named(tree, [v.shape for v in values])
             return grow(self._imported(shapes, self.report)["main"], values)
 
-    def _imported(self, shapes: Sequence[tuple[int, ...]], report: Report) -> IRModule:
+    def _imported(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
         from tilewright.relay.frontend.onnx import from_onnx
 
         with report.phase("import"):
-            return from_onnx(self._source, {n: s for (n, _, _), s in zip(self._signature, shapes, strict=True)})[0]
+            return from_onnx(self._source, shapes)[0]
 
-    def _compiled(self, make: Callable[[], Function], edge: Edge) -> Program:
+    def _compiled(self, tree: Stages, make: Callable[[], Function], edge: Edge) -> Program:
         """The program of a stage, which the cache keeps by the way to it; that of a whole model by the shapes of its inputs."""
         from tilewright.compiler.build import build_made
 
-        root = self._stages.root
+        root = tree.root
         is_model = edge.is_whole and not root.asked and root.edges.get(edge.key) is edge
-        key = self._key(self._shapes_of(edge.key) if is_model else edge.name)
+        key = self._key(self._shapes_of(tree, edge.key) if is_model else edge.name)
         found = None if is_model else self._stored(key)
         if found is None:
             with self._options.context():
@@ -268,7 +321,7 @@ class Model:
         with self.report.phase("cache"):
             self._cache.put_artifact(key, artifact)
 
-    def _build(self, shapes: Sequence[tuple[int, ...]], report: Report, cache: Cache) -> Artifact:
+    def _build(self, shapes: Mapping[str, Any], report: Report, cache: Cache) -> Artifact:
         """The whole model once more, for what `report` wants to know."""
         from tilewright.compiler.build import build_made
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.compiler.growth import signature_of, typed, with_main
 from tilewright.compiler.model import Model
 from tilewright.compiler.report import Report
-from tilewright.compiler.staged import Key
+from tilewright.compiler.staged import Key, Stages
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime.artifact import Artifact
@@ -25,13 +25,13 @@ class ModuleModel(Model):
         self._source = typed(self._module())
         self._signature = signature_of(self._source["main"])
 
-    def _imported(self, shapes: Sequence[tuple[int, ...]], report: Report) -> IRModule:
+    def _imported(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
         return self._source  # type: ignore[no-any-return]
 
     def _module_of(self, function: Function) -> IRModule:
         return with_main(self._source, function)
 
-    def _known(self, key: Key) -> None:
+    def _known(self, tree: Stages, key: Key) -> None:
         return None
 
     def _stored(self, key: str) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Key = tuple[Any, ...]
 Dims = Sequence["int | str"]
+Lists = tuple["int | str | None", ...]
 
 SETTLED: Final = 4
 """So many keys of a point are compiled as they come; for sizes that go on changing the rule of small stages holds."""
@@ -76,12 +77,14 @@ class Edge:
     the numbers of the stage's arguments, `gives` those of the next point's values, or of the outputs where there is none.
     """
 
-    __slots__ = ("gives", "is_whole", "key", "met", "name", "next", "program", "sizers", "small", "stage", "takes")
+    __slots__ = ("gives", "is_whole", "key", "lists", "met", "name", "next", "program", "sizers", "small", "stage", "takes")
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
-        sizers: Sequence[tuple[Callable[..., Sequence[Array]], tuple[int, ...]]] = (), *, small: bool = False,
+        sizers: Sequence[tuple[Callable[..., Sequence[Array]], tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
     ) -> None:
+        self.lists = lists
+        """How the outputs are grouped (see `relay/groups.py`), where there is no next point and they are not all tensors."""
         self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
@@ -91,9 +94,12 @@ class Edge:
         self.name = ""
 
     @staticmethod
-    def whole(inputs: int, outputs: int) -> Edge:
+    def whole(inputs: int, program: Program) -> Edge:
         """The one edge of a program without stages."""
-        return Edge(range(inputs), range(inputs, inputs + outputs))
+        manifest = program.artifact.manifest
+        made = Edge(range(inputs), range(inputs, inputs + len(manifest.outputs)), lists=manifest.lists)
+        made.program = program
+        return made
 
     @property
     def ready(self) -> bool:
@@ -145,9 +151,13 @@ class Stages:
 
     def __init__(
         self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Program],
-        known: Callable[[Key], Edge | None] = lambda key: None,
+        known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
     ) -> None:
-        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before."""
+        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before.
+
+        `groups` are the sequences and optionals that some of the inputs are the tensors of (see `compiler/grouping.py`).
+        """
+        self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
         self.root, self._grow, self._compile, self._known = root, grow, compiler, known
         self._lock = threading.RLock()
@@ -156,21 +166,24 @@ class Stages:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a stage raises."""
-        inputs = self.arrays(args, kwargs)
+        return self.run(self.arrays(args, kwargs), out)[0]
+
+    def run(self, inputs: Sequence[Array], out: Any = None) -> tuple[Any, Lists]:
+        """The results for these inputs, and how they are grouped."""
         edge = self.root.known(inputs) or self._way(self.root, inputs)
         if edge.next is None and edge.program is not None and edge.is_whole:
             self.last = edge.program
-            return edge.program.executable(*inputs, out=out)
+            return edge.program.executable(*inputs, out=out), edge.lists
         self.last = None
-        results = self._outputs(edge, inputs)
+        results, lists = self._outputs(edge, inputs)
         if out is not None:
             targets = [out] if len(results) == 1 and not isinstance(out, (tuple, list)) else list(out)
             for target, result in zip(targets, results, strict=True):
                 np.copyto(target, result, casting="no")
             results = targets
-        return results[0] if len(results) == 1 else tuple(results)
+        return results[0] if len(results) == 1 else tuple(results), lists
 
-    def _outputs(self, edge: Edge, inputs: Sequence[Array]) -> list[Array]:
+    def _outputs(self, edge: Edge, inputs: Sequence[Array]) -> tuple[list[Array], Lists]:
         values = list(inputs)
         while True:
             given = [values[k] for k in edge.takes]
@@ -184,7 +197,7 @@ class Stages:
             values = [values[k] for k in edge.gives]
             point = edge.next
             if point is None:
-                return _apart(values, inputs)
+                return _apart(values, inputs), edge.lists
             edge = point.known(values) or self._way(point, values)
 
     @staticmethod
@@ -269,32 +282,21 @@ class Stages:
 
     def described(self) -> str:
         """The inputs and their dimensions."""
-        return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, _, _ in self.signature)
+        return described(self.signature)
 
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
         """The inputs of a call in order; raises `InputError` for those that the model does not take."""
-        if kwargs or len(args) != len(self.signature) or isinstance(args[0] if args else None, Mapping):
-            args = self._in_order(args, kwargs)
+        args = self.in_order(args, kwargs)
         return [
             x if type(x) is np.ndarray and x.dtype == element and x.shape == dims else self._array(x, name, dims, dtype)
             for x, (name, dims, dtype, element) in zip(args, self.signature, strict=True)
         ]
 
-    def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        if len(args) == 1 and isinstance(args[0], Mapping):
-            kwargs, args = {**args[0], **kwargs}, ()
-        names = [s[0] for s in self.signature]
-        if unknown := [n for n in kwargs if n not in names]:
-            raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}")
-        given = dict(zip(names, args, strict=False))
-        if twice := [n for n in kwargs if n in given]:
-            raise InputError(f"input '{twice[0]}' was given twice: by position and by name")
-        given.update(kwargs)
-        missing = [n for n in names if n not in given]
-        if missing or len(args) > len(names):
-            found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
-            raise InputError(f"the model takes {len(names)} inputs ({self.described()}); {found}")
-        return [given[n] for n in names]
+    def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """The inputs of a call in order, as they are."""
+        if kwargs or len(args) != len(self.signature) or isinstance(args[0] if args else None, Mapping):
+            return in_order(self.signature, args, kwargs)
+        return args
 
     def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
@@ -330,6 +332,29 @@ class Stages:
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def described(inputs: Sequence[Sequence[Any]]) -> str:
+    """Inputs (`(name, dimensions, …)` of each) and their dimensions."""
+    return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, *_ in inputs)
+
+
+def in_order(inputs: Sequence[Sequence[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """What is given for these inputs, by position, by name or in one mapping, in order. Raises `InputError` where that is not every one once."""
+    if len(args) == 1 and isinstance(args[0], Mapping):
+        kwargs, args = {**args[0], **kwargs}, ()
+    names = [i[0] for i in inputs]
+    if unknown := [n for n in kwargs if n not in names]:
+        raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}")
+    given = dict(zip(names, args, strict=False))
+    if twice := [n for n in kwargs if n in given]:
+        raise InputError(f"input '{twice[0]}' was given twice: by position and by name")
+    given.update(kwargs)
+    missing = [n for n in names if n not in given]
+    if missing or len(args) > len(names):
+        found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
+        raise InputError(f"the model takes {len(names)} inputs ({described(inputs)}); {found}")
+    return [given[n] for n in names]
 
 
 def _apart(outputs: list[Array], inputs: Sequence[Array]) -> list[Array]:

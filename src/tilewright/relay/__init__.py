@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
-    "adt", "analysis", "backend", "build_module", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "parser", "prelude", "scope_builder", "testing", "transform",
+    "adt", "analysis", "backend", "build_module", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "scope_builder", "testing", "transform",
     "ty", "type_functor",
 })
 

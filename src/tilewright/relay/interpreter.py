@@ -336,4 +336,11 @@ def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference."""
     with np.errstate(all="ignore"):
         result = call.op.reference(*args)
-    return tuple(np.asarray(r) for r in result) if isinstance(result, (tuple, list)) else np.asarray(result)
+    return _arrays(result)
+
+
+def _arrays(result: Any) -> Any:
+    """What a reference gives as arrays, and tuples of them; None where there is nothing."""
+    if isinstance(result, (tuple, list)):
+        return tuple(map(_arrays, result))
+    return None if result is None else np.asarray(result)

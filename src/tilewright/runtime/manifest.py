@@ -74,6 +74,8 @@ class Manifest:
     hashes: dict[str, str] = field(default_factory=dict)
     functions: dict[str, tuple[Parameter | Scalar, ...]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
+    lists: tuple[int | str | None, ...] = ()
+    """What each output of the model is of `outputs`: a list of so many, a "tensor", or None for nothing; empty where all are tensors."""
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -155,6 +157,8 @@ class Manifest:
         }
         if self.failures:
             content["failures"] = list(self.failures)
+        if self.lists:
+            content["lists"] = list(self.lists)
         if self.parts > 1:
             content["parts"] = self.parts
         if self.functions:
@@ -200,6 +204,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
         functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
         failures=tuple(map(str, content.get("failures", ()))),
+        lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
     )
 
 

@@ -5,6 +5,7 @@ who holds it. Types are gone: a polymorphic function is one function. Straight-l
 
     instruction ::= Run(outputs, block, inputs) | Wrap(out, constant) | Record(out, tag, fields) | Field(out, record, index)
                   | Read(out, ref) | Write(ref, value) | Call(out, callee, args) | Apply(out, closure, args)
+                  | Zeros(out, nbytes) | Update(out, data, row, index, rows, nbytes, width)
                   | If(out, cond, then, other) | Choose(out, value, cases, site) | Hold(value) | Drop(value)
     end         ::= Yield(value) | Return(value) | TailCall(callee, args) | TailApply(closure, args)
 
@@ -37,6 +38,30 @@ class Wrap:
 
     out: Reg
     constant: int
+
+
+@dataclass(slots=True)
+class Zeros:
+    """A new tensor of zero bytes."""
+
+    out: Reg
+    nbytes: int
+
+
+@dataclass(slots=True)
+class Update:
+    """The tensor `data` of `rows` rows of `nbytes` bytes, with one of them replaced: in place where nobody else holds `data`.
+
+    `index` is a tensor of one integer of `width` bits; a row of another number changes nothing.
+    """
+
+    out: Reg
+    data: Reg
+    row: Reg
+    index: Reg
+    rows: int
+    nbytes: int
+    width: int
 
 
 @dataclass(slots=True)
@@ -155,7 +180,7 @@ class TailApply:
 
 
 Instruction: TypeAlias = (
-    Run | Wrap | Record | Field | Read | Write | Call | Apply | If | Choose | Hold | Drop | Yield | Return | TailCall | TailApply
+    Run | Wrap | Zeros | Update | Record | Field | Read | Write | Call | Apply | If | Choose | Hold | Drop | Yield | Return | TailCall | TailApply
 )
 Body: TypeAlias = list[Instruction]
 
@@ -248,6 +273,10 @@ def _line(i: Instruction) -> str:
             return f"{_regs(outputs)} = run block {block}({_regs(inputs)})"
         case Wrap(out, constant):
             return f"{_reg(out)} = constant {constant}"
+        case Zeros(out, nbytes):
+            return f"{_reg(out)} = zeros {nbytes}"
+        case Update(out, data, row, index, rows, nbytes):
+            return f"{_reg(out)} = update {_reg(data)}[{_reg(index)}] = {_reg(row)} of {rows} x {nbytes}"
         case Record(out, tag, fields):
             return f"{_reg(out)} = record {tag}({_regs(fields)})"
         case Field(out, record, index):

@@ -33,9 +33,11 @@ from tilewright.target.flow import (
     Run,
     TailApply,
     TailCall,
+    Update,
     Wrap,
     Write,
     Yield,
+    Zeros,
 )
 
 
@@ -101,8 +103,10 @@ def _uses(i: Instruction) -> tuple[Sequence[Reg], Sequence[Reg], Sequence[Reg]]:
     match i:
         case Run():
             return i.outputs, i.inputs, ()
-        case Wrap():
+        case Wrap() | Zeros():
             return (i.out,), (), ()
+        case Update():
+            return (i.out,), (i.row, i.index), (i.data,)
         case Record():
             return (i.out,), (), i.fields
         case Field():

@@ -55,6 +55,14 @@ def take(data: te.Tensor, indices: te.Tensor, axis: int, batch_dims: int, mode: 
     return te.compute(shape, along, name="take")  # type: ignore[no-any-return]
 
 
+def write_row(data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
+    """`data` with `row` in the place of row `index`."""
+    where = E.cast("int64", index())
+    return te.compute(  # type: ignore[no-any-return]
+        data.shape, lambda *i: E.if_then_else(E.compare(E.EQ, E.cast("int64", i[0]), where), row(*i[1:]), data(*i)), name="write_row"
+    )
+
+
 def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
     """`data` at the same place but for `axis`, where `indices` says."""
     size = dims(data)[axis]

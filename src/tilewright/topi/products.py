@@ -72,7 +72,7 @@ def row_products(
     return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
         attrs={
-            "tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize,
+            "tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize, "right_bytes": columns * depth * data.dtype.itemsize,
             "unroll": unroll(steps), "scattered": scattered, "exact": dtype.is_integer,
         },
         axis_names=("m", "n"),

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.relay.expr import Call, Constant, Expr, Function
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
+from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.registry import Array, Fusion, Op, op
 
 Ask = Callable[[Expr], "Array | None"]
@@ -50,9 +51,23 @@ class Deferred(Op):
     def reference(self, *inputs: Array) -> Any:
         from tilewright.relay.interpreter import evaluate
 
-        found = self.resolve(Call(self, [Constant(np.asarray(x)) for x in inputs]), _value)
+        found = self.resolve(Call(self, [_given(x) for x in inputs]), _value)
         assert found is not None
-        return evaluate(Function((), found))
+        return _there(found, evaluate(Function((), found)))
+
+
+def _given(value: Any) -> Expr:
+    """A value of the interpreter as an expression; an empty optional is None there."""
+    if value is None:
+        return NOTHING
+    return Tuple(tuple(map(_given, value))) if isinstance(value, tuple) else Constant(np.asarray(value))
+
+
+def _there(found: Expr, value: Any) -> Any:
+    """The value of `found`, with None for what is not there."""
+    if isinstance(found, Tuple):
+        return None if found is NOTHING else tuple(map(_there, found.fields, value))
+    return value
 
 
 def _value(e: Expr) -> Array | None:

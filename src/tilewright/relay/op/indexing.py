@@ -200,6 +200,37 @@ class ScatterElements(Op):
         return scattering.scatter_elements(data, indices, updates, self.axis, self.reduction)
 
 
+@op("write_row", kind=Fusion.INJECTIVE)
+class WriteRow(Op):
+    """`data` with `row` in the place of `data[index]`; `data` as it is where it has no row of that number.
+
+    `row` has the shape of `data` without the first dimension, `index` is an integer scalar. What a loop gathers is written into one
+    tensor so, without a copy of it.
+    """
+
+    precision = Precision.NEVER
+
+    def infer(self, data: Type, row: Type, index: Type) -> TensorType:
+        t, part, where = tensors(data, row, index)
+        if where.dtype.code != "int":
+            raise ShapeError(f"index must be a signed integer, and it is {where.dtype}; cast it first")
+        if where.ndim:
+            raise ShapeError(f"index must be a scalar, and it has the shape {text(where.shape)}")
+        if not t.ndim or t.ndim != part.ndim + 1 or any(map(differ, t.shape[1:], part.shape)):
+            raise ShapeError(f"a row of {text(t.shape)} has the other dimensions, and row has the shape {text(part.shape)}")
+        require_same_dtype((t, part))
+        return t
+
+    def reference(self, data: Array, row: Array, index: Array) -> Array:
+        result = data.copy()
+        if 0 <= int(index) < len(data):
+            result[int(index)] = row
+        return result
+
+    def compute(self, data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
+        return topi.write_row(data, row, index)
+
+
 @op("scatter_nd", kind=Fusion.OPAQUE)
 class ScatterNd(Op):
     """`data` with `updates` put at points: `indices[k, p…]` is coordinate k of point p.

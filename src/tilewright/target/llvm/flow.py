@@ -37,11 +37,14 @@ from tilewright.target.flow import (
     Run,
     TailApply,
     TailCall,
+    Update,
     Wrap,
     Write,
     Yield,
+    Zeros,
     walk,
 )
+from tilewright.target.llvm.cells import RUNTIME
 
 FIRST_CHUNK: Final = 1 << 14
 """Bytes of the workspace that cells are cut from before memory is asked for."""
@@ -49,183 +52,6 @@ _LINE: Final = 64
 _CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _ARGS = range(0, 72, 8)
 _FIELDS: Final = 16
 _NEAR, _FAR = 32, 64
-
-_RUNTIME: Final = """\
-declare ptr @aligned_alloc(i64, i64)
-declare void @free(ptr)
-declare i32 @getrlimit(i32, ptr)
-declare i32 @getpid()
-declare i32 @gettid()
-declare ptr @pthread_self()
-declare i32 @pthread_getattr_np(ptr, ptr)
-declare i32 @pthread_attr_getstack(ptr, ptr, ptr)
-declare i32 @pthread_attr_destroy(ptr)
-declare i64 @llvm.umax.i64(i64, i64)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-
-; A cell of a class, held once; null where there is no memory.
-define internal ptr @flow.take(ptr %run, i64 %class) nounwind {{
-  %slot = getelementptr [{classes} x ptr], ptr %run, i64 0, i64 %class
-  %list = getelementptr i8, ptr %slot, i64 {lists}
-  %head = load ptr, ptr %list
-  %none = icmp eq ptr %head, null
-  br i1 %none, label %fresh, label %reuse
-reuse:
-  %next = load ptr, ptr %head
-  store ptr %next, ptr %list
-  br label %done
-fresh:
-  %size.at = getelementptr [{classes} x i64], ptr @flow.sizes, i64 0, i64 %class
-  %size = load i64, ptr %size.at
-  %from.at = getelementptr i8, ptr %run, i64 {free_from}
-  %to.at = getelementptr i8, ptr %run, i64 {free_to}
-  %from = load i64, ptr %from.at
-  %to = load i64, ptr %to.at
-  %end = add i64 %from, %size
-  %fits = icmp ule i64 %end, %to
-  br i1 %fits, label %cut, label %grow
-grow:
-  %room = add i64 %size, 64
-  %bytes = call i64 @llvm.umax.i64(i64 %room, i64 262144)
-  %chunk = call ptr @aligned_alloc(i64 64, i64 %bytes)
-  %refused = icmp eq ptr %chunk, null
-  br i1 %refused, label %fail, label %link
-link:
-  %chunks.at = getelementptr i8, ptr %run, i64 {chunks}
-  %chunks = load ptr, ptr %chunks.at
-  store ptr %chunks, ptr %chunk
-  store ptr %chunk, ptr %chunks.at
-  %base = ptrtoint ptr %chunk to i64
-  %new = add i64 %base, 64
-  %new.to = add i64 %base, %bytes
-  store i64 %new.to, ptr %to.at
-  br label %cut
-cut:
-  %start = phi i64 [ %from, %fresh ], [ %new, %link ]
-  %stop = add i64 %start, %size
-  store i64 %stop, ptr %from.at
-  %made = inttoptr i64 %start to ptr
-  br label %done
-done:
-  %cell = phi ptr [ %head, %reuse ], [ %made, %cut ]
-  store i64 1, ptr %cell
-  %class.at = getelementptr i8, ptr %cell, i64 12
-  %number = trunc i64 %class to i32
-  store i32 %number, ptr %class.at
-  ret ptr %cell
-fail:
-  %status = getelementptr i8, ptr %run, i64 {status}
-  store i64 {no_memory}, ptr %status
-  ret ptr null
-}}
-
-; One holder less. Cells that are free wait in a list, linked by the word of their holders, until their fields are dropped too.
-define internal void @flow.drop(ptr %run, ptr %cell) nounwind {{
-  %count = load i64, ptr %cell
-  %less = add i64 %count, -1
-  store i64 %less, ptr %cell
-  %free = icmp eq i64 %less, 0
-  br i1 %free, label %begin, label %done
-done:
-  ret void
-begin:
-  store ptr null, ptr %cell
-  br label %next
-next:
-  %first = phi ptr [ %cell, %begin ], [ %rest, %give ]
-  %following = load ptr, ptr %first
-  %class.at = getelementptr i8, ptr %first, i64 12
-  %class = load i32, ptr %class.at
-  %number = zext i32 %class to i64
-  %fields.at = getelementptr [{classes} x i64], ptr @flow.fields, i64 0, i64 %number
-  %fields = load i64, ptr %fields.at
-  br label %each
-each:
-  %k = phi i64 [ 0, %next ], [ %k.next, %again ]
-  %rest = phi ptr [ %following, %next ], [ %rest.next, %again ]
-  %more = icmp ult i64 %k, %fields
-  br i1 %more, label %field, label %give
-field:
-  %slot = getelementptr ptr, ptr %first, i64 %k
-  %slot.at = getelementptr i8, ptr %slot, i64 16
-  %inner = load ptr, ptr %slot.at
-  %inner.count = load i64, ptr %inner
-  %inner.less = add i64 %inner.count, -1
-  store i64 %inner.less, ptr %inner
-  %inner.free = icmp eq i64 %inner.less, 0
-  br i1 %inner.free, label %wait, label %again
-wait:
-  store ptr %rest, ptr %inner
-  br label %again
-again:
-  %rest.next = phi ptr [ %rest, %field ], [ %inner, %wait ]
-  %k.next = add i64 %k, 1
-  br label %each
-give:
-  %list.slot = getelementptr [{classes} x ptr], ptr %run, i64 0, i64 %number
-  %list = getelementptr i8, ptr %list.slot, i64 {lists}
-  %head = load ptr, ptr %list
-  store ptr %head, ptr %first
-  store ptr %first, ptr %list
-  %last = icmp eq ptr %rest, null
-  br i1 %last, label %done, label %next
-}}
-
-; Gives all chunks back.
-define internal void @flow.finish(ptr %run) nounwind {{
-  %chunks.at = getelementptr i8, ptr %run, i64 {chunks}
-  %first = load ptr, ptr %chunks.at
-  br label %next
-next:
-  %chunk = phi ptr [ %first, %0 ], [ %following, %one ]
-  %none = icmp eq ptr %chunk, null
-  br i1 %none, label %done, label %one
-one:
-  %following = load ptr, ptr %chunk
-  call void @free(ptr %chunk)
-  br label %next
-done:
-  ret void
-}}
-
-; The lowest address that frames may have: a quarter of the stack stays free. The stack of the first thread grows up to a limit, that
-; of any other is as large as it was made.
-define internal i64 @flow.limit(ptr %here) nounwind {{
-  %attributes = alloca [128 x i8], align 16
-  %lowest = alloca i64, align 8
-  %size = alloca i64, align 8
-  store i64 8388608, ptr %size
-  %process = call i32 @getpid()
-  %thread = call i32 @gettid()
-  %now = ptrtoint ptr %here to i64
-  %first = icmp eq i32 %process, %thread
-  br i1 %first, label %grows, label %made
-grows:
-  %ignored = call i32 @getrlimit(i32 3, ptr %attributes)
-  %limit = load i64, ptr %attributes
-  %open = icmp ugt i64 %limit, 1099511627776
-  %most = select i1 %open, i64 1048576, i64 %limit
-  %most.quarter = lshr i64 %most, 2
-  %room = mul i64 %most.quarter, 3
-  %end = sub i64 %now, %room
-  ret i64 %end
-made:
-  %self = call ptr @pthread_self()
-  %refused = call i32 @pthread_getattr_np(ptr %self, ptr %attributes)
-  %known = icmp eq i32 %refused, 0
-  br i1 %known, label %ask, label %little
-ask:
-  %ignored.too = call i32 @pthread_attr_getstack(ptr %attributes, ptr %lowest, ptr %size)
-  %ignored.three = call i32 @pthread_attr_destroy(ptr %attributes)
-  %base = load i64, ptr %lowest
-  %bytes = load i64, ptr %size
-  %quarter = lshr i64 %bytes, 2
-  %stop = add i64 %base, %quarter
-  ret i64 %stop
-little:
-  %near = sub i64 %now, 32768
-  ret i64 %near
-}}"""
 
 
 def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int) -> str:
@@ -245,7 +71,7 @@ def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequ
         f"@flow.fields = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in fields)}]",
         f"@flow.code = private constant [{len(texts)} x ptr] [{', '.join(f'ptr @flow.{k}' for k in range(len(texts)))}]",
     ]
-    runtime = _RUNTIME.format(
+    runtime = RUNTIME.format(
         classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS, no_memory=NO_MEMORY,
     )
     return "\n".join([*tables, runtime, *texts, entry, ""])
@@ -396,6 +222,13 @@ class _Text:
                 self._take(i.out, self.cells.wrapper())
                 base = self._load(self._new(), self._at("%run", _CONSTANTS))
                 self._line(f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
+            case Zeros():
+                self._take(i.out, self.cells.tensor(i.nbytes))
+                elements = self._at(f"%r{i.out}", _elements(i.nbytes))
+                self._line(f"store ptr {elements}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
+                self._line(f"call void @llvm.memset.p0.i64(ptr {elements}, i8 0, i64 {i.nbytes}, i1 false)")
+            case Update():
+                self._update(i)
             case Record():
                 self._take(i.out, self.cells.record(len(i.fields)))
                 self._line(f"store i32 {i.tag}, ptr {self._at(f'%r{i.out}', 8)}")
@@ -414,6 +247,26 @@ class _Text:
                 self._line(f"call void @flow.drop(ptr %run, ptr {old})")
             case _:
                 raise TypeError(i)
+
+    def _update(self, i: Update) -> None:
+        """A tensor that may be written to, and the row where there is a place for it."""
+        nbytes = i.rows * i.nbytes
+        self._line(
+            f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 {_elements(nbytes)}, i64 {nbytes})"
+        )
+        self._check(f"%r{i.out}")
+        elements, row, place = (self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in (i.out, i.row, i.index))
+        number, wide = self._load(self._new(), place, f"i{i.width}"), self._new()
+        self._line(f"{wide} = sext i{i.width} {number} to i64" if i.width < 64 else f"{wide} = add i64 {number}, 0")
+        fits, offset, target = self._new(), self._new(), self._new()
+        self._line(f"{fits} = icmp ult i64 {wide}, {i.rows}")
+        self._line(f"br i1 {fits}, label %fits.{fits[1:]}, label %past.{fits[1:]}")
+        self._label(f"fits.{fits[1:]}")
+        self._line(f"{offset} = mul i64 {wide}, {i.nbytes}")
+        self._line(f"{target} = getelementptr i8, ptr {elements}, i64 {offset}")
+        self._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {row}, i64 {i.nbytes}, i1 false)")
+        self._line(f"br label %past.{fits[1:]}")
+        self._label(f"past.{fits[1:]}")
 
     def _run(self, i: Run) -> None:
         """Addresses of the elements of the inputs and of new tensors, then the block's kernels."""

@@ -13,6 +13,8 @@ from tilewright.topi.machine import Machine, current
 WORTH_SHARING = 5_000.0
 """Nanoseconds of work under which a second thread costs more than it gains."""
 _PIECES = 32
+_CACHE_SPEED = 64.0
+"""Bytes that one core reads from its second-level cache in a nanosecond."""
 
 
 @dataclass(slots=True)
@@ -27,8 +29,9 @@ class KernelBlocks:
 
     @property
     def multiply_time(self) -> float:
-        """Nanoseconds that the anchor's multiply-adds take at the machine's peak."""
-        return float(self.anchor.attrs["flops"]) / (16 * self.machine.lanes("float32"))
+        """Nanoseconds that the anchor's multiply-adds take at the machine's peak, or what it takes to read the weights of a few rows."""
+        attrs = self.anchor.attrs
+        return max(float(attrs["flops"]) / (16 * self.machine.lanes("float32")), float(attrs.get("right_bytes", 0)) / _CACHE_SPEED)
 
     @property
     def machine(self) -> Machine:

@@ -16,6 +16,7 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
+from tilewright.relay.groups import NOTHING, opened
 from tilewright.relay.op.selection import first_of
 from tilewright.types import DataType
 
@@ -148,8 +149,11 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     if rank(cond):
         cond = reshape(cond, ())
     then, otherwise = node.import_graph(then_branch), node.import_graph(else_branch)
-    if any(is_open(a) or is_open(b) or a.checked_type != b.checked_type for a, b in zip(then, otherwise, strict=True)):
-        return tuple(then if node.value(cond, "cond").reshape(-1)[0] else otherwise)
-    if len(then) == 1:
-        return (If(cond, then[0], otherwise[0], node.origin),)
-    return fields(If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin), len(then))
+    for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
+        if is_open(a) or is_open(b) or a.checked_type != b.checked_type or (a is NOTHING) != (b is NOTHING):
+            found = ["nothing" if x is NOTHING else "open" if is_open(x) else repr(x.checked_type) for x in (a, b)]
+            chosen = node.value(cond, "cond", f", since output {k} is {found[0]} in one branch and {found[1]} in the other")
+            return tuple(then if chosen.reshape(-1)[0] else otherwise)
+    whole = If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1 else If(cond, then[0], otherwise[0], node.origin)
+    results = fields(whole, len(then)) if len(then) > 1 else (whole,)
+    return tuple(NOTHING if a is NOTHING else opened(r) for a, r in zip(then, results, strict=True))

@@ -3,7 +3,8 @@
     ReduceSum(x, axes), axes computed  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
 
 The inputs of the call are the node's, without those that are left out, then what its subgraphs take from around it; the model in the
-call names them all, so that they are found again.
+call names them all, so that they are found again. A sequence is a tuple; of an optional that is empty there is only the name, declared as
+an optional.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx.known import KnownValues
 from tilewright.relay.frontend.onnx.shaping import fields
+from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.deferred import Ask, Deferred
 from tilewright.types import TensorType, TupleType, Type
 
 _RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+_EMPTY: Final = onnx.TypeProto(optional_type=onnx.TypeProto.Optional())
 _ORDINARY: Final = frozenset({"", "ai.onnx"})
 
 
@@ -55,10 +58,11 @@ def defer(
 ) -> list[Expr]:
     """The outputs of a node that is converted later; `named` are its inputs, and what its subgraphs take from around it."""
     given = {name: e for name, e in named.items() if e is not None}
+    args = [e for e in given.values() if e is not NOTHING]
     model = onnx.ModelProto()
     model.graph.node.append(node)
     model.graph.node[0].name = origin.name
-    model.graph.input.extend(onnx.ValueInfoProto(name=name) for name in given)
+    model.graph.input.extend(onnx.ValueInfoProto(name=name, type=_EMPTY if e is NOTHING else None) for name, e in given.items())
     for domain, version in opsets.items():
         model.opset_import.add(domain=domain, version=version)
     if any(a.HasField("g") for a in node.attribute):
@@ -66,7 +70,7 @@ def defer(
     made = Deferred(
         node.op_type, base64.b64encode(model.SerializeToString(deterministic=True)).decode(), tuple(sorted(config.items())), _is_random(node),
     )
-    call = Call(made, list(given.values()), span=origin)
+    call = Call(made, args, span=origin)
     return [call] if len(node.output) == 1 else list(fields(call, len(node.output)))
 
 
@@ -86,7 +90,8 @@ def convert(deferred: Deferred, call: Call, ask: Ask) -> Expr | None:
     from tilewright.relay.frontend.onnx.importer import convert_node
 
     model = _model(deferred.model)
-    named = {i.name: a for i, a in zip(model.graph.input, call.args, strict=True)}
+    args = iter(call.args)
+    named = {i.name: NOTHING if i.type.HasField("optional_type") else next(args) for i in model.graph.input}
     results = convert_node(model, named, call.span, dict(deferred.config), KnownValues(ask))
     if any(_waits(r, deferred.model) for r in results):
         return None

@@ -16,7 +16,7 @@ from tilewright.errors import ModelError, OpNotImplemented, Origin
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx import registry
 from tilewright.relay.frontend.onnx.reading import Source
-from tilewright.types import TensorType
+from tilewright.types import TensorType, TupleType
 
 FunctionKey = tuple[str, str, str]
 
@@ -180,6 +180,9 @@ def _type_proto(arg: Expr | None) -> onnx.TypeProto:
     if arg is None:
         return proto
     kind = arg.checked_type
+    if isinstance(kind, TupleType):
+        proto.sequence_type.elem_type.CopyFrom(_type_proto(arg[0] if kind.fields else None))
+        return proto
     assert isinstance(kind, TensorType)
     proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(kind.dtype.numpy())
     for dim in kind.shape:

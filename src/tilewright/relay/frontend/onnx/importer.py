@@ -7,8 +7,8 @@ node is converted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from onnx import AttributeProto
 
 from tilewright.errors import CompileError, ModelError, OptionError, Origin, ShapeError
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx import functions, registry
 from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
@@ -26,6 +26,8 @@ from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.wire import Span
+from tilewright.relay.groups import NOTHING, with_outputs
+from tilewright.relay.visitor import operands
 from tilewright.types import TensorType
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
@@ -55,9 +57,9 @@ def from_onnx(
         inputs = ModelInputs(proto.graph, shape, dtype)
         importer = Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
         outputs = importer.run()
-    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
-    used = importer.used_params(body)
-    main = Function((*inputs.variables.values(), *used), body, attrs={"output_tensor_names": tuple(o.name for o in proto.graph.output)})
+    used = importer.used_params(outputs)
+    declared = [o.type.WhichOneof("value") == "tensor_type" for o in proto.graph.output]
+    main = with_outputs((*inputs.variables.values(), *used), [o.name for o in proto.graph.output], outputs, declared)
     return IRModule.from_expr(main), {v.name_hint: inputs.params[v.name_hint] for v in used}
 
 
@@ -78,6 +80,8 @@ class Scope:
     values: dict[str, Expr]
     stored: dict[str, tuple[onnx.TensorProto, Span | None]] = field(default_factory=dict)
     outer: Scope | None = None
+    outside: Callable[[Expr], Expr] | None = None
+    """What a value of the scopes around is in this one, where they differ: in the body of a loop."""
 
     def has(self, name: str) -> bool:
         return name in self.values or name in self.stored or (self.outer is not None and self.outer.has(name))
@@ -91,6 +95,8 @@ class Body:
     opsets: Mapping[str, int]
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
     prefix: str = ""
+    is_looped: bool = False
+    """Whether it is run more than once, as a loop: no node of it is converted later, for one turn."""
 
 
 class Importer:
@@ -106,16 +112,17 @@ class Importer:
 
     def run(self) -> list[Expr]:
         functions.check_supported(self.model, self.functions, self.opsets, self.source)
-        return self._import_graph(self.model.graph, Body(Scope(dict(self.inputs.variables)), self.opsets))
+        self.inputs.require_all()
+        return self._import_graph(self.model.graph, Body(Scope(dict(self.inputs.values)), self.opsets))
 
-    def used_params(self, body: Expr) -> list[Any]:
-        """The parameters kept as inputs that `body` still depends on."""
+    def used_params(self, outputs: Sequence[Expr]) -> list[Any]:
+        """The parameters kept as inputs that `outputs` still depend on."""
         found: set[Expr] = set()
         wanted = self.inputs.param_variables()
         if wanted:
             from tilewright.relay.visitor import post_order
 
-            found.update(e for e in post_order(body) if e in wanted)
+            found.update(e for e in post_order(*outputs) if e in wanted)
         return [v for v in wanted if v in found]
 
     def _import_graph(self, graph: onnx.GraphProto, body: Body) -> list[Expr]:
@@ -130,14 +137,18 @@ class Importer:
         return [self._lookup(o.name, body.scope) for o in graph.output]
 
     def _lookup(self, name: str, scope: Scope | None) -> Expr:
+        crossed: list[tuple[Scope, Callable[[Expr], Expr]]] = []
         while scope is not None:
             found = scope.values.get(name)
-            if found is not None:
-                return found
-            if name in scope.stored:
+            if found is None and name in scope.stored:
                 tensor, span = scope.stored[name]
-                scope.values[name] = made = self._parameter(name, read_tensor(tensor, self.source, span))
-                return made
+                found = scope.values[name] = self._parameter(name, read_tensor(tensor, self.source, span))
+            if found is not None:
+                for inner, outside in reversed(crossed):
+                    found = inner.values[name] = found if self.known.of(found) is not None else self.known.same(outside(found), found)
+                return found
+            if scope.outside is not None:
+                crossed.append((scope, scope.outside))
             scope = scope.outer
         raise ModelError(f"there is no tensor '{name}'")
 
@@ -180,14 +191,22 @@ class Importer:
         return [settle(r) if name else r for name, r in zip(proto.output, results, strict=False)]
 
     def _convert_or_defer(self, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body) -> list[Expr]:
-        """The converted node; where the type of an input or a value is not known yet, a call that will be converted when it is."""
-        if not any(a is not None and is_open(a) for a in args):
+        """The converted node; where the type of an input or a value is not known yet, a call that will be converted when it is.
+
+        In a body that is looped there is no later: `NotKnownError` says that it cannot be.
+        """
+        captured = proto if proto.op_type in _LOOPS and not registry.domain_of(proto.domain) else onnx.NodeProto()
+        used = [*args, *(self._lookup(n, body.scope) for n in captured_names(captured) if body.scope.has(n))]
+        if not any(a is not None and is_open(a) for a in used):
             try:
                 return self._convert(proto, origin, args, body)
             except NotKnownError:
-                pass
+                if body.is_looped:
+                    raise
         elif self._has_body(proto, body):
             return self._convert(proto, origin, args, body)
+        elif body.is_looped:
+            raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn to turn", origin)
         whole = functions.with_attributes(proto, self._given(proto, body))
         seen = [n for n in captured_names(whole) if body.scope.has(n)]
         around = {name: self._lookup(name, body.scope) for name in seen}
@@ -213,8 +232,12 @@ class Importer:
             if spec is None:
                 functions.refuse_operators({(domain, proto.op_type): [origin.name]}, self.source)
             return self._call_function(spec, whole, origin, args, body)
-        node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs,
-                    lambda graph: self._import_graph(graph, Body(Scope({}, outer=body.scope), body.opsets, body.attributes, body.prefix)))
+
+        def subgraph(graph: onnx.GraphProto, inputs: Sequence[Expr], outside: Callable[[Expr], Expr] | None) -> list[Expr]:
+            scope = Scope(dict(zip((i.name for i in graph.input), inputs, strict=True)), outer=body.scope, outside=outside)
+            return self._import_graph(graph, replace(body, scope=scope, is_looped=body.is_looped or outside is not None))
+
+        node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in self._given(proto, body).items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
@@ -231,16 +254,18 @@ class Importer:
         given = {a.name: a for a in function.attribute_proto} | self._given(proto, body)
         scope = Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
         opsets = {registry.domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
-        inner = Body(scope, opsets, given, f"{origin.name}/")
+        inner = Body(scope, opsets, given, f"{origin.name}/", body.is_looped)
         absent = set(function.input) - set(scope.values)
-        self._calling.append(key)
         wanted = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False) if name]
-        for index, node in execution_order(function.node, wanted, lambda n: n in scope.values or n in absent, function.name):
-            if absent.intersection(node.input):
-                node = functions.without_inputs(node, absent)
-            self._import_node(node, index, inner)
-        self._calling.pop()
-        return [self._lookup(name, scope) if name in wanted else _NOTHING for name in function.output]
+        self._calling.append(key)
+        try:
+            for index, node in execution_order(function.node, wanted, lambda n: n in scope.values or n in absent, function.name):
+                if absent.intersection(node.input):
+                    node = functions.without_inputs(node, absent)
+                self._import_node(node, index, inner)
+        finally:
+            self._calling.pop()
+        return [self._lookup(name, scope) if name in wanted else NOTHING for name in function.output]
 
     def _given(self, proto: onnx.NodeProto, body: Body) -> dict[str, AttributeProto]:
         """The attributes of a node by name; those that refer to one of the enclosing function are looked up there."""
@@ -258,6 +283,8 @@ class Importer:
 
 _SENSELESS: Final = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError)
 """What a converter, or numpy below it, raises for values that no valid model has: absurd sizes, a number in the place of a list."""
+_LOOPS: Final = frozenset({"Loop", "Scan"})
+"""Their bodies are converted for the types of what stands around them."""
 _SHAPE_SOURCES: Final = frozenset({"Shape", "Size"})
 _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.FLOAT: lambda a: a.f,
@@ -267,11 +294,8 @@ _ATTRIBUTES: Final[dict[int, Callable[[AttributeProto], Any]]] = {
     AttributeProto.INTS: lambda a: tuple(a.ints),
     AttributeProto.STRINGS: lambda a: tuple(s.decode("utf-8", "replace") for s in a.strings),
     AttributeProto.GRAPH: lambda a: a.g,
+    AttributeProto.TYPE_PROTO: lambda a: a.tp,
 }
-
-
-_NOTHING: Final = Tuple(())
-"""In the place of an output that nobody wants."""
 
 
 def _is_static(e: Expr) -> bool:
@@ -286,15 +310,15 @@ def _unchanged(e: Expr) -> Expr:
 def _locate(result: Expr, origin: Origin) -> None:
     """Set the span of the calls that were made for this node: those reached from `result` that have none yet."""
     stack = [result]
+    seen: set[Expr] = set()
     while stack:
         e = stack.pop()
         if isinstance(e, Call):
             if e.span is None:
                 e.span = origin
                 stack.extend(e.args)
-        elif isinstance(e, Tuple):
-            stack.extend(e.fields)
-        elif isinstance(e, TupleGetItem):
-            stack.append(e.tuple_value)
-        elif isinstance(e, If):
-            stack.append(e.cond)
+                if isinstance(e.op, Let):
+                    stack.append(e.op)
+        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
+            seen.add(e)
+            stack.extend(operands(e))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from tilewright import expr as scalar
 from tilewright.errors import ModelError
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
+from tilewright.relay.groups import NOTHING
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -24,12 +26,17 @@ class ModelInputs:
     """The variables of `main`: the graph's inputs in order, then the parameters that are not frozen.
 
     A named dimension (`dim_param`) is one symbol wherever it occurs, and a shape given for one input fixes it for all.
+    The shape of a sequence is a list of those of its tensors, each of which is a variable; that of an optional that is empty is None.
     """
 
     def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
         stored = {t.name for t in graph.initializer}
         protos = {i.name: i for i in graph.input if i.name not in stored}
         self.variables: dict[str, relay.Var] = {}
+        self.values: dict[str, relay.Expr] = {}
+        """What each name of an input stands for: its variable, a tuple of variables, or nothing."""
+        self.unknown: dict[str, Kind] = {}
+        """Sequences and optionals whose shape is not given."""
         self.params: dict[str, Array] = {}
         self.map_values: dict[relay.Expr, DataType] = {}
         """The types of the values of inputs that are maps."""
@@ -45,17 +52,37 @@ class ModelInputs:
             if proto.type.HasField("map_type"):
                 self._add_map(name, proto.type.map_type)
                 continue
-            kind = _tensor_kind(proto)
-            dims = shapes[name] if name in shapes else self._dims(name, kind, fixed)
+            kind = kind_of(proto)
             given = dtypes.get(name) or (dtype if isinstance(dtype, str) else None)
-            declared = element_type(kind.elem_type, f"input '{name}'")
+            declared = element_type(kind.tensor.elem_type, f"input '{name}'")
             element = DataType(given) if given and (name in dtypes or declared.is_float) else declared
-            self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
+            if kind.is_plain:
+                self.values[name] = self._variable(name, shapes[name] if name in shapes else self._dims(name, kind.tensor, fixed), element)
+            elif name not in shapes:
+                self.unknown[name] = kind
+            elif shapes[name] is None:
+                self.values[name] = NOTHING
+            elif kind.sequence:
+                self.values[name] = relay.Tuple(tuple(self._variable(f"{name}.{k}", s, element) for k, s in enumerate(shapes[name])))
+            else:
+                self.values[name] = self._variable(name, shapes[name], element)
+
+    def _variable(self, name: str, dims: Sequence[Any], element: DataType) -> relay.Var:
+        found = self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
+        return found
+
+    def require_all(self) -> None:
+        """Raise `ModelError` where it is not known how many tensors a sequence or an optional has."""
+        for name, kind in self.unknown.items():
+            what = "how many tensors are in it" if kind.sequence else "whether it is there"
+            shapes = "[(…), (…)]" if kind.sequence else "(…)"
+            raise ModelError(f"input '{name}' is {kind}, and {what} must be known while compiling; give its shape when importing: shape={{{name!r}: {shapes}}}"
+                             + (", or None where it is empty" if kind.optional else ""))
 
     def _add_map(self, name: str, kind: onnx.TypeProto.Map) -> None:
         """An input that is a dictionary: one Python object."""
         made = relay.Var(name, TensorType((), DataType("object")))
-        self.variables[name] = made
+        self.values[name] = self.variables[name] = made
         self.map_values[made] = element_type(kind.value_type.tensor_type.elem_type, f"input '{name}'")
 
     def add_param(self, name: str, value: Array) -> relay.Var:
@@ -91,9 +118,14 @@ class ModelInputs:
         """The named dimensions that the given shapes decide. Checks the given shapes on the way."""
         fixed: dict[str, int] = {}
         for name, given in shapes.items():
-            if not isinstance(given, Sequence) or not all(isinstance(d, (int, np.integer)) and d >= 0 for d in given):
+            if protos[name].type.HasField("map_type"):
+                continue
+            kind_given = kind_of(protos[name])
+            if kind_given.accepts(given):
+                continue
+            if not _is_shape(given):
                 raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}")
-            kind = _tensor_kind(protos[name])
+            kind = kind_given.tensor
             dims = kind.shape.dim
             if kind.HasField("shape") and len(dims) != len(given):
                 raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
@@ -121,9 +153,48 @@ class ModelInputs:
         return dims
 
 
-def _tensor_kind(proto: onnx.ValueInfoProto) -> Any:
-    which = proto.type.WhichOneof("value")
-    if which != "tensor_type":
-        shown = (which or "no type").replace("_type", "")
-        raise ModelError(f"input '{proto.name}' is a {shown}, and only tensors can be inputs; change the model to take tensors")
-    return proto.type.tensor_type
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What an input is: a tensor of a type (`onnx.TypeProto.Tensor`), a sequence of such, or an optional of either."""
+
+    tensor: Any
+    sequence: bool = False
+    optional: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a tensor, and always there."""
+        return not self.sequence and not self.optional
+
+    def accepts(self, shape: Any) -> bool:
+        """Whether `shape` is one of a sequence or an optional of this kind, and not of a tensor."""
+        if shape is None:
+            return self.optional
+        return self.sequence and isinstance(shape, Sequence) and all(_is_shape(s) for s in shape)
+
+    @property
+    def dtype(self) -> str:
+        """The type in a signature: `float32`, `seq(float32)`, `optional(seq(float32))`."""
+        text = str(element_type(self.tensor.elem_type, "an input"))
+        text = f"seq({text})" if self.sequence else text
+        return f"optional({text})" if self.optional else text
+
+    def __str__(self) -> str:
+        inner = "a sequence of tensors" if self.sequence else "a tensor"
+        return f"an optional of {inner}" if self.optional else inner
+
+
+def _is_shape(given: Any) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(d, (int, np.integer)) and d >= 0 for d in given)
+
+
+def kind_of(proto: onnx.ValueInfoProto) -> Kind:
+    """What an input is declared to be; raises `ModelError` for a map, and what else has no form here."""
+    found, wrapped = proto.type, []
+    while (which := found.WhichOneof("value")) in ("optional_type", "sequence_type") and which not in wrapped:
+        wrapped.append(which)
+        found = getattr(found, which).elem_type
+    if which != "tensor_type" or wrapped == ["sequence_type", "optional_type"]:
+        shown = " of a ".join([*wrapped, which or "no type"]).replace("_type", "")
+        raise ModelError(f"input '{proto.name}' is a {shown}, and inputs are tensors, sequences of tensors and optionals of those; change the model to take such")
+    return Kind(found.tensor_type, "sequence_type" in wrapped, "optional_type" in wrapped)

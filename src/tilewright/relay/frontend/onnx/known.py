@@ -40,12 +40,20 @@ class KnownValues:
     def __init__(self, ask: Callable[[Expr], Array | None] = lambda e: None) -> None:
         """`ask` is for values that a conversion cannot do without."""
         self._dims: dict[Expr, Array] = {}
+        self._same: dict[Expr, Expr] = {}
         self._ask = ask
 
     def demand(self, e: Expr) -> Array | None:
         """The value of `e`, that of a run where it is not known before."""
+        e = self._same.get(e, e)
         found = self.of(e)
         return self._ask(e) if found is None else found
+
+    def same(self, e: Expr, other: Expr) -> Expr:
+        """`e`, of which is noted that its value is that of `other`: in a loop, of what stands around it."""
+        if e is not other:
+            self._same[e] = other
+        return e
 
     def of(self, e: Expr | None) -> Array | None:
         """The value of `e`; of dtype object when dimensions in it are symbolic; None when it is not known."""

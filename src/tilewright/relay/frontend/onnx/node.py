@@ -33,7 +33,7 @@ class Node:
 
     def __init__(
         self, origin: Origin, opset: int, outputs: tuple[str, ...], config: dict[str, Any], known: KnownValues, inputs: ModelInputs,
-        import_graph: Callable[[onnx.GraphProto], list[Expr]],
+        import_graph: Callable[[onnx.GraphProto, Sequence[Expr], Callable[[Expr], Expr] | None], list[Expr]],
     ) -> None:
         self.origin, self.opset, self.config = origin, opset, config
         self.outputs = outputs
@@ -44,32 +44,41 @@ class Node:
         """Raise a `ModelError` at this node."""
         raise ModelError(why, self.origin)
 
-    def import_graph(self, graph: onnx.GraphProto) -> list[Expr]:
-        """The outputs of a subgraph, which sees the names around this node."""
-        return self._import_graph(graph)
+    def import_graph(
+        self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (), outside: Callable[[Expr], Expr] | None = None,
+    ) -> list[Expr]:
+        """The outputs of a subgraph on `inputs`. It sees the names around this node, through `outside` where that is given."""
+        if len(inputs) != len(graph.input):
+            self.refuse(f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, and {len(inputs)} are given; the file is damaged: export the model again")
+        return self._import_graph(graph, inputs, outside)
 
     def known(self, x: Expr | None) -> Array | None:
         """The value of an input if it is known now; of dtype object when symbolic dimensions are in it."""
         value = self._known.of(x)
         return self._inputs.params_value(x) if value is None and x is not None else value
 
-    def value(self, x: Expr, name: str) -> Array:
+    def settled(self, x: Expr) -> Expr:
+        """`x`, or the constant that it comes to."""
+        return self._known.settle(x)
+
+    def value(self, x: Expr, name: str, why: str = "") -> Array:
         """The value of input `name`; raises `ModelError` when it has symbolic dimensions.
 
         One that is computed from the model's inputs is waited for: the conversion ends here, and begins again when the value is there.
+        `why` says what it is needed for, where that is not the node itself.
         """
-        value = self.dims(x, name)
+        value = self.dims(x, name, why)
         if value.dtype == object and not x.tensor_type.dtype.is_object:
             self._refuse_symbols(f"input '{name}' is {_shown(value)}", list(value.flat))
         return value
 
-    def dims(self, x: Expr, name: str) -> Array:
+    def dims(self, x: Expr, name: str, why: str = "") -> Array:
         """The same for values that may be symbolic dimensions: those are of dtype object."""
         value = self.known(x)
         if value is None:
             value = self._known.demand(x)
         if value is None:
-            raise NotKnownError(f"input '{name}' must be known to convert the node, and it is computed from the model's inputs", self.origin)
+            raise NotKnownError(f"input '{name}' must be known to convert the node{why}, and it is computed from the model's inputs", self.origin)
         return value
 
     def ints(self, x: Expr, name: str) -> tuple[int, ...]:

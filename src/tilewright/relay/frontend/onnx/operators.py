@@ -24,6 +24,7 @@ class Operators:
 class AllOperators(Operators):
     """The operators, and those of some families by the names of the families."""
 
+    dyn: Final = Operators("dyn.")
     nn: Final = Operators("nn.")
     image: Final = Operators("image.")
     qnn: Final = Operators("qnn.")

@@ -15,18 +15,25 @@ Signature = list[tuple[str, list[int | str], str]]
 
 
 def signature(model: Any) -> Signature:
-    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model."""
+    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model.
+
+    A sequence has `...` for its dimensions and "seq(float32)" for its dtype; an optional "optional(float32)", "optional(seq(float32))".
+    """
     return survey(model)[0]
 
 
 def survey(model: Any) -> tuple[Signature, list[str]]:
     """The signature, and the locations of external data as the model writes them: paths in the model's folder."""
     with read_model(model) as (proto, _):
-        variables = ModelInputs(proto.graph, None, None).variables
+        inputs = ModelInputs(proto.graph, None, None)
+        order = [i.name for i in proto.graph.input if i.name in inputs.variables or i.name in inputs.unknown]
         files = {entry.value for t in _tensors(proto) for entry in t.external_data if entry.key == "location"}
     found: Signature = []
-    for name, v in variables.items():
-        kind: Any = v.type_annotation
+    for name in order:
+        if name in inputs.unknown:
+            found.append((name, ["..."], inputs.unknown[name].dtype))
+            continue
+        kind: Any = inputs.variables[name].type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
     return found, sorted(files)
 

@@ -1,0 +1,70 @@
+"""Sequences and optionals at the door of a model: its program takes and gives tensors, its caller lists of them, and None.
+
+The length of a sequence, the shapes of its tensors, and whether an optional is there are part of what a model is specialised for, as
+the shape of a tensor is. In a signature such an input has the dimensions `...`, and its type says what it is: "seq(float32)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import InputError
+
+Groups = Mapping[str, Any]
+"""The shapes of the inputs that are sequences or optionals, by name: see `shape_of`."""
+
+OPEN: Final = "..."
+"""In place of the dimensions of an input that is no plain tensor."""
+
+
+def is_group(dims: Sequence[Any]) -> bool:
+    """Whether an input of these dimensions is a sequence or an optional."""
+    return list(dims) == [OPEN]
+
+
+def shape_of(name: str, dtype: str, value: Any) -> Any:
+    """What a model is specialised for: the shapes in a list, the shape of a tensor, or None; raises `InputError` for what it does not take."""
+    optional = dtype.startswith("optional(")
+    sequence = dtype.removeprefix("optional(").startswith("seq(")
+    if value is None and optional:
+        return None
+    if sequence != isinstance(value, (list, tuple)) or value is None:
+        wanted = "a list of arrays" if sequence else "an array"
+        raise InputError(f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a {type(value).__name__}")
+    return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
+
+
+def tensors_of(name: str, dtype: str, shape: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    """The tensors that an input of such a shape is, as inputs of the program: their names, shapes and types."""
+    element = dtype.removeprefix("optional(").removeprefix("seq(").rstrip(")")
+    if shape is None:
+        return []
+    if "seq(" in dtype:
+        return [(f"{name}.{k}", tuple(s), element) for k, s in enumerate(shape)]
+    return [(name, tuple(shape), element)]
+
+
+def given_shape(shape: Any) -> Any:
+    """A shape that the user gives, in tuples."""
+    return None if shape is None else tuple(tuple(d) if isinstance(d, (list, tuple)) else d for d in shape)
+
+
+def flat(values: Iterable[Any]) -> list[Any]:
+    """The tensors of the inputs, in order."""
+    found: list[Any] = []
+    for v in values:
+        if isinstance(v, (list, tuple)):
+            found.extend(v)
+        elif v is not None:
+            found.append(v)
+    return found
+
+
+def grouped(results: Any, lists: Sequence[int | str | None]) -> Any:
+    """The outputs as the model has them: the value of the only one, or a tuple."""
+    left = iter(results if isinstance(results, (tuple, list)) else (results,))
+    found = tuple(None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists)
+    return found[0] if len(found) == 1 else found

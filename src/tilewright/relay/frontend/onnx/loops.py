@@ -1,0 +1,245 @@
+"""Loop and Scan: their bodies as functions that call themselves, or copied out where there are few turns.
+
+A body sees the values around the loop, which are computed before it. What the turns give one after another is written into one
+tensor. A loop whose values change their types, or are sequences, is copied out when its number of turns is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
+
+import numpy as np
+import onnx
+
+from tilewright.errors import CompileError, ShapeError
+from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.frontend.onnx.node import Node, NotKnownError
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import axis_of, dtype_of, pad, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.loops import Loop, Turn
+
+Outside = Callable[[Expr], Expr]
+MakeTurn = Callable[[Outside], Callable[[Expr, Sequence[Expr]], Turn]]
+
+FEW: Final = 4
+"""Turns that are copied out rather than looped over."""
+_MOST: Final = 64
+"""The same where the types of the values change from turn to turn."""
+_NOT_ALIKE: Final = ", since its turns are not all alike"
+
+
+def repeat(count: int, states: Sequence[Expr], make: MakeTurn, reverse: Sequence[bool]) -> tuple[list[Expr], list[Expr]]:
+    """`count` turns: the last states, and what they gather along a new first dimension, from its end where `reverse` says so.
+
+    `make` is given what makes values around the loop usable in a turn, and returns the turn.
+    """
+    if count > FEW:
+        loop = Loop()
+        try:
+            return loop.run(count, states, make(loop.outside), reverse)[1:]
+        except CompileError:
+            if count > _MOST:
+                raise  # a few turns that are not alike are copied out, and refused there if they have to be
+    turn = make(_itself)
+    if not count:
+        return list(states), list(map(_none, turn(_number(0), states).rows))
+    done, rows = Turn(states), []
+    for k in range(count):
+        done = turn(_number(k), done.states)
+        rows.append(done.rows)
+    return list(done.states), [_stacked(column[::-1] if back else column) for column, back in zip(zip(*rows, strict=True), reverse, strict=True)]
+
+
+def _itself(e: Expr) -> Expr:
+    return e
+
+
+def _number(k: int) -> Constant:
+    return Constant(np.asarray(k, np.int64))
+
+
+def _none(row: Expr) -> Expr:
+    """No rows of this kind."""
+    return op.zeros(shape=(0, *shape_of(row)), dtype=dtype_of(row))
+
+
+def _stacked(rows: Sequence[Expr]) -> Expr:
+    return op.stack(Tuple(tuple(rows)), axis=0) if len(rows) > 1 else op.expand_dims(rows[0], axis=0)
+
+
+# Loop
+
+
+@converter("Loop")
+def loop(
+    M: Expr | None = None, cond: Expr | None = None, *v_initial: Expr, body: onnx.GraphProto, node: Node,
+) -> tuple[Expr, ...]:
+    """States behind the last turn, then what each turn gave along a new first dimension."""
+    made = _Loop(body, list(v_initial), node)
+    if made.gathers < 0:
+        node.refuse(f"its body gives {len(body.output)} values, and must give a condition and {len(v_initial)} states; the file is damaged: export it again")
+    limit = _limit(M, made, node)
+    first = node.known(cond) if cond is not None else np.True_
+    if first is None and made.needs_count:
+        first = node.value(cond, "cond") if cond is not None else np.True_
+    if first is not None and not first.reshape(-1)[0]:
+        limit = 0
+    if isinstance(limit, int) and first is not None and (made.has_sequences or (limit <= FEW and made.counts)):
+        return made.copied(limit)
+    return made.looped(limit, None if first is not None else reshape(cond, ()) if cond is not None else None)
+
+
+def _limit(given: Expr | None, made: _Loop, node: Node) -> int | Expr | None:
+    """The most turns; an int where it is known, or has to be."""
+    if given is None:
+        if made.needs_count:
+            node.refuse("it has no trip count, and gives sequences or what each turn adds, whose sizes depend on it; give input 'M' a value")
+        return None
+    if node.known(given) is None and not made.needs_count:
+        return reshape(given, ())
+    return max(0, int(node.scalar(given, "M")))
+
+
+class _Loop:
+    """One Loop while it is converted."""
+
+    def __init__(self, body: onnx.GraphProto, states: list[Expr], node: Node) -> None:
+        self.body, self.states, self.node = body, states, node
+        self.gathers = len(body.output) - 1 - len(states)
+        self.has_sequences = any(isinstance(s, Tuple) for s in states)
+        self.needs_count = self.gathers > 0 or self.has_sequences
+        self.decides = False
+        """Whether a turn computes if another follows, as far as a turn has been converted."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the body hands the condition on as it is, or sets it to a constant: only the trip count ends the loop."""
+        made = {name: n for n in self.body.node for name in n.output}
+        name = self.body.output[0].name
+        while name in made and made[name].op_type == "Identity":
+            name = made[name].input[0]
+        return name == self.body.input[1].name or (name in made and made[name].op_type == "Constant") or name in {t.name for t in self.body.initializer}
+
+    def turn(self, number: Expr, states: Sequence[Expr], outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
+        """The condition behind a turn, its states and what it gives. In a turn, the condition holds."""
+        first = [_declared(number, self.body.input[0]), _declared(Constant(np.asarray(True)), self.body.input[1])]
+        going, *rest = self.node.import_graph(self.body, [*first, *states], outside)
+        return going, rest[: len(states)], rest[len(states) :]
+
+    def copied(self, limit: int | None) -> tuple[Expr, ...]:
+        """The turns one after another; there are as many as is known, or becomes known while the model runs."""
+        states, rows = self.states, list[list[Expr]]()
+        if limit is not None and limit > _MOST and self.counts:
+            self._refuse_to_copy(f"it has {limit} turns")
+        while limit is None or len(rows) < limit:
+            if len(rows) == _MOST:
+                self._refuse_to_copy(f"it has more than {_MOST} turns")
+            going, states, row = self.turn(_number(len(rows)), states, None)
+            rows.append(row)
+            if len(rows) != limit and not self.node.value(going, self.body.output[0].name).reshape(-1)[0]:
+                break
+        if rows:
+            return (*states, *map(_stacked, zip(*rows, strict=True)))
+        return (*states, *map(_none, self.turn(_number(0), states, None)[2] if self.gathers else []))
+
+    def _refuse_to_copy(self, turns: str) -> NoReturn:
+        self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {_MOST} turns; "
+                         "keep the shapes the same in every turn, for example by padding")
+
+    def looped(self, limit: int | Expr | None, first: Expr | None) -> tuple[Expr, ...]:
+        """A function that calls itself. `first` is the condition before the first turn, None where it holds."""
+        loop = Loop()
+
+        def turn(number: Expr, states: Sequence[Expr]) -> Turn:
+            going, after, rows = self.turn(number, states, loop.outside)
+            found = self.node.known(going)
+            self.decides = found is None or not found.reshape(-1)[0]
+            return Turn(after, rows, reshape(going, ()) if self.decides else None)
+
+        try:
+            turns, states, rows = loop.run(limit, self.states, turn, going=first)
+        except CompileError as error:
+            changes = (isinstance(error, ShapeError) and error.origin is None) or isinstance(error, NotKnownError)
+            if not changes and (not isinstance(limit, int) or limit > _MOST):
+                raise
+            if isinstance(limit, int) and limit > _MOST and isinstance(error, NotKnownError):
+                raise
+            if limit is not None and not isinstance(limit, int):
+                limit = max(0, int(self.node.value(limit, "M", _NOT_ALIKE).reshape(-1)[0]))
+            if first is not None and not self.node.value(first, "cond", _NOT_ALIKE).reshape(-1)[0]:
+                limit = 0
+            return self.copied(limit)
+        if rows and self.decides:
+            rows = [*(op.dyn.strided_slice(r, reshape(_number(0), (1,)), reshape(turns, (1,)), reshape(_number(1), (1,))) for r in rows)]
+        return (*states, *rows)
+
+
+def _declared(x: Expr, info: onnx.ValueInfoProto) -> Expr:
+    """A scalar in the shape that the body declares for it, which may be that of a vector."""
+    dims = info.type.tensor_type.shape.dim
+    return reshape(x, (1,) * len(dims)) if len(dims) != rank(x) else x
+
+
+# Scan
+
+
+@converter("Scan", since=8)
+def scan_batched(
+    sequence_lens: Expr | None = None, *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto, num_scan_inputs: int,
+    directions: tuple[int, ...] = (), node: Node,
+) -> tuple[Expr, ...]:
+    """The scan of each sample of a batch, up to its own length; what is behind that is zero."""
+    given = initial_state_and_scan_inputs
+    states = len(given) - num_scan_inputs
+    samples, most = node.static(given[-1], "scan_input")[:2]
+    lengths = [most] * samples if sequence_lens is None else node.ints(sequence_lens, "sequence_lens")
+    results = []
+    for k, length in enumerate(lengths):
+        of_sample: list[Expr] = [op.take(x, Constant(np.asarray(k, np.int64)), axis=0) for x in given]
+        of_sample[states:] = [slice_axis(x, 0, 0, length) if length < most else x for x in of_sample[states:]]
+        scanned = scan(*of_sample, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions, node=node)
+        results.append([*scanned[:states], *(pad(r, [(0, most - length), *[(0, 0)] * (rank(r) - 1)], 0) for r in scanned[states:])])
+    return tuple(map(_stacked, zip(*results, strict=True)))
+
+
+@converter("Scan", since=9)
+def scan(
+    *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto, num_scan_inputs: int, scan_input_axes: tuple[int, ...] = (),
+    scan_input_directions: tuple[int, ...] = (), scan_output_axes: tuple[int, ...] = (), scan_output_directions: tuple[int, ...] = (), node: Node,
+) -> tuple[Expr, ...]:
+    """A turn for each slice of the scanned tensors; states behind the last, then what each turn gave along `scan_output_axes`."""
+    given = initial_state_and_scan_inputs
+    split = len(given) - num_scan_inputs
+    if not 0 <= split <= len(body.output) or num_scan_inputs < 1:
+        node.refuse(f"it has {len(given)} inputs, {num_scan_inputs} of them scanned, and its body gives {len(body.output)} values; the file is damaged: export it again")
+    states, scanned = list(given[:split]), given[split:]
+    axes = [axis_of(a, rank(x), node) for a, x in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)]
+    counts = {node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True)}
+    if len(counts) > 1:
+        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have as many as the others")
+    (count,) = counts
+    backward = scan_input_directions or (0,) * len(scanned)
+
+    def make(outside: Outside) -> Callable[[Expr, Sequence[Expr]], Turn]:
+        sources = [outside(x) for x in scanned]
+
+        def turn(number: Expr, values: Sequence[Expr]) -> Turn:
+            places: list[Expr] = [op.subtract(_number(count - 1), number) if back else number for back in backward]
+            slices = [node.settled(op.take(x, p, axis=a)) for x, p, a in zip(sources, map(node.settled, places), axes, strict=True)]
+            found = node.import_graph(body, [*values, *slices], outside)
+            return Turn(found[:split], found[split:])
+
+        return turn
+
+    reverse = [bool(d) for d in scan_output_directions or (0,) * (len(body.output) - split)]
+    last, rows = repeat(count, states, make, reverse)
+    return (*last, *(_along(r, a, node) for r, a in zip(rows, scan_output_axes or (0,) * len(rows), strict=True)))
+
+
+def _along(x: Expr, axis: int, node: Node) -> Expr:
+    """`x` with its first dimension moved to `axis`."""
+    rest = list(range(1, rank(x)))
+    rest.insert(axis_of(axis, rank(x), node), 0)
+    return transpose(x, rest)

@@ -1,0 +1,258 @@
+"""RNN, GRU and LSTM: the input's product for all steps at once, then a loop over the steps with the product of the hidden state.
+
+Weights stand as the specification has them: gates along the rows, [input, output, forget, cell] for LSTM, [update, reset, hidden]
+for GRU. A cell is a function from the part of a step that the input makes, (batch, gates * hidden), and the states, (batch, hidden)
+each, to the states behind the step, the first of which is the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.frontend.onnx import math
+from tilewright.relay.frontend.onnx.loops import Outside, repeat
+from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.shaping import cast, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.groups import NOTHING
+from tilewright.relay.loops import Turn
+
+Activation = Callable[[Expr], Expr]
+Cell = Callable[[Expr, Sequence[Expr]], list[Expr]]
+
+_ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
+    "affine": (lambda x, alpha, beta: op.add(op.multiply(x, scalar(alpha, x)), scalar(beta, x)), {"alpha": 1.0, "beta": 0.0}),
+    "elu": (math.elu, {"alpha": 1.0}),
+    "hardsigmoid": (math.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "leakyrelu": (math.leaky_relu, {"alpha": 0.01}),
+    "relu": (op.nn.relu, {}),
+    "scaledtanh": (lambda x, alpha, beta: op.multiply(op.tanh(op.multiply(x, scalar(beta, x))), scalar(alpha, x)), {"alpha": 1.0, "beta": 1.0}),
+    "sigmoid": (op.sigmoid, {}),
+    "softplus": (math.softplus, {}),
+    "softsign": (math.softsign, {}),
+    "tanh": (op.tanh, {}),
+    "thresholdedrelu": (math.thresholded_relu, {"alpha": 1.0}),
+}
+"""By name in small letters: the function, and the numbers that it takes, as they are where none are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Net:
+    """What the three operators share. `x` is (steps, batch, input); `directions` says which go backward."""
+
+    x: Expr
+    lengths: Expr | None
+    hidden: int
+    directions: tuple[bool, ...]
+    activations: tuple[tuple[Activation, ...], ...]
+    layout: int
+    clip: float
+    node: Node
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the outputs of all steps are wanted."""
+        return bool(self.node.outputs[0])
+
+    def clipped(self, x: Expr) -> Expr:
+        """`x` as it goes into an activation."""
+        return op.clip(x, a_min=-self.clip, a_max=self.clip) if self.clip > 0 else x
+
+    def state(self, given: Expr | None, direction: int) -> Expr:
+        """The state before the first step, (batch, hidden)."""
+        if given is None:
+            return Constant(np.zeros((shape_of(self.x)[1], self.hidden), self.x.tensor_type.dtype.numpy()))
+        return op.take(given, _index(direction), axis=1 if self.layout else 0)
+
+    def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None], cells: Callable[[int, Outside], Cell]) -> tuple[Expr, ...]:
+        """The outputs of the operator: all steps, and the last of each state. `bias[direction]` belongs to the input's product."""
+        found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells) for k in range(len(self.directions))]
+        lasts = [_joined([states[k] for states, _ in found], 1 if self.layout else 0) for k in range(len(states))]
+        if not self.gathers:
+            return (NOTHING, *lasts)
+        every = _joined([rows[0] for _, rows in found], 1)
+        return (transpose(every, (2, 0, 1, 3)) if self.layout else every, *lasts)
+
+    def _direction(
+        self, k: int, w: Expr, bias: Expr | None, states: list[Expr], cells: Callable[[int, Outside], Cell],
+    ) -> tuple[list[Expr], list[Expr]]:
+        """The last states of one direction, and its outputs of all steps where they are wanted."""
+        steps, batch, size = self.node.static(self.x, "X")
+        product = op.nn.dense(reshape(self.x, (steps * batch, size)), w)
+        parts = reshape(op.add(product, bias) if bias is not None else product, (steps, batch, shape_of(w)[0]))
+        backward = self.directions[k]
+
+        def make(outside: Outside) -> Callable[[Expr, Sequence[Expr]], Turn]:
+            source, cell = outside(parts), cells(k, outside)
+            lengths = None if self.lengths is None else outside(reshape(cast(self.lengths, "int64"), (batch, 1)))
+
+            def turn(number: Expr, before: Sequence[Expr]) -> Turn:
+                step = self.node.settled(op.subtract(_index(steps - 1), number)) if backward else number
+                after = cell(op.take(source, step, axis=0), before)
+                row = after[0]
+                if lengths is not None:
+                    within = op.less(step, lengths)
+                    row = op.where(within, row, scalar(0, row))
+                    after = [op.where(within, new, old) for new, old in zip(after, before, strict=True)]
+                return Turn(after, [row] if self.gathers else [])
+
+            return turn
+
+        last, rows = repeat(steps, states, make, [backward] if self.gathers else [])
+        if self.lengths is not None:  # a sequence without steps has no states either
+            some = op.greater(reshape(self.lengths, (batch, 1)), scalar(0, self.lengths))
+            last = [op.where(some, s, scalar(0, s)) for s in last]
+        return last, rows
+
+
+def _index(k: int) -> Constant:
+    return Constant(np.asarray(k, np.int64))
+
+
+def _joined(parts: Sequence[Expr], axis: int) -> Expr:
+    """The directions along a new dimension."""
+    return op.stack(Tuple(tuple(parts)), axis=axis) if len(parts) > 1 else op.expand_dims(parts[0], axis=axis)
+
+
+def _part(x: Expr, k: int) -> Expr:
+    """What belongs to direction `k`."""
+    return Constant(x.value[k], x.span) if isinstance(x, Constant) else op.take(x, _index(k), axis=0)
+
+
+def _net(
+    x: Expr, r: Expr, lengths: Expr | None, direction: str, activations: tuple[str, ...] | None, alphas: tuple[float, ...], betas: tuple[float, ...],
+    default: tuple[str, ...], clip: float, layout: int, node: Node,
+) -> _Net:
+    turned = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(direction.lower())
+    if turned is None:
+        node.refuse(f"attribute 'direction' is '{direction}'; it is forward, reverse or bidirectional")
+    if shape_of(r)[0] != len(turned):
+        node.refuse(f"R has weights for {shape_of(r)[0]} directions, and attribute 'direction' is '{direction}'")
+    names = activations or default * len(turned)
+    if names == default * 2:
+        names = default * len(turned)  # one direction of what is the default for two
+    if len(names) != len(default) * len(turned):
+        node.refuse(f"attribute 'activations' has {len(names)} functions, and {len(default) * len(turned)} are needed")
+    left = {"alpha": list(alphas), "beta": list(betas)}
+    made = [_activation(name, left, node) for name in names]
+    each = tuple(tuple(made[k * len(default) : (k + 1) * len(default)]) for k in range(len(turned)))
+    return _Net(transpose(x, (1, 0, 2)) if layout else x, lengths, shape_of(r)[2], turned, each, layout, clip, node)
+
+
+def _activation(name: str, left: dict[str, list[float]], node: Node) -> Activation:
+    """An activation by name, with the next of the alphas and betas that are given where it takes such."""
+    found = _ACTIVATIONS.get(name.lower())
+    if found is None:
+        node.refuse(f"attribute 'activations' has '{name}'; the functions are {', '.join(sorted(_ACTIVATIONS))}")
+    function, defaults = found
+    numbers = {name: left[name].pop(0) if left[name] else value for name, value in defaults.items()}
+    return lambda x: function(x, **numbers)
+
+
+def _gates(x: Expr, count: int, hidden: int) -> list[Expr]:
+    return [slice_axis(x, 1, k * hidden, (k + 1) * hidden) for k in range(count)]
+
+
+def _sum(a: Expr | None, b: Expr | None) -> Expr | None:
+    return b if a is None else a if b is None else op.add(a, b)
+
+
+def _biases(b: Expr | None, net: _Net, rows: int) -> list[tuple[Expr | None, Expr | None]]:
+    """For each direction, the bias of the input's product and that of the hidden state's."""
+    if b is None:
+        return [(None, None)] * len(net.directions)
+    parts = [_part(b, k) for k in range(len(net.directions))]
+    return [(slice_axis(p, 0, 0, rows), slice_axis(p, 0, rows, 2 * rows)) for p in parts]
+
+
+@converter("RNN")
+def rnn(
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,
+    activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] = ("Tanh", "Tanh"),
+    clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, layout: int = 0, output_sequence: int = 0, node: Node,
+) -> tuple[Expr, ...]:
+    """H = f(X W' + H R' + Wb + Rb)."""
+    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Tanh",), clip, layout, node)
+
+    def cells(k: int, outside: Outside) -> Cell:
+        recurrent, (f,) = outside(_part(R, k)), net.activations[k]
+        return lambda x, states: [f(net.clipped(op.add(x, op.nn.dense(states[0], recurrent))))]
+
+    return net.run(W, [_sum(*b) for b in _biases(B, net, net.hidden)], [initial_h], cells)
+
+
+@converter("GRU")
+def gru(
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,
+    activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None,
+    clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0,
+    node: Node,
+) -> tuple[Expr, ...]:
+    """z, r = f(X W' + H R' + Wb + Rb); h = g(X W' + (r * H) R' + Rb + Wb), or g(X W' + r * (H R' + Rb) + Wb); H = (1 - z) * h + z * H."""
+    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), clip, layout, node)
+    n = net.hidden
+    biases = _biases(B, net, 3 * n)
+
+    def cells(k: int, outside: Outside) -> Cell:
+        weights, bias, (f, g) = _part(R, k), biases[k][1], net.activations[k]
+        first = outside(weights if linear_before_reset else slice_axis(weights, 0, 0, 2 * n))
+        last = None if linear_before_reset else outside(slice_axis(weights, 0, 2 * n, 3 * n))
+        hidden_bias = outside(slice_axis(bias, 0, 2 * n, 3 * n)) if bias is not None and linear_before_reset else None
+
+        def cell(x: Expr, states: Sequence[Expr]) -> list[Expr]:
+            h = states[0]
+            product = op.nn.dense(h, first)
+            xz, xr, xh = _gates(x, 3, n)
+            hz, hr, *hh = _gates(product, 3 if linear_before_reset else 2, n)
+            z, r = f(net.clipped(op.add(xz, hz))), f(net.clipped(op.add(xr, hr)))
+            inner = op.nn.dense(op.multiply(r, h), last) if last is not None else op.multiply(r, op.add(hh[0], hidden_bias) if hidden_bias is not None else hh[0])
+            new = g(net.clipped(op.add(xh, inner)))
+            return [op.add(new, op.multiply(z, op.subtract(h, new)))]
+
+        return cell
+
+    def bias_of_input(k: int) -> Expr | None:
+        of_input, of_hidden = biases[k]
+        if of_input is None or of_hidden is None or not linear_before_reset:
+            return _sum(of_input, of_hidden)
+        added = op.add(slice_axis(of_input, 0, 0, 2 * n), slice_axis(of_hidden, 0, 0, 2 * n))
+        return op.concatenate(Tuple((added, slice_axis(of_input, 0, 2 * n, 3 * n))), axis=0)
+
+    return net.run(W, [bias_of_input(k) for k in range(len(net.directions))], [initial_h], cells)
+
+
+@converter("LSTM")
+def lstm(
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
+    initial_c: Expr | None = None, P: Expr | None = None, *, activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (),
+    activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
+    layout: int = 0, output_sequence: int = 0, node: Node,
+) -> tuple[Expr, ...]:
+    """i, f = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = f(X W' + H R' + P * C + b) * h(C), with the new C for o."""
+    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, layout, node)
+    n = net.hidden
+
+    def cells(k: int, outside: Outside) -> Cell:
+        recurrent, (f, g, h) = outside(_part(R, k)), net.activations[k]
+        peepholes = None if P is None else [outside(slice_axis(_part(P, k), 0, j * n, (j + 1) * n)) for j in range(3)]
+
+        def cell(x: Expr, states: Sequence[Expr]) -> list[Expr]:
+            def seen(gate: Expr, j: int, c: Expr) -> Expr:
+                return f(net.clipped(gate if peepholes is None else op.add(gate, op.multiply(peepholes[j], c))))
+
+            before = states[1]
+            xi, xo, xf, xc = _gates(op.add(x, op.nn.dense(states[0], recurrent)), 4, n)
+            i = seen(xi, 0, before)
+            keep = op.subtract(scalar(1, i), i) if input_forget else seen(xf, 2, before)
+            c = op.add(op.multiply(keep, before), op.multiply(i, g(net.clipped(xc))))
+            return [op.multiply(seen(xo, 1, c), h(c)), c]
+
+        return cell
+
+    return net.run(W, [_sum(*b) for b in _biases(B, net, 4 * n)], [initial_h, initial_c], cells)
