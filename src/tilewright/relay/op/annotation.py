@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tilewright import te
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Fusion, Op, function, op, tensors
+from tilewright.relay.op.registry import Fusion, Op, function, op, public_function, tensors
 from tilewright.topi.math import identity
 from tilewright.types import TensorType, Type
 
@@ -148,3 +148,8 @@ cast_hint: Final = function(CastHint)
 stop_fusion: Final = function(StopFusion)
 compiler_begin: Final = function(CompilerBegin)
 compiler_end: Final = function(CompilerEnd)
+
+
+def __getattr__(name: str) -> Any:
+    """The marks by their names; says of those of accelerators why they are not here."""
+    return public_function("annotation." + name, __name__)

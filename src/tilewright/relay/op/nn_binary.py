@@ -114,7 +114,10 @@ class BitserialDense(Bitserial):
 
 @op("nn.bitserial_conv2d", kind=Fusion.OPAQUE)
 class BitserialConv2d(Bitserial):
-    """A convolution of data of `activation_bits` bits by weights of `weight_bits`: NCHW by OIHW, or NHWC by HWIO. Padding counts nothing."""
+    """A convolution of data of `activation_bits` bits by weights of `weight_bits`: NCHW by OIHW, or NHWC by HWIO (those kernels without a layout).
+
+    Padding counts nothing.
+    """
 
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
@@ -123,7 +126,7 @@ class BitserialConv2d(Bitserial):
     activation_bits: int = 1
     weight_bits: int = 1
     data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
+    kernel_layout: str = ""
     pack_dtype: str = "uint32"
     out_dtype: str = "int16"
     unipolar: bool = True
@@ -133,10 +136,11 @@ class BitserialConv2d(Bitserial):
 
     def _plain(self) -> Conv2d:
         """The convolution of numbers that it is."""
-        if (self.data_layout, self.kernel_layout) not in (("NCHW", "OIHW"), ("NHWC", "HWIO")):
+        kernel = self.kernel_layout or {"NCHW": "OIHW", "NHWC": "HWIO"}.get(self.data_layout, "")
+        if (self.data_layout, kernel) not in (("NCHW", "OIHW"), ("NHWC", "HWIO")):
             raise ShapeError(f"layouts {self.data_layout} and {self.kernel_layout} are not made; they are NCHW and OIHW, or NHWC and HWIO")
         return Conv2d(
-            self.strides, self.padding, channels=self.channels, kernel_size=self.kernel_size, data_layout=self.data_layout, kernel_layout=self.kernel_layout,
+            self.strides, self.padding, channels=self.channels, kernel_size=self.kernel_size, data_layout=self.data_layout, kernel_layout=kernel,
             out_dtype="int64",
         )
 
