@@ -11,18 +11,6 @@ from tilewright.topi.shapes import differ, require_same_dtype, text
 from tilewright.types import TensorType, TupleType, Type
 
 
-@op("argwhere", kind=Fusion.OPAQUE)
-class ArgWhere(Op):
-    """The coordinates of the elements that are not zero, in row-major order: int32 (count, dimensions); the count is known when the program runs."""
-
-    def infer(self, condition: Type) -> TensorType:
-        (t,) = tensors(condition)
-        return TensorType((UnknownDim(), t.ndim), "int32")
-
-    def reference(self, condition: Array) -> Array:
-        return np.argwhere(condition).astype(np.int32)
-
-
 @op("sparse_fill_empty_rows", kind=Fusion.OPAQUE)
 class SparseFillEmptyRows(Op):
     """A sparse matrix (points in row order, values) with `default_value` at column 0 of each row that has none; and which rows those were.
