@@ -20,7 +20,11 @@ from tilewright.relay.op import (
     image,
     image_sampling,
     indexing,
+    lookup,
     nn,
+    nn_binary,
+    nn_deformable,
+    nn_displacement,
     random,
     reduction,
     scans,
@@ -33,8 +37,9 @@ from tilewright.relay.op import (
     vision,
     vision_maps,
 )
-from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, LayoutTransform, SpaceToBatchNd, SpaceToDepth
-from tilewright.relay.op.nn_sparse import SparseConv2d, SparseDense, packed
+from tilewright.relay.op.annotation import StopFusion
+from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, Dilate, LayoutTransform, MirrorPad, SpaceToBatchNd, SpaceToDepth
+from tilewright.relay.op.nn_sparse import SparseAdd, SparseConv2d, SparseDense, SparseTranspose, packed
 from tilewright.relay.op.registry import Op
 from tilewright.types import DataType
 
@@ -87,7 +92,7 @@ def _elementwise() -> list[Example]:
     e = elementwise
     anywhere = [e.Exp, e.Tanh, e.Sigmoid, e.Erf, e.Sin, e.Cos, e.Tan, e.Atan, e.Sinh, e.Cosh, e.Asinh]
     found = [Example(cls(), (real(2, 3, 5),)) for cls in (*anywhere, fast_math.FastExp, fast_math.FastTanh, fast_math.FastErf)]
-    found += [Example(cls(), (real(2, 7, low=0.01, high=9),)) for cls in (e.Log, e.Log2, e.Sqrt, e.Rsqrt)]
+    found += [Example(cls(), (real(2, 7, low=0.01, high=9),)) for cls in (e.Log, e.Log2, e.Log10, e.Sqrt, e.Rsqrt)]
     found += [Example(cls(), (real(4, 3, low=-0.9, high=0.9),)) for cls in (e.Asin, e.Acos, e.Atanh)]
     found.append(Example(e.Acosh(), (real(9, low=1.1, high=5),)))
     halves = np.asarray([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.4, -0.0, 7.9], "float32")
@@ -117,6 +122,8 @@ def _broadcast() -> list[Example]:
     found += [Example(cls(), (whole(2, 3, 4, 2), whole(4, 1))) for cls in (b.Add, b.Subtract, b.Multiply, b.Maximum, b.Minimum)]
     found += [Example(cls(), (whole(40), whole(40, low=1, high=9) * np.int32(1 - 2 * (k % 2)))) for k, cls in enumerate((b.Divide, b.Divide, b.FloorDivide, b.FloorDivide, b.Mod, b.Mod, b.FloorMod, b.FloorMod))]
     found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.Mod, b.FloorMod)]
+    found += [Example(cls(), (real(9, low=-7, high=7), real(9, low=0.5, high=2))) for cls in (b.TruncDivide, b.TruncMod)]
+    found += [Example(cls(), (whole(20), whole(20, low=1, high=9) * np.int32(sign))) for cls in (b.TruncDivide, b.TruncMod) for sign in (1, -1)]
     found += [Example(b.Power(), (real(3, 4, low=0.1), real(4))), Example(b.Power(), (whole(5, low=1, high=5), whole(5, low=0, high=5)))]
     comparisons = (b.Equal, b.NotEqual, b.Less, b.LessEqual, b.Greater, b.GreaterEqual)
     found += [Example(cls(), (whole(3, 5, low=0, high=3), whole(5, low=0, high=3))) for cls in comparisons]
@@ -447,11 +454,65 @@ def _programs() -> list[Example]:
     return found
 
 
+def _lookup() -> list[Example]:
+    f = lookup
+    x = real(3, 4, 5)
+    found = [Example(f.AdvIndex(), (x, whole(2, 1, low=-3, high=3), whole(6, low=0, high=4))), Example(f.AdvIndex(), (x, whole(7, low=0, high=3, dtype="int64")))]
+    found += [Example(f.UnravelIndex(), (whole(*shape, low=0, high=60), np.asarray([3, 4, 5]))) for shape in ((7,), (2, 3), ())]
+    lengths = np.asarray([2, 0, 4, 9], "int32")
+    found += [Example(f.SequenceMask(-1.5), (real(6, 4, 2), lengths)), Example(f.SequenceMask(axis=1), (whole(4, 6), lengths))]
+    found += [Example(f.ReverseSequence(), (real(3, 5, 2), np.asarray([0, 3, 5]))), Example(f.ReverseSequence(0, -1), (real(5, 2, 3), np.asarray([1, 5, 2], "int32")))]
+    found += [Example(f.MatrixSetDiag(), (real(2, 3, 5), real(2, 3))), Example(f.MatrixSetDiag(-1, -1), (real(4, 3), real(3))), Example(f.MatrixSetDiag(2, 2), (whole(3, 4), whole(2)))]
+    for above in (True, False):
+        found += [Example(f.MatrixSetDiag(-2, 3, above, below), (real(2, 4, 5), real(2, 6, 4))) for below in (True, False)]
+    found += [Example(f.SlidingWindow(1, (2, 3), (1, 2)), (real(2, 5, 8),)), Example(f.SlidingWindow(-1, (4,), (3,)), (whole(2, 11),))]
+    found += [Example(f.MeshGrid(order), (real(2), real(3), real(4))) for order in ("ij", "xy")] + [Example(f.MeshGrid(), (whole(3), whole()))]
+    found += [Example(f.StridedSet((1, 0), (3, 6), (1, 2)), (real(4, 6, 2), real(2, 3, 2))), Example(f.StridedSet((-1,), (0,), (-2,)), (whole(6), whole(3)))]
+    found.append(Example(f.StridedSet((1,), (2,)), (real(3, 4), real(1, 4))))
+    widths = ((0, 0), (1, 3), (2, 0))
+    found += [Example(MirrorPad(how, widths), (real(2, 4, 5),)) for how in ("SYMMETRIC", "REFLECT")]
+    found += [Example(Dilate((1, 2, 3)), (real(2, 3, 4),)), Example(Dilate((2,), 7), (whole(5),)), Example(StopFusion(), (real(2, 3),))]
+    found += [Example(shaping.ReverseReshape(new), (real(2, 3, 4),)) for new in ((-1, 0), (-3, 0), (-2,), (0, -1, 4), (6, 4))]
+    r = reduction
+    found += [Example(r.CollapseSumTo(shape), (real(2, 3, 4),)) for shape in ((3, 1), (1, 1, 4), (), (2, 3, 4))] + [Example(r.CollapseSumLike(), (whole(2, 3, 4), whole(1, 4)))]
+    q31, shifts = whole(3, low=1 << 28, high=1 << 30), whole(3, low=0, high=6)
+    fixed = elementwise.FixedPointMultiplyPerAxis
+    found += [Example(fixed(left, right, (1,)), (whole(2, 3, 4, low=-900, high=900), q31, shifts, shifts)) for left in (False, True) for right in (False, True)]
+    return found
+
+
+def _nn_more() -> list[Example]:
+    d, b, m = nn_deformable.DeformableConv2d, nn_binary, nn_displacement
+    found = [Example(d(), (real(1, 3, 6, 7), real(1, 18, 4, 5), real(4, 3, 3, 3))), Example(d(2, 1, deformable_groups=2), (real(2, 4, 6, 7), real(2, 24, 3, 4), real(3, 4, 3, 2)))]
+    found.append(Example(d(1, (1, 0, 2, 1), (2, 1), 1, 2), (real(1, 4, 6, 5), real(1, 8, 7, 5), real(6, 2, 2, 2))))
+    found.append(Example(d(data_layout="NHWC", kernel_layout="HWIO"), (real(1, 5, 6, 3), real(1, 4, 5, 8), real(2, 2, 3, 4))))
+    bits = whole(2, 16, 3, 4, low=0, high=8)
+    found += [Example(b.BitPack(3, 1, 2, "uint8"), (bits,)), Example(b.BitPack(2, -1, 0, "uint32"), (whole(3, 64, low=0, high=4, dtype="uint8"),)), Example(b.BitPack(1, 1, 4, "uint16"), (bits,))]
+    for unipolar in (True, False):
+        found.append(Example(b.BitserialDense(None, 2, 3, "uint8", "int32", unipolar), (whole(3, 24, low=0, high=4), whole(5, 24, low=0, high=8))))
+        small = {"activation_bits": 2, "weight_bits": 1, "pack_dtype": "uint8", "unipolar": unipolar}
+        found.append(Example(b.BitserialConv2d(1, 1, **small), (whole(1, 16, 5, 6, low=0, high=4), whole(4, 16, 3, 3, low=0, high=2))))
+        found.append(Example(b.BitserialConv2d((2, 1), **small, data_layout="NHWC", kernel_layout="HWIO"), (whole(1, 5, 6, 8, low=0, high=4), whole(3, 2, 8, 4, low=0, high=2))))
+    found += [Example(m.Correlation(3, 2, 1, 1, 2, how), (real(2, 3, 6, 7), real(2, 3, 6, 7))) for how in (True, False)]
+    found.append(Example(m.Correlation(1, 3, 2, 2, (3, 2, 3, 4)), (real(1, 2, 7, 8), real(1, 2, 7, 8))))
+    found += [Example(m.FifoBuffer(k), (real(2, n, 3), real(2, 5, 3))) for k, n in ((1, 2), (-2, 5), (1, 7))]
+    found += [Example(nn.DensePack(weight_layout=how), (real(3, 7), real(2, 7, 4))) for how in ("NK", "NK4n")]
+    found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d) for how in (None, 3) for x in (real(2, 3, 7),)]
+    found += [Example(cls(how), (x,)) for cls in (nn.AdaptiveAvgPool3d, nn.AdaptiveMaxPool3d) for how in (None, (2, 3, 1)) for x in (real(1, 2, 4, 5, 3),)]
+    found += [Example(nn.AdaptiveMaxPool1d(2, "NWC"), (real(2, 7, 3),)), Example(nn.AdaptiveAvgPool3d((2, 1, 2), "NDHWC"), (real(1, 4, 3, 5, 2),))]
+    shares = np.eye(4, dtype="float32")[whole(3, low=0, high=4)]
+    found += [Example(nn.CrossEntropy(), (real(3, 4, low=0.1, high=1), shares)), Example(nn.CrossEntropyWithLogits(), (real(3, 4), shares))]
+    sparse = real(6, 6) * (whole(6, 6, low=0, high=3) == 0)
+    values, columns, starts = packed(sparse, (1, 1))
+    found += [Example(SparseTranspose(), (values.reshape(-1), columns, starts)), Example(SparseAdd(), (real(6, 6), values.reshape(-1), columns, starts))]
+    return found
+
+
 EXAMPLES: list[Example] = [
     *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_ensembles(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
-    *_vision(), *_sampling(), *_random_numbers(), *_programs(),
+    *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(),
 ]
 
-FAMILIES = ("blocks", "broadcast", "coupling", "create", "ensembles", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "nn_sparse", "scattering", "signal")
+FAMILIES = ("blocks", "broadcast", "coupling", "create", "ensembles", "elementwise", "fast_math", "image", "indexing", "nn_conv", "nn_matmul", "nn_norm", "nn_pool", "reduction", "scans", "shaping", "sorting", "transform", "vision", "vision_maps", "image_sampling", "random", "einsum", "nn_loss", "nn_sparse", "scattering", "signal", "lookup", "nn_binary", "nn_deformable", "nn_displacement")
 OWN: dict[str, type[Op]] = {n: c for n, c in OPS.items() if c.__module__ in [f"tilewright.relay.op.{f}" for f in FAMILIES]}
 """The operators of the families that these examples cover."""

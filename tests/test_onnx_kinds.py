@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from typing import Any
 
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tvm
-from tilewright.errors import ModelError
+from tilewright.errors import InputError, ModelError
 from tilewright.relay.frontend import from_onnx
 from tilewright.relay.interpreter import evaluate
 from tilewright.types import DataType
@@ -266,6 +267,28 @@ def test_random_numbers() -> None:
     logs = np.log(np.float32([[0.1, 0.2, 0.7]]))
     drawn = tvm.compile(node_model("Multinomial", {"x": logs}, {}, {"y": TensorProto.INT32}, sample_size=4000))(logs)
     np.testing.assert_allclose(np.bincount(drawn[0], minlength=3) / 4000, [0.1, 0.2, 0.7], atol=0.03)
+
+
+def _png(pixels: Array) -> Array:
+    image = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image.fromarray(pixels).save(file, "png")
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+def test_images_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = _rng().integers(0, 255, (5, 4, 3)).astype(np.uint8)
+    encoded = _png(pixels)
+    for pixel_format, expected in (("RGB", pixels), ("BGR", pixels[..., ::-1])):
+        model = node_model("ImageDecoder", {"x": encoded}, {}, {"y": TensorProto.UINT8}, pixel_format=pixel_format)
+        np.testing.assert_array_equal(evaluate(from_onnx(model)[0]["main"], encoded), expected)
+    gray = node_model("ImageDecoder", {"x": encoded}, {}, {"y": TensorProto.UINT8}, pixel_format="Grayscale")
+    assert evaluate(from_onnx(gray)[0]["main"], encoded).shape == (5, 4, 1)
+    with pytest.raises(InputError, match="the bytes are no image that can be decoded"):
+        evaluate(from_onnx(gray)[0]["main"], np.zeros_like(encoded))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="decoding images needs Pillow, which is not installed"):
+        from_onnx(gray)
 
 
 def test_strings_in_models() -> None:

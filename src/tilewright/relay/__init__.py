@@ -22,7 +22,21 @@ from tilewright.relay.adt import (
     PatternWildcard,
     TypeData,
 )
-from tilewright.relay.compose import arange, gather, logsumexp, segment_sum, sparse_to_dense, std, stft, variance
+from tilewright.relay.compose import (
+    arange,
+    gather,
+    logsumexp,
+    matrix_set_diag,
+    mean_std,
+    mean_variance,
+    reverse_reshape,
+    segment_sum,
+    sparse_to_dense,
+    std,
+    stft,
+    unravel_index,
+    variance,
+)
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -137,6 +151,9 @@ __all__ = [
     "image",
     "load_param_dict",
     "logsumexp",
+    "matrix_set_diag",
+    "mean_std",
+    "mean_variance",
     "nn",
     "op",
     "optimize",
@@ -145,6 +162,7 @@ __all__ = [
     "prelude",
     "qnn",
     "random",
+    "reverse_reshape",
     "save_param_dict",
     "scalar_type",
     "scope_builder",
@@ -156,6 +174,7 @@ __all__ = [
     "transform",
     "ty",
     "type_functor",
+    "unravel_index",
     "var",
     "variance",
     "vision",

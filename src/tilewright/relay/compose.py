@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.errors import CompileError
-from tilewright.relay.expr import Call, Constant, Expr, const
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
 from tilewright.relay.op.create import Arange, Ones, Zeros
 from tilewright.relay.op.elementwise import Exp, Log, Sqrt
 from tilewright.relay.op.indexing import Gather, ScatterElements
+from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
 from tilewright.relay.op.reduction import Max, Mean, Sum, Variance
 from tilewright.relay.op.registry import as_relay
 from tilewright.relay.op.scattering import SparseToDense
-from tilewright.relay.op.shaping import Reshape, Squeeze
+from tilewright.relay.op.shaping import Reshape, ReverseReshape, Squeeze
 from tilewright.relay.op.signal import Stft
 from tilewright.topi.shapes import axes_of
 
@@ -83,3 +84,37 @@ def logsumexp(data: Any, axis: Axis = None, keepdims: bool = False) -> Call:
     most = Max(axis, True)(x)
     total = Add()(Log()(Sum(axis, True)(Exp()(Subtract()(x, most)))), most)
     return total if keepdims else Squeeze(axes_of(axis, x.tensor_type.ndim))(total)
+
+
+def mean_variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False) -> Tuple:
+    """The mean and the variance along `axis`."""
+    x = as_relay(data)
+    return Tuple((Mean(axis, keepdims, exclude)(x), variance(x, axis, keepdims, exclude, unbiased, Mean(axis, True, exclude)(x))))
+
+
+def mean_std(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Tuple:
+    """The mean and the standard deviation along `axis`."""
+    x = as_relay(data)
+    return Tuple((Mean(axis, keepdims, exclude)(x), std(x, axis, keepdims, exclude)))
+
+
+def matrix_set_diag(data: Any, diagonal: Any, k: int | tuple[int, int] = 0, align: str = "RIGHT_LEFT") -> Call:
+    """Matrices with the diagonal `k`, or those from k[0] to k[1], taken from `diagonal`; see the operator `matrix_set_diag`.
+
+    `align` says where shorter diagonals stand in their rows: those above the main one, then those below.
+    """
+    low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
+    above, _, below = align.partition("_")
+    if {above, below} - {"LEFT", "RIGHT"}:
+        raise CompileError(f"matrix_set_diag: align '{align}' is not known; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT")
+    return MatrixSetDiag(low, high, above == "RIGHT", below == "RIGHT")(data, diagonal)
+
+
+def unravel_index(indices: Any, shape: Any) -> Call:
+    """The coordinates of row-major positions along a tensor of `shape`: numbers, or a vector of them."""
+    return UnravelIndex()(indices, const(list(shape), "int64") if isinstance(shape, (tuple, list)) else shape)
+
+
+def reverse_reshape(data: Any, newshape: Any) -> Call:
+    """`reshape` whose special numbers are read from the last dimension to the first."""
+    return ReverseReshape((newshape,) if isinstance(newshape, int) else tuple(newshape))(data)

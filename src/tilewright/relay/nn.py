@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.errors import Origin
-from tilewright.relay.expr import Call, Constant, Expr, const
+import numpy as np
+
+from tilewright.errors import CompileError, Origin
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
+from tilewright.relay.op.blocks import MirrorPad
 from tilewright.relay.op.dynamic import DynPad
-from tilewright.relay.op.nn import Dropout, Pad
+from tilewright.relay.op.nn import AdaptiveAvgPool1d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool3d, DensePack, Dropout, Pad
+from tilewright.relay.op.nn_binary import BitPack
+from tilewright.relay.op.nn_sparse import SparseAdd, SparseDense, SparseTranspose
 from tilewright.relay.op.registry import as_relay, operator_names, public_function
 
 
@@ -35,6 +40,70 @@ def dropout(data: Any, rate: float = 0.5, span: Origin | None = None) -> Expr:
 def dropout_raw(data: Any, rate: float = 0.5, span: Origin | None = None) -> Call:
     """The data and the mask of the operator `nn.dropout`."""
     return Dropout(rate)(as_relay(data), span=span)
+
+
+def mirror_pad(data: Any, pad_width: Any, mode: str = "SYMMETRIC") -> Call:
+    """`data` mirrored at its edges; see the operator `nn.mirror_pad`."""
+    return MirrorPad(mode, pad_width)(data)
+
+
+def global_avg_pool1d(data: Any, layout: str = "NCW", out_layout: str = "") -> Call:
+    """The mean of each row: (batch, channels, 1)."""
+    return AdaptiveAvgPool1d(None, layout, out_layout)(data)
+
+
+def global_max_pool1d(data: Any, layout: str = "NCW", out_layout: str = "") -> Call:
+    """The maximum of each row: (batch, channels, 1)."""
+    return AdaptiveMaxPool1d(None, layout, out_layout)(data)
+
+
+def global_avg_pool3d(data: Any, layout: str = "NCDHW", out_layout: str = "") -> Call:
+    """The mean of each volume: (batch, channels, 1, 1, 1)."""
+    return AdaptiveAvgPool3d(None, layout, out_layout)(data)
+
+
+def global_max_pool3d(data: Any, layout: str = "NCDHW", out_layout: str = "") -> Call:
+    """The maximum of each volume: (batch, channels, 1, 1, 1)."""
+    return AdaptiveMaxPool3d(None, layout, out_layout)(data)
+
+
+def contrib_dense_pack(data: Any, weight: Any, weight_layout: str = "NK", units: int | None = None, out_dtype: str = "") -> Call:
+    """data times the transpose of a weight in panels; see the operator `nn.contrib_dense_pack`."""
+    return DensePack(units, out_dtype, weight_layout)(data, weight)
+
+
+def bitpack(data: Any, bits: int = 1, pack_axis: int = 1, bit_axis: int = 2, pack_type: str = "uint32", name: str = "BitPack") -> Call:
+    """The planes of bits of `data` as words; see the operator `nn.bitpack`. `name`, which the field gives a buffer, is of no effect."""
+    return BitPack(bits, pack_axis, bit_axis, pack_type)(data)
+
+
+def sparse_dense(dense_mat: Any, *sparse_mat: Any, sparse_lhs: bool = False, span: Origin | None = None, **named: Any) -> Call:
+    """A matrix times the transpose of a sparse one, which is (data, indices, indptr) or has these (scipy's); see `nn.sparse_dense`."""
+    if sparse_mat and isinstance(sparse_mat[-1], bool):
+        sparse_mat, sparse_lhs = sparse_mat[:-1], sparse_mat[-1]
+    return SparseDense(sparse_lhs)(dense_mat, *_sparse(sparse_mat, named, "sparse_dense"), span=span)
+
+
+def sparse_add(dense_mat: Any, *sparse_mat: Any, span: Origin | None = None, **named: Any) -> Call:
+    """A matrix plus a sparse one, which is (data, indices, indptr) or has these (scipy's)."""
+    return SparseAdd()(dense_mat, *_sparse(sparse_mat, named, "sparse_add"), span=span)
+
+
+def sparse_transpose(*x: Any, span: Origin | None = None, **named: Any) -> Call:
+    """The transpose of a square sparse matrix, (data, indices, indptr) or what has these (scipy's), in the same three parts."""
+    return SparseTranspose()(*_sparse(x, named, "sparse_transpose"), span=span)
+
+
+def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tuple[Any, ...]:
+    """The values, columns and row starts of a sparse matrix in any of the forms of the field."""
+    parts: Any = (*given, *named.values())
+    if len(parts) == 1:
+        (matrix,) = parts
+        parts = matrix if isinstance(matrix, (tuple, list)) else tuple(getattr(matrix, n, None) for n in ("data", "indices", "indptr"))
+        parts = matrix.fields if isinstance(matrix, Tuple) else parts
+    if len(parts) != 3 or any(p is None for p in parts):
+        raise CompileError(f"nn.{what}: a sparse matrix is (data, indices, indptr), or has these attributes; this is {given!r}")
+    return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

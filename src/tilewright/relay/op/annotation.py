@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tilewright import te
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Fusion, Op, function, op
-from tilewright.types import Type
+from tilewright.relay.op.registry import Fusion, Op, function, op, public_function, tensors
+from tilewright.topi.math import identity
+from tilewright.types import TensorType, Type
 
 
 class Mark(Op):
@@ -41,6 +43,46 @@ class CompilerEnd(Mark):
     """The value, as it comes out of a region of the target `compiler`."""
 
     compiler: str
+
+
+class Passed(Op):
+    """Base of the marks that say something of a value to passes, and leave it as it is."""
+
+    def infer(self, data: Type) -> Type:
+        return data
+
+    def reference(self, data: Any) -> Any:
+        return data
+
+    def simplify(self, call: Call) -> Expr | None:
+        """The value without the mark."""
+        return call.args[0]
+
+
+@op("annotation.checkpoint", kind=Fusion.OPAQUE)
+class Checkpoint(Passed):
+    """The value, from which a gradient would be computed again: nothing for inference."""
+
+
+@op("annotation.cast_hint", kind=Fusion.OPAQUE)
+class CastHint(Passed):
+    """The value, which quantization may store as `dtype`: a hint that nothing here needs."""
+
+    dtype: str
+
+
+@op("annotation.stop_fusion", kind=Fusion.OPAQUE)
+class StopFusion(Op):
+    """The value, which is computed in another kernel than what uses it."""
+
+    def infer(self, data: Type) -> TensorType:
+        return tensors(data)[0]
+
+    def reference(self, data: Any) -> Any:
+        return data
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return identity(data)
 
 
 @op("on_device", kind=Fusion.OPAQUE)
@@ -101,5 +143,13 @@ def device_copy(data: Any, src_device: Any, dst_device: Any) -> Call:
     return DeviceCopy(device_name(src_device), device_name(dst_device))(data)
 
 
+checkpoint: Final = function(Checkpoint)
+cast_hint: Final = function(CastHint)
+stop_fusion: Final = function(StopFusion)
 compiler_begin: Final = function(CompilerBegin)
 compiler_end: Final = function(CompilerEnd)
+
+
+def __getattr__(name: str) -> Any:
+    """The marks by their names; says of those of accelerators why they are not here."""
+    return public_function("annotation." + name, __name__)

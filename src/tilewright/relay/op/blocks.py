@@ -166,3 +166,51 @@ class BatchToSpaceNd(Op):
     def compute(self, data: te.Tensor) -> te.Tensor:
         before, after = zip(*self.crops, strict=True)
         return of_batches.batch_to_space_nd(data, self.block_shape, before, after)
+
+
+@op("nn.mirror_pad", kind=Fusion.INJECTIVE)
+class MirrorPad(Op):
+    """`data` mirrored at its edges, `pad_width[d] = (before, after)`: the edge itself repeated (`mode` SYMMETRIC) or not (REFLECT)."""
+
+    mode: str = "SYMMETRIC"
+    pad_width: tuple[tuple[int, int], ...] = ()
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if self.mode not in ("SYMMETRIC", "REFLECT"):
+            raise ShapeError(f"mode '{self.mode}' is not known; it is SYMMETRIC or REFLECT")
+        if len(self.pad_width) != t.ndim or any(len(w) != 2 or min(w) < 0 for w in self.pad_width):
+            raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it is {self.pad_width}")
+        most = 0 if self.mode == "SYMMETRIC" else 1
+        for n, w in zip(t.shape, self.pad_width, strict=True):
+            if isinstance(n, int) and max(w) > n - most:
+                raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, and {max(w)} are asked for")
+        return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return np.pad(data, self.pad_width, mode="symmetric" if self.mode == "SYMMETRIC" else "reflect")
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return of_batches.mirror_pad(data, [b for b, _ in self.pad_width], [a for _, a in self.pad_width], self.mode)
+
+
+@op("nn.dilate", kind=Fusion.INJECTIVE)
+class Dilate(Op):
+    """`data` with `strides[d] - 1` elements of `dilation_value` between every two of its own along dimension d."""
+
+    strides: tuple[int, ...]
+    dilation_value: float = 0.0
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if len(self.strides) != t.ndim or any(s < 1 for s in self.strides):
+            raise ShapeError(f"strides {text(self.strides)} need one number, 1 or more, for each of the {t.ndim} dimensions")
+        return TensorType([(n - 1) * s + 1 for n, s in zip(t.shape, self.strides, strict=True)], t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        result = np.full([(n - 1) * s + 1 for n, s in zip(data.shape, self.strides, strict=True)], self.dilation_value).astype(data.dtype)
+        result[tuple(slice(None, None, s) for s in self.strides)] = data
+        return result
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return of_batches.dilate(data, self.strides, self.dilation_value)

@@ -159,6 +159,22 @@ class FloorMod(Function2):
     of_elements = staticmethod(E.floormod)
 
 
+@op("trunc_divide", kind=Fusion.BROADCAST)
+class TruncDivide(Function2):
+    """x / y toward zero: whole numbers of floats too."""
+
+    of_arrays = staticmethod(lambda x, y: np.trunc(x / y) if DataType(x.dtype).is_float else _divide(x, y))
+    of_elements = staticmethod(lambda x, y: I.trunc(E.div(x, y)) if x.dtype.is_float else E.div(x, y))
+
+
+@op("trunc_mod", kind=Fusion.BROADCAST)
+class TruncMod(Function2):
+    """What `trunc_divide` leaves: the remainder with the sign of x, as `mod`."""
+
+    of_arrays = staticmethod(np.fmod)
+    of_elements = staticmethod(topi.truncated_remainder)
+
+
 def _power(x: Array, y: Array) -> Any:
     if DataType(x.dtype).is_float:
         return np.power(x, y)

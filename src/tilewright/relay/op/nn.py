@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
+from tilewright.relay.op.blocks import DepthToSpace, Dilate, MirrorPad, SpaceToDepth
 from tilewright.relay.op.elementwise import LeakyRelu, PRelu, Relu
 from tilewright.relay.op.image import Upsampling, Upsampling3d
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
 from tilewright.relay.op.nn_conv_blocks import Conv2dNCHWc, DepthwiseConv2dNCHWc
-from tilewright.relay.op.nn_loss import NllLoss
-from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense, Matmul
+from tilewright.relay.op.nn_loss import CrossEntropy, CrossEntropyWithLogits, NllLoss
+from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense, DensePack, Matmul
 from tilewright.relay.op.nn_norm import (
     LRN,
     BatchNorm,
@@ -25,8 +25,12 @@ from tilewright.relay.op.nn_norm import (
     Softmax,
 )
 from tilewright.relay.op.nn_pool import (
+    AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
     AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
@@ -40,10 +44,57 @@ from tilewright.relay.op.shaping import BatchFlatten
 from tilewright.relay.op.transform import Pad
 
 __all__ = [
-    "LRN", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d", "Attention", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchFlatten", "BatchMatmul", "BatchNorm", "BiasAdd",
-    "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dNCHWc", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "Dense", "DepthToSpace", "DepthwiseConv2dNCHWc",
-    "Dropout", "GlobalAvgPool2d", "GlobalMaxPool2d", "GroupNorm", "InstanceNorm", "L2Normalize", "LayerNorm", "LeakyRelu", "LogSoftmax", "Matmul", "MaxPool1d", "MaxPool2d",
-    "MaxPool3d", "NllLoss", "PRelu", "Pad", "Relu", "Softmax", "SpaceToDepth", "Upsampling", "Upsampling3d",
+    "LRN",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "Attention",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "BatchFlatten",
+    "BatchMatmul",
+    "BatchNorm",
+    "BiasAdd",
+    "Conv1d",
+    "Conv1dTranspose",
+    "Conv2d",
+    "Conv2dNCHWc",
+    "Conv2dTranspose",
+    "Conv3d",
+    "Conv3dTranspose",
+    "CrossEntropy",
+    "CrossEntropyWithLogits",
+    "Dense",
+    "DensePack",
+    "DepthToSpace",
+    "DepthwiseConv2dNCHWc",
+    "Dilate",
+    "Dropout",
+    "GlobalAvgPool2d",
+    "GlobalMaxPool2d",
+    "GroupNorm",
+    "InstanceNorm",
+    "L2Normalize",
+    "LayerNorm",
+    "LeakyRelu",
+    "LogSoftmax",
+    "Matmul",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "MirrorPad",
+    "NllLoss",
+    "PRelu",
+    "Pad",
+    "Relu",
+    "Softmax",
+    "SpaceToDepth",
+    "Upsampling",
+    "Upsampling3d",
 ]
 
 

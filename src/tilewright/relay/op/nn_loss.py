@@ -6,11 +6,15 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.errors import Origin, ShapeError
+from tilewright.relay.expr import Call, Expr, const
+from tilewright.relay.op.broadcast import Divide, Multiply
+from tilewright.relay.op.elementwise import Log, Negative
+from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, loops
-from tilewright.topi.shapes import differ, require_same_dtype, text
+from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
 from tilewright.types import TensorType, Type
 
 
@@ -68,3 +72,50 @@ class NllLoss(Op):
                 out[()] = total[0] / weight[0] if self.reduction == "mean" else total[0]
 
         return loops("nll_loss", [predictions, targets, weights], [(shape, dtype)], body)  # type: ignore[no-any-return]
+
+
+class CrossEntropyOf(Op):
+    """Base of the cross entropies: predictions and targets (batch, classes), one number for all."""
+
+    def infer(self, predictions: Type, targets: Type) -> TensorType:
+        t, wanted = (require_rank(x, 2, what) for x, what in zip(tensors(predictions, targets), ("predictions", "targets"), strict=True))
+        require_same_dtype((t, wanted))
+        if any(map(differ, t.shape, wanted.shape)):
+            raise ShapeError(f"predictions {text(t.shape)} and targets {text(wanted.shape)} must have one shape, (batch, classes)")
+        if not t.dtype.is_float:
+            raise ShapeError(f"predictions must be of floating point, and they are {t.dtype}; cast them first")
+        return TensorType((), t.dtype)
+
+    def _mean(self, logarithms: Expr, targets: Expr, span: Origin | None) -> Expr:
+        """Minus the sum of products, by the size of the batch."""
+        total = Call(Sum(), [Call(Multiply(), [logarithms, targets], span=span)], span=span)
+        t = targets.tensor_type
+        return Call(Divide(), [Call(Negative(), [total], span=span), const(t.shape[0], str(t.dtype))], span=span)
+
+
+@op("nn.cross_entropy", kind=Fusion.OPAQUE)
+class CrossEntropy(CrossEntropyOf):
+    """`-sum(targets * log(predictions)) / batch`."""
+
+    def reference(self, predictions: Array, targets: Array) -> Array:
+        return np.asarray(-(np.log(predictions) * targets).sum() / predictions.shape[0], predictions.dtype)
+
+    def simplify(self, call: Call) -> Expr | None:
+        """The logarithm, product and sum, where the size of the batch is known."""
+        predictions, targets = call.args
+        if not targets.tensor_type.is_static:
+            return None
+        return self._mean(Call(Log(), [predictions], span=call.span), targets, call.span)
+
+
+@op("nn.cross_entropy_with_logits", kind=Fusion.OPAQUE)
+class CrossEntropyWithLogits(CrossEntropyOf):
+    """`-sum(targets * predictions) / batch`, of predictions that are logarithms already (after `nn.log_softmax`)."""
+
+    def reference(self, predictions: Array, targets: Array) -> Array:
+        return np.asarray(-(predictions * targets).sum() / predictions.shape[0], predictions.dtype)
+
+    def simplify(self, call: Call) -> Expr | None:
+        """The product and sum, where the size of the batch is known."""
+        predictions, targets = call.args
+        return self._mean(predictions, targets, call.span) if targets.tensor_type.is_static else None

@@ -12,6 +12,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import products as topi
 from tilewright.topi.nn.activation import bias_add
+from tilewright.topi.nn.multiplication import dense_pack
 from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
 from tilewright.types import DataType, TensorType, Type
 
@@ -159,3 +160,30 @@ class BiasAdd(Op):
         if perm is None:
             return self, (None, None), None
         return BiasAdd(axis=perm.index(self.axis % len(perm))), (perm, None), perm
+
+
+@op("nn.contrib_dense_pack", kind=Fusion.OUT_FUSABLE)
+class DensePack(Op):
+    """data (batch, in) times the transpose of a weight in panels (units / x, in, x), whose `weight_layout` is "NK<x>n"."""
+
+    units: int | None = None
+    out_dtype: str = ""
+    weight_layout: str = "NK"
+
+    def infer(self, data: Type, weight: Type) -> TensorType:
+        d, w = tensors(data, weight)
+        require_rank(d, 2, "data")
+        require_rank(w, 3, "weight")
+        if self.weight_layout not in ("NK", f"NK{w.shape[2]}n"):
+            raise ShapeError(f"weight_layout {self.weight_layout} is not that of a weight {text(w.shape)}; it is NK{w.shape[2]}n")
+        units = w.shape[0] * w.shape[2]
+        if differ(d.shape[1], w.shape[1]) or (self.units is not None and differ(self.units, units)):
+            raise ShapeError(f"the weight {text(w.shape)} is (units / x, in, x), and does not fit data {text(d.shape)}" + (f" and {self.units} units" if self.units else ""))
+        return TensorType((d.shape[0], units), product_dtype(d.dtype, w.dtype, self.out_dtype))
+
+    def reference(self, data: Array, weight: Array) -> Array:
+        plain = weight.transpose(0, 2, 1).reshape(-1, weight.shape[1])
+        return product_of(data, plain.T, self.out_dtype)
+
+    def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        return dense_pack(data, weight, None, str(product_dtype(data.dtype, weight.dtype, self.out_dtype)))

@@ -363,3 +363,47 @@ class GlobalMaxPool2d(Adaptive):
     out_layout: str = ""
     rank = 2
     mean = False
+
+
+@op("nn.adaptive_avg_pool1d", kind=Fusion.OUT_FUSABLE)
+class AdaptiveAvgPool1d(AdaptiveTo):
+    """Means over windows such that the result has the width `output_size` ((1,) without one)."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCW"
+    out_layout: str = ""
+    rank = 1
+    mean = True
+
+
+@op("nn.adaptive_max_pool1d", kind=Fusion.OUT_FUSABLE)
+class AdaptiveMaxPool1d(AdaptiveTo):
+    """Maxima over windows such that the result has the width `output_size` ((1,) without one)."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCW"
+    out_layout: str = ""
+    rank = 1
+    mean = False
+
+
+@op("nn.adaptive_avg_pool3d", kind=Fusion.OUT_FUSABLE)
+class AdaptiveAvgPool3d(AdaptiveTo):
+    """Means over windows such that the result has the spatial shape `output_size` ((1, 1, 1) without one)."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCDHW"
+    out_layout: str = ""
+    rank = 3
+    mean = True
+
+
+@op("nn.adaptive_max_pool3d", kind=Fusion.OUT_FUSABLE)
+class AdaptiveMaxPool3d(AdaptiveTo):
+    """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1, 1) without one)."""
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCDHW"
+    out_layout: str = ""
+    rank = 3
+    mean = False

@@ -12,7 +12,7 @@ from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import sparse as topi
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
 from tilewright.topi.windows import per_dimension
-from tilewright.types import TensorType, Type
+from tilewright.types import TensorType, TupleType, Type
 
 
 @op("nn.sparse_dense", kind=Fusion.OPAQUE)
@@ -78,6 +78,58 @@ class SparseConv2d(Op):
 
     def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
         return topi.sparse_conv2d(dense_data, sparse_data, sparse_indices, sparse_indptr, self.layout, self.kernel_size[0])
+
+
+@op("nn.sparse_transpose", kind=Fusion.OPAQUE)
+class SparseTranspose(Op):
+    """The transpose of a square matrix of compressed rows, as values, columns and where each row begins."""
+
+    @property
+    def results(self) -> int:
+        return 3
+
+    def infer(self, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TupleType:
+        values, indices, starts = tensors(sparse_data, sparse_indices, sparse_indptr)
+        _require_rows(values, indices, starts)
+        return TupleType((values, indices, starts))
+
+    def reference(self, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> tuple[Array, Array, Array]:
+        row = np.repeat(np.arange(len(sparse_indptr) - 1), np.diff(sparse_indptr))
+        order = np.argsort(sparse_indices, kind="stable")
+        starts = np.searchsorted(sparse_indices[order], np.arange(len(sparse_indptr)))
+        return sparse_data[order], row[order].astype(sparse_indices.dtype), starts.astype(sparse_indptr.dtype)
+
+    def compute(self, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> tuple[te.Tensor, ...]:
+        return tuple(topi.sparse_transpose(sparse_data, sparse_indices, sparse_indptr))
+
+
+@op("nn.sparse_add", kind=Fusion.OPAQUE)
+class SparseAdd(Op):
+    """A matrix plus a sparse one of the same shape, of compressed rows."""
+
+    def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
+        require_rank(dense, 2, "dense_data")
+        require_same_dtype((dense, values))
+        _require_rows(values, indices, starts)
+        if differ(starts.shape[0], dense.shape[0] + 1):
+            raise ShapeError(f"row starts {text(starts.shape)} are those of another number of rows than {text(dense.shape)} has; they are one more than the rows")
+        return dense
+
+    def reference(self, dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> Array:
+        return dense_data + unpacked(sparse_data, sparse_indices, sparse_indptr, dense_data.shape[1])
+
+    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
+        return topi.sparse_add(dense_data, sparse_data, sparse_indices, sparse_indptr)
+
+
+def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -> None:
+    """Raises `ShapeError` for what is no sparse matrix of single values."""
+    if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (indices.dtype.is_integer and starts.dtype.is_integer):
+        raise ShapeError(
+            f"values {values!r}, columns {indices!r} and row starts {starts!r} are no sparse matrix of single values: all are vectors, with one column "
+            "for each value, and columns and row starts are integers"
+        )
 
 
 def unpacked(values: Array, indices: Array, starts: Array, columns: int) -> Array:

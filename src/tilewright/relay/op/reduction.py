@@ -11,11 +11,12 @@ import numpy as np
 from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
 from tilewright.topi.orders import Order, places, single, without
-from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_same_dtype, text
+from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_broadcast, require_same_dtype, text
 from tilewright.types import BOOL, DataType, TensorType, Type
 
 Axis = int | tuple[int, ...] | None
@@ -311,3 +312,53 @@ class ArgMin(ArgReduction):
     exclude: bool = False
     select_last_index: bool = False
     greatest = False
+
+
+class Collapse(Op):
+    """Base of the sums along the dimensions that broadcasting from a shape would repeat."""
+
+    def _require(self, shape: Shape, wanted: Shape) -> Shape:
+        if len(wanted) > len(shape) or require_broadcast(wanted, shape) != shape:
+            raise ShapeError(f"{text(shape)} cannot be collapsed to {text(wanted)}, which does not broadcast to it")
+        return wanted
+
+    def _collapsed(self, data: Array, wanted: Sequence[int]) -> Array:
+        lead = data.ndim - len(wanted)
+        repeated = (*range(lead), *(d + lead for d, n in enumerate(wanted) if n == 1))
+        return np.asarray(data.sum(axis=repeated, keepdims=True, dtype=data.dtype).reshape(tuple(wanted)))
+
+
+@op("collapse_sum_to", kind=Fusion.OPAQUE)
+class CollapseSumTo(Collapse):
+    """The sum along the dimensions that `broadcast_to` from `shape` to that of the data would repeat."""
+
+    shape: tuple[int, ...]
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        return TensorType(self._require(t.shape, self.shape), t.dtype)
+
+    def reference(self, data: Array) -> Array:
+        return self._collapsed(data, self.shape)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.collapse_sum(data, self.shape)
+
+
+@op("collapse_sum_like", kind=Fusion.OPAQUE)
+class CollapseSumLike(Collapse):
+    """The sum along the dimensions that broadcasting from the shape of the second tensor, which is not read, would repeat."""
+
+    def infer(self, data: Type, collapse_type: Type) -> TensorType:
+        t, like = tensors(data, collapse_type)
+        return TensorType(self._require(t.shape, like.shape), t.dtype)
+
+    def reference(self, data: Array, collapse_type: Array) -> Array:
+        return self._collapsed(data, collapse_type.shape)
+
+    def compute(self, data: te.Tensor, collapse_type: te.Tensor) -> te.Tensor:
+        return topi.collapse_sum(data, collapse_type.extents)
+
+    def simplify(self, call: Call) -> Expr | None:
+        wanted = call.tensor_type
+        return CollapseSumTo(wanted.shape)(call.args[0], span=call.span) if wanted.is_static else None

@@ -21,6 +21,7 @@ from tilewright.expr import Var as ScalarVar
 from tilewright.expr_walk import walk
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.relay.expr import Call, Expr, Tuple, const
+from tilewright.relay.op.left_out import left_out
 from tilewright.types import DataType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
@@ -268,10 +269,14 @@ def plain(value: Any) -> Any:
 
 
 def get(name: str) -> type[Op]:
-    """The operator class of that name; raises `CompileError` with the nearest names."""
+    """The operator class of that name; raises `CompileError` with the nearest names, or why it was left out."""
     found = OPS.get(name)
     if found is None:
         import difflib
+
+        missing = left_out(name)
+        if missing is not None:
+            raise missing
 
         near = ", ".join(difflib.get_close_matches(name, OPS, 3))
         raise CompileError(f"there is no operator '{name}'" + (f"; did you mean {near}?" if near else ""))
@@ -320,6 +325,9 @@ def function(cls: type[Op]) -> Callable[..., Call]:
 def public_function(name: str, module: str) -> Callable[..., Call]:
     """The function form of the operator `name`, for a module's `__getattr__`: unknown names are an `AttributeError`."""
     cls = OPS.get(name)
+    missing = left_out(name) if cls is None else None
+    if missing is not None:
+        raise missing
     if cls is None:
         raise AttributeError(f"module '{module}' has no attribute '{name.rpartition('.')[2]}'", name=name)
     return function(cls)  # type: ignore[arg-type]

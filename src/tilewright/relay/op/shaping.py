@@ -113,6 +113,18 @@ def _split(whole: Any, first: Any, second: Any) -> tuple[Any, Any]:
     return first, second
 
 
+@op("contrib_reverse_reshape", kind=Fusion.INJECTIVE)
+class ReverseReshape(View):
+    """`reshape` whose special numbers (0, -1, -2, -3) are read from the last dimension to the first."""
+
+    newshape: tuple[int, ...]
+
+    def shape_of(self, shape: Shape) -> Shape:
+        if -4 in self.newshape:
+            raise ShapeError("-4 splits a dimension into the two that follow, which has no meaning from the right; use reshape")
+        return tuple(Reshape(self.newshape[::-1]).shape_of(tuple(shape)[::-1]))[::-1]
+
+
 @op("reshape_like", kind=Fusion.INJECTIVE)
 class ReshapeLike(Op):
     """The elements in row-major order under the shape of the second tensor, which is not read."""

@@ -28,6 +28,7 @@ from tilewright.relay.adt import (
     pattern_vars,
 )
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.left_out import left_out
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.relay.parser.attributes import AttributeReader
 from tilewright.relay.parser.errors import Source
@@ -273,7 +274,8 @@ class ExprReader(AttributeReader):
             return self._constructed(token, made)
         kind = OPS.get(name)
         if kind is None:
-            raise self.fail(f"there is no operator '{name}'{nearest(name, [*OPS, *self.constructors])}", token)
+            missing = left_out(name)
+            raise self.fail(missing.message if missing is not None else f"there is no operator '{name}'{nearest(name, [*OPS, *self.constructors])}", token)
         if self.kind != "(":
             raise self.fail(f"'{name}' is an operator, which stands before its arguments: {name}(…)", token)
         args, attrs = self._arguments(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 
 import numpy as np
@@ -77,6 +78,13 @@ def affine_grid(theta: Expr, size: Expr, *, align_corners: int = 0, node: Node) 
     target = node.ints(size, "size")[2:]
     grid = op.image.affine_grid(theta, target_shape=target, align_corners=bool(align_corners))
     return transpose(grid, (0, *range(2, len(target) + 2), 1))
+
+
+@converter("ImageDecoder", since=20)
+def image_decoder(encoded_stream: Expr, *, pixel_format: str = "RGB", node: Node) -> Expr:
+    if importlib.util.find_spec("PIL") is None:
+        node.refuse("decoding images needs Pillow, which is not installed; install it (pip install pillow), or decode before the model")
+    return op.image.decode(encoded_stream, pixel_format=pixel_format)
 
 
 @converter("MelWeightMatrix", since=17)

@@ -1,0 +1,44 @@
+"""Images from the bytes of a file (ONNX ImageDecoder), by Pillow where it is installed. Runs in Python: the size is in the file."""
+
+from __future__ import annotations
+
+import io
+from typing import Final
+
+import numpy as np
+
+from tilewright.errors import InputError, ShapeError
+from tilewright.expr import UnknownDim
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.types import TensorType, Type
+
+_CHANNELS: Final = {"RGB": 3, "BGR": 3, "Grayscale": 1}
+
+
+@op("image.decode", kind=Fusion.OPAQUE)
+class DecodeImage(Op):
+    """The pixels (height, width, channels), uint8, of the file whose bytes are the vector of uint8: JPEG, PNG, BMP, TIFF, WebP, PNM, JPEG 2000.
+
+    `pixel_format` is RGB, BGR or Grayscale. Raises `InputError` while running for bytes that are no image.
+    """
+
+    pixel_format: str = "RGB"
+
+    def infer(self, encoded: Type) -> TensorType:
+        (t,) = tensors(encoded)
+        if t.ndim != 1 or t.dtype != "uint8":
+            raise ShapeError(f"the bytes of a file were expected, a vector of uint8, and this is {t!r}")
+        if self.pixel_format not in _CHANNELS:
+            raise ShapeError(f"pixel_format is {self.pixel_format!r}; it is one of {', '.join(_CHANNELS)}")
+        return TensorType((UnknownDim(), UnknownDim(), _CHANNELS[self.pixel_format]), "uint8")
+
+    def reference(self, encoded: Array) -> Array:
+        from PIL import Image
+
+        try:
+            with Image.open(io.BytesIO(encoded.tobytes())) as image:
+                pixels = np.asarray(image.convert("L" if self.pixel_format == "Grayscale" else "RGB"))
+        except OSError as error:
+            raise InputError(f"the bytes are no image that can be decoded: {error}") from None
+        shaped = pixels.reshape(*pixels.shape[:2], _CHANNELS[self.pixel_format])
+        return np.ascontiguousarray(shaped[..., ::-1]) if self.pixel_format == "BGR" else shaped
