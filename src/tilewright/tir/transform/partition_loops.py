@@ -8,7 +8,12 @@ A condition counts when it is linear in the variable of the loop and otherwise u
 each value of the unrolled ones, and for all values together of the others (lanes, serial loops), it is true, false or
 open, and the loop is cut where that changes. A minimum or maximum in it, which a split with overlap leaves, counts as its two
 operands, and where they cross. The conditions stay: simplifying each segment with its own range removes
-them, and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches.
+them, and a segment in which one stays open keeps it. A parallel loop stays one loop, with the segments as its branches; where two
+loops were fused into it, these are cut by the inner one:
+
+    for p in T.parallel(4 * 523):                      for p in T.parallel(4 * 523):
+        if p % 523 * 6 + m < 3137: …          ->           with T.let(i, p % 523): if i < 522: … else: …
+
 Segments share their body, so that a cut costs nothing until the segments are specialised.
 """
 
@@ -22,9 +27,25 @@ from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, LT, NE, Comparison, IntImm, Max, Min, PrimExpr, Select, Var, const
+from tilewright.expr import EQ, LT, NE, Comparison, FloorMod, IntImm, Max, Min, PrimExpr, Select, Var, const
 from tilewright.expr_walk import free_vars, substitute, walk
-from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, For, IfThenElse, PrimFunc, Stmt, Store, bodies, expressions, map_bodies, seq
+from tilewright.tir.stmt import (
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
+    For,
+    IfThenElse,
+    Let,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    map_bodies,
+    seq,
+    substitute_stmt,
+    walk_stmt,
+)
 from tilewright.tir.transform.scope import inside, runs_once, trips
 
 MOST_SEGMENTS: Final = 8
@@ -53,30 +74,49 @@ def _cut(loop: For, ranges: Ranges) -> Stmt:
     span = trips(loop)
     if span is None or len(span) < 2 or loop.annotations.get(WHOLE):
         return loop
-    search = _Search(loop.var, set())
-    search.visit(loop.body, inside(loop, ranges), {}, frozenset())
-    cuts = sorted(c for c in search.cuts if span.start < c < span.stop)
-    if not cuts:
-        return loop
-    most = MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES
-    room = min(most, MOST_STORES // max(1, _stores(loop.body)))
-    if len(cuts) >= room:
-        low, high = max(pairwise([span.start, *cuts, span.stop]), key=lambda segment: segment[1] - segment[0])
-        cuts = [c for c in (low, high) if span.start < c < span.stop]
-        if len(cuts) >= room:
-            return loop
+    cuts = _cuts(loop.var, span, loop.body, inside(loop, ranges), MOST_SEGMENTS if loop.kind == SERIAL else MOST_BRANCHES)
     if loop.kind == PARALLEL:
-        return replace(loop, body=_branches(loop, cuts))
+        return replace(loop, body=_branches(loop.var, cuts, loop.body)) if cuts else _cut_fused(loop, ranges)
     index = loop.var.dtype
     segments = pairwise([span.start, *cuts, span.stop])
     return seq(*(replace(loop, min=const(a, index), extent=const(b - a, index)) for a, b in segments))
 
 
-def _branches(loop: For, cuts: list[int]) -> Stmt:
-    body = loop.body
+def _cuts(var: Var, span: range, body: Stmt, ranges: Ranges, most: int) -> list[int]:
+    """The values of `var` where the conditions of `body` change; none when these are too many."""
+    search = _Search(var, set())
+    search.visit(body, ranges, {}, frozenset())
+    cuts = sorted(c for c in search.cuts if span.start < c < span.stop)
+    room = min(most, MOST_STORES // max(1, _stores(body)))
+    if len(cuts) >= room:
+        low, high = max(pairwise([span.start, *cuts, span.stop]), key=lambda segment: segment[1] - segment[0])
+        cuts = [c for c in (low, high) if span.start < c < span.stop]
+    return cuts if len(cuts) < room else []
+
+
+def _branches(var: Var, cuts: list[int], whole: Stmt) -> Stmt:
+    body = whole
     for c in reversed(cuts):
-        body = IfThenElse(LT(loop.var, const(c, loop.var.dtype)), loop.body, body)
+        body = IfThenElse(LT(var, const(c, var.dtype)), whole, body)
     return body
+
+
+def _cut_fused(loop: For, ranges: Ranges) -> Stmt:
+    """A parallel loop that was two, whose conditions depend on the inner one: `var % n`."""
+    around = inside(loop, ranges)
+    atoms = [a for c in _all_conditions(loop.body) for a in difference(c, around)[1].coefs]
+    inner = {(a, a.b.value) for a in atoms if isinstance(a, FloorMod) and a.a is loop.var and isinstance(a.b, IntImm)}
+    if len(inner) != 1:
+        return loop
+    ((part, span),) = inner
+    var = Var(f"{loop.var.name}_inner", loop.var.dtype)
+    body = substitute_stmt(loop.body, {part: var})
+    cuts = _cuts(var, range(span), body, around.bind(var, 0, span - 1), MOST_BRANCHES)
+    return replace(loop, body=Let(var, part, _branches(var, cuts, body))) if cuts else loop
+
+
+def _all_conditions(s: Stmt) -> list[Comparison]:
+    return [c for x in walk_stmt(s) for e in expressions(x) for c in _conditions(x, e)]
 
 
 def _stores(s: Stmt) -> int:

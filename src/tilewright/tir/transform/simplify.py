@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Ranges
+from tilewright.arith.simplify import is_index
 from tilewright.arith.simplify import simplify as simplify_expr
 from tilewright.arith.solve import assume
 from tilewright.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
@@ -88,7 +90,7 @@ def _let(s: Let, ranges: Ranges) -> Stmt | None:
     value = simplify_expr(s.value, ranges)
     if isinstance(value, (IntImm, FloatImm, Var)):
         return _stmt(substitute_stmt(s.body, {s.var: value}), ranges)
-    body = _stmt(s.body, ranges)
+    body = _stmt(s.body, ranges.bind(s.var, *bounds(value, ranges)) if is_index(value.dtype) else ranges)
     return None if body is None else Let(s.var, value, body)
 
 
