@@ -238,7 +238,7 @@ class SimulatedQuantize(Simulated):
             return data
         scale, zero_point = self._along(data, output_scale, output_zero_point)
         low, high = N.limits(name)
-        return np.clip(np.rint(data / scale) + zero_point, np.float32(low), np.float32(high))
+        return np.asarray(np.clip(np.rint(data / scale) + zero_point, np.float32(low), np.float32(high)))
 
     def compute(self, data: te.Tensor, out_dtype: te.Tensor, output_scale: te.Tensor, output_zero_point: te.Tensor) -> te.Tensor:
         return topi.simulated_quantize(data, out_dtype, output_scale, output_zero_point, self.axis)
