@@ -32,7 +32,8 @@ TypeRelation = Callable[[Sequence[Type], Any], Type]
 class Registered(Op):
     """Base of the operators that `register` makes. What is said of one is kept on its class."""
 
-    relation: ClassVar[TypeRelation | None] = None
+    relation: ClassVar[tuple[TypeRelation, ...]] = ()
+    """The type relation, or nothing."""
     num_inputs: ClassVar[int | None] = None
     support_level: ClassVar[int] = 10
     arguments: ClassVar[tuple[tuple[str, str, str], ...]] = ()
@@ -43,7 +44,7 @@ class Registered(Op):
         """Give the function that says the type of a call. Raises `CompileError` without one: relations of the field's C++ are not here."""
         if type_rel_func is None:
             raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: add_type_rel({rel_name!r}, lambda arg_types, attrs: …)")
-        cls.relation = staticmethod(type_rel_func)
+        cls.relation = (type_rel_func,)
 
     @classmethod
     def set_num_inputs(cls, n: int) -> None:
@@ -70,9 +71,9 @@ class Registered(Op):
     def infer(self, *args: Type) -> Type:
         if self.num_inputs is not None and len(args) != self.num_inputs:
             raise ShapeError(f"it takes {self.num_inputs} arguments, and is given {len(args)}")
-        if self.relation is None:
+        if not self.relation:
             raise ShapeError(f"nothing says its type; give a function with relay.op.get({self.name!r}).add_type_rel")
-        found = self.relation(list(args), self)
+        found = self.relation[-1](list(args), self)
         if not isinstance(found, Type):
             raise ShapeError(f"its type relation gave {found!r}, which is no type")
         return found
@@ -92,7 +93,7 @@ class Registered(Op):
         outputs = made if isinstance(made, tuple) else (made,)
         types = tensors(*(TensorType(t.extents, t.dtype) for t in outputs))
         results = [np.empty(t.shape, t.dtype.numpy()) for t in types]
-        interpreter.run(te.create_prim_func(inputs, outputs), [*map(np.ascontiguousarray, args), *results])
+        interpreter.run(te.create_prim_func([*inputs, *outputs]), [*map(np.ascontiguousarray, args), *results])
         return tuple(results) if isinstance(made, tuple) else results[0]
 
 
