@@ -56,6 +56,7 @@ from tilewright.relay.op.hooks import (
     register_mixed_precision_conversion,
     register_qnn_legalize,
 )
+from tilewright.relay.op.registered import register, register_compute
 from tilewright.relay.op.registry import OPS, Fusion, Op, get, op, operator_names, public_function
 
 __all__ = [
@@ -92,7 +93,9 @@ __all__ = [
     "op",
     "random",
     "reduction",
+    "register",
     "register_alter_op_layout",
+    "register_compute",
     "register_convert_op_layout",
     "register_legalize",
     "register_mixed_precision_conversion",

@@ -10,12 +10,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from tilewright.relay.qnn import arithmetic, op, products, scaling
+from tilewright.relay.qnn import arithmetic, functions, op, products, scaling
 
 if TYPE_CHECKING:
     from tilewright.relay.qnn import transform
 
-__all__ = ["arithmetic", "op", "products", "scaling", "transform"]
+__all__ = ["arithmetic", "functions", "op", "products", "scaling", "transform"]
 
 
 def __getattr__(name: str) -> object:

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.errors import Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add
-from tilewright.relay.op.nn_conv import Conv2d, convolve, narrowed
+from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.transform import Pad
@@ -85,6 +85,39 @@ class QnnConv2d(Conv2d):
 
     def relayout(self, perms: Sequence[Any]) -> Any:
         found = Conv2d.relayout(self, perms[:2])
+        return None if found is None else (found[0], (*found[1], None, None, None, None), found[2])
+
+
+@op("qnn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
+class QnnConv2dTranspose(Conv2dTranspose):
+    """Transposed convolution of `data - input_zero_point` with `weight - kernel_zero_point`: int32.
+
+    `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel of a kernel of one group.
+    """
+
+    out_dtype: str = "int32"
+
+    def infer(  # type: ignore[override]
+        self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
+    ) -> TensorType:
+        x, w = tensors(data, weight)
+        _check_parameters(x, w, self.axes()[1][1], input_zero_point, kernel_zero_point, input_scale, kernel_scale)
+        return Conv2dTranspose.infer(self, data, weight)
+
+    def reference(  # type: ignore[override]
+        self, data: Array, weight: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array, kernel_scale: Array
+    ) -> Array:
+        x = data.astype(np.int64) - np.asarray(input_zero_point).reshape(())
+        w = weight.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 4, self.axes()[1][1])
+        return Conv2dTranspose.reference(self, x, w)
+
+    def simplify(self, call: Call) -> Expr:
+        x, w, zx, zw = call.args[:4]
+        plain = Conv2dTranspose(**{**self.attributes(), "out_dtype": "int32"})
+        return Call(plain, [_exact(x, zx, 4, 0, call.span), _exact(w, zw, 4, self.axes()[1][1], call.span)], span=call.span)
+
+    def relayout(self, perms: Sequence[Any]) -> Any:
+        found = Conv2dTranspose.relayout(self, perms[:2])
         return None if found is None else (found[0], (*found[1], None, None, None, None), found[2])
 
 

@@ -1,0 +1,108 @@
+"""Operators that programs register: their types by a Python function, their meaning by a tensor expression.
+
+    relay.op.register("my.scale", "twice x")
+    relay.op.get("my.scale").add_type_rel("MyScale", lambda arg_types, attrs: arg_types[0])
+    relay.op.register_compute("my.scale", lambda attrs, inputs, out_type: [topi.multiply(inputs[0], 2.0)])
+    relay.Call(relay.op.get("my.scale"), [x])
+
+Such an operator has no attributes; it infers its type, is printed and read, evaluated by running its tensor expression, and compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import CompileError, ShapeError
+from tilewright.ir.op_attributes import op_attr, register_op_attr
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.tir import interpreter
+from tilewright.topi.transform import dims
+from tilewright.types import TensorType, TupleType, Type
+
+COMPUTE: Final = "FTVMCompute"
+
+TypeRelation = Callable[[Sequence[Type], Any], Type]
+"""From the types of the arguments and the operator, which has its attributes, to the type of the result."""
+
+
+class Registered(Op):
+    """Base of the operators that `register` makes. What is said of one is kept on its class."""
+
+    relation: ClassVar[tuple[TypeRelation, ...]] = ()
+    """The type relation, or nothing."""
+    num_inputs: ClassVar[int | None] = None
+    support_level: ClassVar[int] = 10
+    arguments: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+    """Name, type and description of each argument, as far as they were given."""
+
+    @classmethod
+    def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
+        """Give the function that says the type of a call. Raises `CompileError` without one: relations of the field's C++ are not here."""
+        if type_rel_func is None:
+            raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: add_type_rel({rel_name!r}, lambda arg_types, attrs: …)")
+        cls.relation = (type_rel_func,)
+
+    @classmethod
+    def set_num_inputs(cls, n: int) -> None:
+        """How many arguments a call has."""
+        cls.num_inputs = n
+
+    @classmethod
+    def add_argument(cls, name: str, type: str, description: str) -> None:
+        """Describe the next argument."""
+        cls.arguments = (*cls.arguments, (name, type, description))
+
+    @classmethod
+    def set_support_level(cls, level: int) -> None:
+        """The field's level of support, which is of no effect."""
+        cls.support_level = level
+
+    @classmethod
+    def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """`register_op_attr` for this operator; `TOpPattern` says how it fuses."""
+        super().set_attr(attr_name, value, plevel)
+        if attr_name == "TOpPattern":
+            cls.kind = Fusion(value)
+
+    def infer(self, *args: Type) -> Type:
+        if self.num_inputs is not None and len(args) != self.num_inputs:
+            raise ShapeError(f"it takes {self.num_inputs} arguments, and is given {len(args)}")
+        if not self.relation:
+            raise ShapeError(f"nothing says its type; give a function with relay.op.get({self.name!r}).add_type_rel")
+        found = self.relation[-1](list(args), self)
+        if not isinstance(found, Type):
+            raise ShapeError(f"its type relation gave {found!r}, which is no type")
+        return found
+
+    def compute(self, *inputs: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
+        rule = op_attr(self.name, COMPUTE)
+        if rule is None:
+            raise CompileError(f"nothing says what {self.name} computes; give a tensor expression with relay.op.register_compute({self.name!r}, …)")
+        out_type = self.infer(*(TensorType(dims(x), x.dtype) for x in inputs))
+        made = rule(self, list(inputs), out_type)
+        outputs = (made,) if isinstance(made, te.Tensor) else tuple(made)
+        return outputs if isinstance(out_type, TupleType) else outputs[0]
+
+    def reference(self, *args: Array) -> Any:
+        inputs = [te.placeholder(a.shape, str(a.dtype), f"x{k}") for k, a in enumerate(args)]
+        made = self.compute(*inputs)
+        outputs = made if isinstance(made, tuple) else (made,)
+        types = tensors(*(TensorType(t.extents, t.dtype) for t in outputs))
+        results = [np.empty(t.shape, t.dtype.numpy()) for t in types]
+        interpreter.run(te.create_prim_func([*inputs, *outputs]), [*map(np.ascontiguousarray, args), *results])
+        return tuple(results) if isinstance(made, tuple) else results[0]
+
+
+def register(op_name: str, describe: str = "") -> None:
+    """Make an operator of that name, for `get(op_name)` to be told its type and what it computes. Raises `CompileError` when there is one."""
+    made = type(op_name.rpartition(".")[2], (Registered,), {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})
+    op(op_name, kind=Fusion.OPAQUE)(made)
+
+
+def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Any:
+    """What a registered operator computes: `f(attrs, inputs, out_type)` -> tensors; without `compute`, a decorator of it."""
+    return register_op_attr(op_name, COMPUTE, compute, level)
