@@ -7,24 +7,27 @@ compiling, and its result is the kernel's parameter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tilewright import te
 from tilewright.errors import InternalError, Origin
+from tilewright.expr import Var as Symbol
 from tilewright.expr import const
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
-from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc
+from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.topi import machine as machines
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules.arrange import arrange
+from tilewright.topi.schedules.open_rows import heights
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -53,11 +56,11 @@ Shape = tuple[int, ...]
 
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (),
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (),
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
-    `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
+    `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
@@ -73,9 +76,15 @@ def lower(
         args = [t for t in [*inputs, *packed] if t in needed]
         larger = {t: shape for t, shape in zip((*inputs, *outputs), storage, strict=False) if shape is not None}
         func = create_prim_func(args, outputs, name, function.span or _origin(function), origins, storage=larger)
-        scheduled = arrange(func, args, outputs)
+        if symbols:
+            func = replace(func, attrs={**func.attrs, NUMBERS: tuple(symbols)})
+        chosen = heights(args, outputs) if symbols else []
+        scheduled = arrange(func, args, outputs, chosen[-1][0] if chosen else 0)
         blocks = lower_blocks(scheduled)
-        flat = lower_loops(blocks)
+        for height, condition in reversed(chosen[:-1]):
+            other = lower_blocks(arrange(func, args, outputs, height))
+            blocks = blocks.with_body(IfThenElse(condition, other.body, blocks.body))
+        flat = lower_loops(convert_ssa(blocks) if chosen else blocks)
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in args)
     return Kernel(flat, arguments, {"scheduled": scheduled, "lowered": blocks} if keep_stages else {})

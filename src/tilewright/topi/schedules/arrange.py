@@ -14,8 +14,11 @@ from tilewright.topi.schedules.injective import schedule_injective
 from tilewright.topi.schedules.kernel import KernelBlocks
 
 
-def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
-    """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine."""
+def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], height: int = 0) -> PrimFunc:
+    """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine.
+
+    `height` is the one of `open_rows.heights` that it is scheduled for.
+    """
     s = Schedule(func)
     blocks = zip(computations(args, outputs), block_names(func), strict=True)
     names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
@@ -33,7 +36,7 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -
     anchor = anchors[-1]
     output = names[outputs[0].op]  # type: ignore[index]
     assert anchor.schedule is not None
-    anchor.schedule(KernelBlocks(s, anchor, names, output))
+    anchor.schedule(KernelBlocks(s, anchor, names, output, height=height))
     return s.func
 
 

@@ -26,6 +26,8 @@ class KernelBlocks:
     names: dict[ComputeOp, str]
     output: str
     others: tuple[str, ...] = ()
+    height: int = 0
+    """The rows of a tile where the number of all rows is open (`topi/schedules/open_rows.py`)."""
 
     @property
     def multiply_time(self) -> float:

@@ -1,0 +1,106 @@
+"""One program for open sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
+
+    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, a workspace of pieces as large as n says
+
+The function is compiled for a sample of the sizes (`arith/open_sizes.py`), which stands for all of them. A decision that
+was made by the sample would show: everything is made for two samples, and refused unless it comes out the same. Machine code is only
+made for one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from tilewright import expr
+from tilewright.arith.open_sizes import samples
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.open_sizes import OpenSizes
+from tilewright.compiler.program import Unfinished, build_program
+from tilewright.compiler.report import Report
+from tilewright.errors import CompileError
+from tilewright.expr import Var
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.open_sizes import symbols_of, with_samples
+from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.transform.stages import needs_stages
+from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.manifest import Symbol
+from tilewright.target.target import Target
+
+_SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (67, 163, 167, 173, 179, 181, 191, 193))
+"""Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal both of one place."""
+Range = tuple[int, "int | None"]
+
+
+class OpenSizeError(CompileError):
+    """A program has no form for open sizes; it can be compiled for each combination of them."""
+
+
+def build_open(
+    main: Function, ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache,
+) -> Artifact:
+    """Compile a function whose parameters have symbolic dimensions; `ranges` are by the names of these.
+
+    Raises `OpenSizeError` with the reason where it has no form for open sizes.
+    """
+    sizes, renamed = _named(symbols_of(main), ranges)
+    try:
+        made = _made(main, renamed, sizes, 0, target, name, report, cache)
+        check = _made(main, renamed, sizes, 1, target, name, Report(), None)
+        _compare(made, check)
+        return made.finish()
+    finally:
+        expr.release()
+
+
+def _named(symbols: Sequence[Var], ranges: Mapping[str, Range]) -> tuple[OpenSizes, dict[Var, Var]]:
+    """The sizes under names that texts of sizes can have."""
+    if len(symbols) > len(_SAMPLES[0]):
+        raise OpenSizeError(f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes {len(_SAMPLES[0])}")
+    renamed: dict[Var, Var] = {}
+    signature: list[Symbol] = []
+    for v in symbols:
+        wanted = "".join(c if c.isalnum() and c.isascii() else "_" for c in v.name)
+        wanted = wanted if wanted.isidentifier() and wanted not in ("min", "max") else f"n_{wanted}"
+        taken = {s.name for s in signature}
+        title = next(t for t in (wanted, *(f"{wanted}_{k}" for k in range(len(symbols)))) if t not in taken)
+        renamed[v] = Var(title)
+        least, most = ranges.get(v.name, (1, None))
+        signature.append(Symbol(title, least, most))
+    return OpenSizes(tuple(renamed.values()), tuple(signature)), renamed
+
+
+def _made(
+    main: Function, renamed: Mapping[Var, Var], sizes: OpenSizes, which: int, target: Target, name: str, report: Report, cache: Cache | None,
+) -> Unfinished:
+    """The program for a sample; without a `cache` without machine code, to be compared."""
+    numbers = dict(zip(sizes.symbols, _SAMPLES[which], strict=False))
+    with samples(numbers):
+        if needs_stages(with_known := with_samples(main, renamed)):
+            raise OpenSizeError("some sizes are in the values of its inputs, and only stages find these")
+        with report.phase("graph"):
+            optimized = optimize(IRModule({"main": with_known}), target)["main"]
+        try:
+            return build_program(optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), sizes)
+        except CompileError as error:
+            raise OpenSizeError(error.message, error.origin) from error
+
+
+def _compare(a: Unfinished, b: Unfinished) -> None:
+    """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
+    for symbol, text in a.report.llvm.items():
+        if b.report.llvm.get(symbol) != text:
+            raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
+    if len(a.report.llvm) != len(b.report.llvm) or a.manifest != b.manifest:
+        raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
+    if _digests(a.sources) != _digests(b.sources):
+        raise OpenSizeError("a constant depends on the sizes")
+
+
+def _digests(sources: Callable[[], list[Sequence[np.ndarray]]]) -> list[bytes]:
+    return [hashlib.blake2b(np.ascontiguousarray(v).data if v.nbytes else b"").digest() for values in sources() for v in values]
