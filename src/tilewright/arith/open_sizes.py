@@ -14,11 +14,14 @@ A size is a polynomial over variables and over quotients that do not come out ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.simplify import simplify
+from tilewright.errors import CompileError
 from tilewright.expr import (
     Add,
     Cast,
@@ -38,25 +41,65 @@ from tilewright.expr import (
     floordiv,
     floormod,
     mul,
+    number_of,
     sub,
 )
-from tilewright.expr_walk import text_of
+from tilewright.expr_walk import free_vars, substitute, text_of
 from tilewright.types import FLOAT32, INT64, OpenSize, Size
 
+TYPICAL: Final = 64
+"""What estimates take an open dimension for."""
+Limit: TypeAlias = tuple[int, int | None]
 Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
 
-_SAMPLES: Final[ContextVar[Mapping[PrimExpr, int] | None]] = ContextVar("samples", default=None)
+
+
+class Samples(dict[PrimExpr, int]):
+    """The samples of variables, and the `limits` that were found: the least and the most that each may be."""
+
+    def __init__(self, known: Mapping[Var, int], spare: Sequence[int]) -> None:
+        super().__init__(known.items())
+        self._spare = list(spare)
+        self.limits: dict[PrimExpr, Limit] = {}
+
+
+    def of(self, v: Var) -> int | None:
+        """The sample of a variable, a spare one where it has none yet."""
+        if v not in self and self._spare:
+            self[v] = self._spare.pop(0)
+        return self.get(v)
+
+
+_SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
 
 
 @contextmanager
-def samples(known: Mapping[Var, int]) -> Iterator[None]:
-    """Inside, `open_size` knows these variables."""
-    found: dict[PrimExpr, int] = dict(known.items())
+def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Samples]:
+    """Inside, `open_size` knows these variables, with `spare` samples any, and `limit` notes what they may be."""
+    found = Samples(known, spare)
     token = _SAMPLES.set(found)
     try:
-        yield
+        yield found
     finally:
         _SAMPLES.reset(token)
+
+
+def limit(size: int, least: int) -> None:
+    """Note that a size has to be at least so large; raises `CompileError` where it is known not to be, or that limits no single variable."""
+    terms = _terms(size)
+    found = _SAMPLES.get()
+    known, rest = terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
+    if not rest and known >= least:
+        return
+    if len(rest) != 1 or found is None or len(rest[0][0]) != 1 or rest[0][0][0] not in found or abs(rest[0][1]) != 1:
+        raise CompileError(f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says")
+    ((variable,), sign) = rest[0]
+    low, high = found.limits.get(variable, (0, None))
+    if sign > 0:
+        low = max(low, least - known)
+    else:
+        high = known - least if high is None else min(high, known - least)
+    found.limits[variable] = low, high
 
 
 def open_size(e: PrimExpr) -> int | None:
@@ -72,11 +115,12 @@ def sample(v: Var, number: int) -> OpenSize:
     return _Open(number, {(v,): 1})
 
 
-def _read(e: PrimExpr, known: Mapping[PrimExpr, int]) -> int | None:
+def _read(e: PrimExpr, known: Samples) -> int | None:
     if isinstance(e, IntImm):
         return e.value
     if isinstance(e, Var):
-        return sample(e, known[e]) if e in known else None
+        number = known.of(e)
+        return None if number is None else sample(e, number)
     if isinstance(e, Cast):
         return _read(e.value, known) if e.dtype.is_integer else None
     rule = _RULES.get(type(e))
@@ -137,6 +181,13 @@ class _Open(OpenSize):
     def __rdivmod__(self, other: Any) -> Any:
         return (other // self, other % self) if isinstance(other, int) else NotImplemented
 
+    def __float__(self) -> float:
+        """What estimates reckon with: not the sample, but the same number for all samples."""
+        return float(typical(self))
+
+    def __truediv__(self, other: Any) -> Any:
+        return float(self) / float(other)
+
     def __rtruediv__(self, other: Any) -> Any:
         """A share of the size, as an expression: what a mean multiplies with."""
         return div(const(other, FLOAT32), cast(FLOAT32, self.expr)) if isinstance(other, (int, float)) else NotImplemented
@@ -148,6 +199,20 @@ class _Open(OpenSize):
 
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
+
+
+def typical(size: int) -> int:
+    """A number for estimates: `size` where it is known, else what it comes to where every variable is `TYPICAL`."""
+    if not isinstance(size, _Open):
+        return size
+    total = 0
+    for atoms, k in size.terms.items():
+        product = k
+        for a in atoms:
+            number = TYPICAL if isinstance(a, Var) else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
+            product *= int(number) if number is not None else TYPICAL
+        total += product
+    return total
 
 
 def _terms(x: int) -> Terms:
@@ -253,6 +318,11 @@ def _expression(terms: Terms) -> PrimExpr:
 
 
 def _least(a: int, b: int, kind: type) -> int:
+    """The smaller or the larger of two: the one that a sample says, which limits the sizes, where one is a number."""
+    if isinstance(a, _Open) != isinstance(b, _Open):
+        chosen, other = (a, b) if (int(a) < int(b)) is (kind is Min) else (b, a)
+        limit(other - chosen if kind is Min else chosen - other, 0)
+        return chosen
     return _atom(kind(_expression(_terms(a)), _expression(_terms(b))), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
 
 

@@ -1,22 +1,10 @@
-"""The open sizes of a program: their variables while it is compiled, their names and ranges in its manifest."""
+"""Open sizes as a manifest writes them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tilewright.expr import Var
 from tilewright.expr_walk import text_of
-from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.sizes import Size
 from tilewright.types import OpenSize
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSizes:
-    """The variables, in the order in which kernels take them, and the range of each."""
-
-    symbols: tuple[Var, ...]
-    signature: tuple[Symbol, ...]
 
 
 def written(size: int) -> Size:

@@ -19,9 +19,10 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
-from tilewright.compiler.open_sizes import OpenSizes, written
+from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
+from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
@@ -33,6 +34,7 @@ from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
+from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
@@ -50,21 +52,22 @@ _ALIGNMENT = 64
 
 
 def build_program(
-    main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (), sizes: OpenSizes | None = None,
+    main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (), symbols: Sequence[Symbol] = (),
 ) -> Unfinished:
     """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files.
 
-    `sizes` are those that are open. Without a `cache`, texts are made, and no machine code.
+    `symbols` are the sizes that are open. Without a `cache`, texts are made, and no machine code.
     """
     with report.phase("plan"):
         plan = plan_memory(main)
-    builder = _Builder(target, report, cache, sizes=sizes)
+    builder = _Builder(target, report, cache, symbols=symbols)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
-    if sizes is not None:
+    if symbols:
         pieces = tuple(Piece(written(p.nbytes), p.birth, p.death) for p in plan.pieces)
-        manifest = replace(manifest, symbols=sizes.signature, sizes=derived_sizes(manifest), pieces=pieces)
+        manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
+        manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
     return Unfinished(manifest, (*builder.objects.values(), entry), builder.constants, report)
 
@@ -176,9 +179,9 @@ def _static(t: Any, what: str) -> tuple[int, ...]:
 class _Builder:
     """The kernels and constants of one program while it is built."""
 
-    def __init__(self, target: Target, report: Report, cache: Cache | None, in_python: bool = True, sizes: OpenSizes | None = None) -> None:
-        """`in_python` says whether operators without a native kernel may run in Python; `sizes` are those that are open."""
-        self.sizes = sizes
+    def __init__(self, target: Target, report: Report, cache: Cache | None, in_python: bool = True, symbols: Sequence[Symbol] = ()) -> None:
+        """`in_python` says whether operators without a native kernel may run in Python; `symbols` are the sizes that are open."""
+        self.symbols = symbols
         self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
         self.machine = target.machine
@@ -219,7 +222,7 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=() if self.sizes is None else self.sizes.symbols)
+                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols)
             except NotImplementedError:
                 return None
         with self.report.phase("emit"):

@@ -14,11 +14,8 @@ from tilewright.topi.schedules.injective import schedule_injective
 from tilewright.topi.schedules.kernel import KernelBlocks
 
 
-def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], height: int = 0) -> PrimFunc:
-    """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine.
-
-    `height` is the one of `open_rows.heights` that it is scheduled for.
-    """
+def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
+    """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine."""
     s = Schedule(func)
     blocks = zip(computations(args, outputs), block_names(func), strict=True)
     names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
@@ -36,7 +33,7 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], h
     anchor = anchors[-1]
     output = names[outputs[0].op]  # type: ignore[index]
     assert anchor.schedule is not None
-    anchor.schedule(KernelBlocks(s, anchor, names, output, height=height))
+    anchor.schedule(KernelBlocks(s, anchor, names, output))
     return s.func
 
 
