@@ -137,7 +137,7 @@ class Schedule(Recorder):
         if repeats:
             self._may_repeat(node, sizes, self.extent(loop))
             if not isinstance(extent, IntImm):
-                self._facts[simplify(extent, Ranges())] = sizes[1], None
+                self._facts[simplify(extent, Ranges())] = int(sizes[1]), None  # type: ignore[arg-type]
             point = add(minimum(mul(new[0], sizes[1]), sub(extent, sizes[1])), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
         if covered is not extent and not repeats:
