@@ -126,7 +126,7 @@ def _is_apart(main: Function, batch: Var, target: Target, images: int) -> bool:
     context = PassContext.current()
     switches = {**context.config, "relay.SplitBatch.images": images} if images else dict(context.config)
     try:
-        with PassContext(context.opt_level, disabled_pass=context.disabled_pass, config=switches):
+        with PassContext(context.opt_level, disabled_pass=tuple(context.disabled_pass), config=switches):
             optimized = optimize(IRModule({"main": with_samples(main, numbers)}), target)["main"]
     except CompileError as error:
         raise OpenSizeError(error.message, error.origin) from error
