@@ -5,13 +5,12 @@ The short door, `tilewright.compile`, is in `compiler/model.py`, which needs non
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright import expr
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.program import build_flow, build_program
@@ -25,18 +24,6 @@ from tilewright.relay.transform.pipeline import optimize
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule
 from tilewright.target.target import Target
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Compiling makes no cycles worth collecting, and collecting costs a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def build_module(
