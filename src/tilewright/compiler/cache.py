@@ -160,20 +160,20 @@ class Cache:
 
     def clear(self) -> None:
         """Remove every entry."""
-        self._wait()
+        self.wait()
         for _, _, path in self._entries():
             self._remove(path)
         self._size = None
 
     def size(self) -> int:
         """Bytes of all entries."""
-        self._wait()
+        self.wait()
         return self._measured()
 
     def _measured(self) -> int:
         return sum(size for _, size, _ in self._entries())
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
         """Until what this process writes into the folder is there."""
         for entry in [e for e in list(_WRITING) if self.folder is not None and e.is_relative_to(self.folder)]:
             _written(entry)

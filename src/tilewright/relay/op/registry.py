@@ -69,7 +69,7 @@ class Op:
         """The attributes, by place or by name, in their normal form; raises `CompileError` naming those that there are."""
         names = self.attribute_names
         given = dict(zip(names, map(plain, args), strict=False))
-        wrong = f"takes {len(names)} attributes, and was given {len(args)}" if len(args) > len(names) else ""
+        wrong = f"takes {len(names)} attribute{'s' * (len(names) != 1)}, and was given {len(args)}" if len(args) > len(names) else ""
         for key, value in attrs.items():
             if key not in names:
                 wrong = f"got an unexpected keyword argument '{key}'"
