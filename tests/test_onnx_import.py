@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +17,7 @@ from onnx import TensorProto, defs, helper, numpy_helper
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Expr, If
-from tilewright.relay.frontend.onnx import CONVERTERS, from_onnx, register_converter, registry
+from tilewright.relay.frontend.onnx import CONVERTERS, FAMILIES, from_onnx, register_converter, registry
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import post_order
 from tilewright.types import TensorType
@@ -108,6 +111,17 @@ def test_all_missing_operators_are_listed_at_once() -> None:
     proto = model(nodes, {"x": (2,), "c": ()}, ["y", *[f"l{k}" for k in range(7)]], domains=["com.me"])
     refused(OpNotImplemented, proto, r"ImageDecoder \(domain 'ai.onnx'\), 7 times: decode0, .*decode4, and 2 more", r"Own \(domain 'com.me'\), 1 times: mine",
             r"@register_converter\('ImageDecoder'\)")
+
+
+def test_no_operator_has_two_converters_for_one_version() -> None:
+    """One family would silently replace what another says; read from the sources, since the table has but the last."""
+    said: Counter[str] = Counter()
+    for decorator in (d for f in FAMILIES for made in ast.walk(ast.parse(inspect.getsource(f))) for d in getattr(made, "decorator_list", ())):
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "converter":
+            version = {"since": "1", "domain": "''"} | {str(k.arg): ast.unparse(k.value) for k in decorator.keywords}
+            said.update(f"{ast.unparse(name)} of {version['domain']} since {version['since']}" for name in decorator.args if isinstance(name, ast.Constant))
+    assert said.total() > 100
+    assert [what for what, times in said.items() if times > 1] == []
 
 
 def test_a_converter_of_the_user() -> None:

@@ -277,7 +277,7 @@ def test_windows_put_back_together() -> None:
     nodes = [node("Col2Im", ["x", "image", "block"], pads=[1, 0, 1, 2], strides=[1, 2], dilations=[2, 1])]
     proto = model(nodes, {"x": (2, 12, 12), "image": (2,), "block": (2,)}, kinds={"image": INT64, "block": INT64})
     same(proto, {"x": floats(2, 12, 12), "image": np.array([4, 5]), "block": np.array([2, 2])})
-    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks \(2, 2\) of an image \(3, 5\) need"):
+    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks of \(2, 2\) in an image of \(3, 5\) need"):
         tilewright.compile(proto)(floats(2, 12, 12), np.array([3, 5]), np.array([2, 2]))
 
 

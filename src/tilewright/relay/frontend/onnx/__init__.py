@@ -27,7 +27,6 @@ from tilewright.relay.frontend.onnx import (
     training,
     transform,
     trees,
-    windows,
 )
 from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
@@ -38,7 +37,7 @@ from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = (
     contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, loops, math, nn, placing, quantize, random, recurrent,
-    reduce, resize, sampling, sequences, support_vectors, text, training, transform, trees, windows,
+    reduce, resize, sampling, sequences, support_vectors, text, training, transform, trees,
 )
 """The modules whose import fills the table of converters."""
 
