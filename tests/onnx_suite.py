@@ -86,12 +86,23 @@ def run(case: Case) -> Outcome:
             prepared = backend.prepare(model)
             for inputs, outputs in data_sets:
                 got = prepared.run([_value(x) for x in inputs])
-                Runner.assert_similar_outputs([_value(y) for y in outputs], [*map(_plain, got)], case.rtol, case.atol, case.name)
+                compare([_value(y) for y in outputs], [*map(_plain, got)], case)
         except CompileError as error:
             return Outcome(refused=error.message)
         except Exception as error:  # whatever it is, it is reported as this case's failure
             return Outcome(wrong=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
     return Outcome(native=not any(issubclass(w.category, NotNativeWarning) for w in said))
+
+
+def compare(wanted: Sequence[Any], got: Sequence[Any], case: Case) -> None:
+    """As the suite compares, by its tolerances; a sequence element by element, since its runner takes an array in one for a list of numbers."""
+    if len(wanted) != len(got):
+        raise AssertionError(f"{len(wanted)} values were expected, and there are {len(got)}")
+    for a, b in zip(wanted, got, strict=True):
+        if isinstance(a, list) and isinstance(b, list):
+            compare(a, b, case)
+        else:
+            Runner.assert_similar_outputs([a], [b], case.rtol, case.atol, case.name)
 
 
 def page(refused: dict[str, str]) -> str:
