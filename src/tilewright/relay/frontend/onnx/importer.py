@@ -20,6 +20,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx import functions, registry
 from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
+from tilewright.relay.frontend.onnx.gradient import with_graphs
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
 from tilewright.relay.frontend.onnx.known import KnownValues
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
@@ -132,7 +133,7 @@ class Importer:
         body.scope.stored = {t.name: (t, span) for t, span in zip_longest(graph.initializer, spans)}
         if len(body.scope.stored) != len(graph.initializer):
             raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again")
-        for index, node in execution_order(graph.node, [o.name for o in graph.output], body.scope.has, graph.name):
+        for index, node in execution_order(with_graphs(graph.node), [o.name for o in graph.output], body.scope.has, graph.name):
             self._import_node(node, index, body)
         return [self._lookup(o.name, body.scope) for o in graph.output]
 
