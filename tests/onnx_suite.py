@@ -1,7 +1,8 @@
 """The conformance tests that come with ONNX, compiled and run through `tilewright.onnx_backend`.
 
 `python tests/onnx_suite.py --write` makes docs/onnx_refused.md, the list of what is refused and why. With folders as arguments,
-it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX carry them.
+it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX carry them. An archive
+of such folders will do, also a wheel of ONNX. What the answers are compared with is in `onnx_verdict`.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 import collections
 import functools
 import json
+import os
+import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TypeProto, numpy_helper
+from onnx import TypeProto
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 import tilewright.onnx_backend as backend
+from onnx_verdict import as_declared, made_up, plain, reference, verdict
 from tilewright.errors import CompileError, NotNativeWarning
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
@@ -50,12 +54,16 @@ class Outcome:
     """Our message, when the model was refused."""
     wrong: str = ""
     """What is wrong with the answer, or the error that is none of ours."""
+    disputed: str = ""
+    """How the files differ from the answer, which is that of ONNX's reference implementation."""
+    unknown: bool = False
+    """Whether nobody knows the right answer: the case has no data, and ONNX's reference implementation cannot run it."""
     native: bool = False
     """Whether all of it ran compiled."""
 
     @property
     def passed(self) -> bool:
-        return not (self.refused or self.wrong)
+        return not (self.refused or self.wrong or self.unknown)
 
 
 @functools.cache
@@ -69,29 +77,46 @@ def cases() -> tuple[Case, ...]:
 
 def folder_cases(folder: Path) -> Iterator[Case]:
     """The cases in the folders under `folder`; tolerances are in `meta.json` or `data.json` where there is one."""
-    for path in sorted(folder.rglob("model.onnx")):
+    found = sorted(folder.rglob("model.onnx"))
+    top = os.path.commonpath([path.parent.parent for path in found]) if found else folder
+    for path in found:
         said: dict[str, Any] = {}
         for name in ("meta.json", "data.json"):
             if (path.parent / name).exists():
                 said.update(json.loads((path.parent / name).read_text()))
-        yield Case(str(path.parent.relative_to(folder)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL), said.get("atol", ATOL))
+        yield Case(str(path.parent.relative_to(top)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL), said.get("atol", ATOL))
+
+
+def unpacked(path: Path, into: Path) -> Path:
+    """`path` where it is a folder; of an archive, the folder in `into` that it was unpacked to."""
+    if path.is_dir():
+        return path
+    target = into / path.name
+    if not target.exists():
+        if path.suffix == ".whl":
+            shutil.unpack_archive(path, target, "zip")
+        else:
+            shutil.unpack_archive(path, target, filter="data")
+    return target
 
 
 def run(case: Case) -> Outcome:
     """Compile the model and compare its answers with those of the suite, within the suite's tolerances."""
+    disputed = ""
     with warnings.catch_warnings(record=True) as said, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             model, data_sets = case.load()
             prepared = backend.prepare(model)
-            for inputs, outputs in data_sets:
-                got = prepared.run([_value(x) for x in inputs])
-                Runner.assert_similar_outputs([_value(y) for y in outputs], [*map(_plain, got)], case.rtol, case.atol, case.name)
+            for given, wanted in data_sets:
+                inputs, outputs = plain(given), plain(wanted)
+                got = [*map(_as_arrays, prepared.run(inputs))]
+                disputed = disputed or verdict(model, inputs, outputs, got, case.rtol, case.atol)
         except CompileError as error:
             return Outcome(refused=error.message)
         except Exception as error:  # whatever it is, it is reported as this case's failure
             return Outcome(wrong=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    return Outcome(native=not any(issubclass(w.category, NotNativeWarning) for w in said))
+    return Outcome(unknown=not data_sets, native=bool(data_sets) and not any(issubclass(w.category, NotNativeWarning) for w in said), disputed=disputed)
 
 
 def page(refused: dict[str, str]) -> str:
@@ -131,12 +156,16 @@ def _load_folder(folder: Path) -> tuple[onnx.ModelProto, DataSets]:
     given = [i.type for i in model.graph.input]
     made = [o.type for o in model.graph.output]
     sets = [(_files(d, "input", given), _files(d, "output", made)) for d in sorted(folder.glob("test_data_set_*"))]
-    return model, sets
+    if any(outputs for _, outputs in sets):
+        return model, sets
+    inputs = made_up(model)  # the one who made the suite had no answer
+    answer = reference(model, inputs)
+    return model, [] if answer is None else [(inputs, answer)]
 
 
 def _files(folder: Path, what: str, types: Sequence[TypeProto]) -> list[Any]:
     paths = ((folder / f"{what}_{k}.pb", t) for k, t in enumerate(types))
-    return [_parsed(path.read_bytes(), kind) for path, kind in paths if path.exists()]
+    return [as_declared(_parsed(path.read_bytes(), kind), kind) for path, kind in paths if path.exists()]
 
 
 def _load_light(path: Path) -> tuple[onnx.ModelProto, DataSets]:
@@ -152,42 +181,46 @@ def _parsed(data: bytes, kind: TypeProto) -> Any:
     which = kind.WhichOneof("value")
     proto = onnx.SequenceProto() if which == "sequence_type" else onnx.OptionalProto() if which == "optional_type" else onnx.TensorProto()
     proto.ParseFromString(data)
-    return _value(proto)
+    return plain(proto)
 
 
-def _value(x: Any) -> Any:
-    if isinstance(x, onnx.TensorProto):
-        return numpy_helper.to_array(x)
-    if isinstance(x, onnx.SequenceProto):
-        return numpy_helper.to_list(x)
-    if isinstance(x, onnx.OptionalProto):
-        return numpy_helper.to_optional(x)
-    return [*map(_value, x)] if isinstance(x, (list, tuple)) else x
-
-
-def _plain(x: Any) -> Any:
-    return [*map(_plain, x)] if isinstance(x, (list, tuple)) else None if x is None else np.asarray(x)
+def _as_arrays(x: Any) -> Any:
+    return [*map(_as_arrays, x)] if isinstance(x, (list, tuple)) else None if x is None else np.asarray(x)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite, or the cases in folders; say what is not as it should be."""
-    folders: Iterable[str] = [a for a in arguments if not a.startswith("-")]
-    chosen = [c for f in folders for c in folder_cases(Path(f))] or cases()
-    outcomes = {c.name: run(c) for c in chosen}
-    refused = {name: o.refused for name, o in outcomes.items() if o.refused}
+    """Run the suite, or the cases in folders and archives; say what is not as it should be."""
+    given = [Path(a) for a in arguments if not a.startswith("-")]
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = [c for path in given for c in folder_cases(unpacked(path, Path(folder)))] or cases()
+        outcomes = {c.name: run(c) for c in chosen}
     for name, o in outcomes.items():
-        if o.wrong or (folders and o.refused):
-            print(f"{name}: {o.wrong or o.refused}")
+        if o.wrong or o.disputed or (given and not o.passed):
+            print(f"{name}: {_said(o)}")
     if "--write" in arguments:
-        PAGE.write_text(page(refused), encoding="utf-8")
-    counts = f"{sum(o.passed for o in outcomes.values())} pass, {sum(o.native for o in outcomes.values())} of them native"
-    print(f"{len(outcomes)} cases: {counts}; {len(refused)} are refused, {sum(bool(o.wrong) for o in outcomes.values())} are wrong")
+        PAGE.write_text(page({name: o.refused for name, o in outcomes.items() if o.refused}), encoding="utf-8")
+    print(summary(outcomes.values()))
     return int(any(o.wrong for o in outcomes.values()))
 
 
-if __name__ == "__main__":
-    import os
+def summary(outcomes: Collection[Outcome]) -> str:
+    """How many passed, and what became of the others."""
+    counts = [
+        f"{sum(o.passed for o in outcomes)} pass", f"{sum(o.native for o in outcomes)} of them native",
+        f"{sum(bool(o.disputed) for o in outcomes)} by ONNX's reference implementation and not by their files",
+        f"{sum(bool(o.refused) for o in outcomes)} are refused", f"of {sum(o.unknown for o in outcomes)} the answer is not known",
+        f"{sum(bool(o.wrong) for o in outcomes)} are wrong",
+    ]
+    return f"{len(outcomes)} cases: {', '.join(counts)}"
 
+
+def _said(o: Outcome) -> str:
+    if o.disputed:
+        return f"right by ONNX's reference implementation, not by its files: {o.disputed}"
+    return f"wrong: {o.wrong}" if o.wrong else f"refused: {o.refused}" if o.refused else "it has no data, and ONNX's reference implementation cannot run it"
+
+
+if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TILEWRIGHT_CACHE_DIR"] = cache
         sys.exit(main(sys.argv[1:]))
