@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,16 @@ def test_attributes_in_no_form() -> None:
         nn.Conv2d(padding=(1, 2, 3))
     with pytest.raises(CompileError, match=r"nn\.softmax: got an unexpected keyword argument 'axes'; its attributes are: axis"):
         nn.Softmax(axes=1)  # type: ignore[call-arg]
+    with pytest.raises(CompileError, match=r"nn\.softmax: takes 1 attribute, and was given 2; its attributes are: axis"):
+        nn.Softmax(1, 2)  # type: ignore[call-arg]
+    with pytest.raises(CompileError, match=r"nn\.softmax: got multiple values for argument 'axis'; its attributes are: axis"):
+        nn.Softmax(1, axis=2)  # type: ignore[misc]
+    with pytest.raises(CompileError, match=r"expand_dims: missing 1 required argument: axis; its attributes are: axis, num_newaxis"):
+        relay.op.get("expand_dims")()
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'axis'"):
+        nn.Softmax(1).axis = 2  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'axis'"):
+        del nn.Softmax(1).axis
 
 
 def test_wrong_number_of_arguments() -> None:

@@ -16,10 +16,12 @@ from tilewright import relay
 from tilewright.compiler import staged
 from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, RunError
-from tilewright.relay.expr import Call, Var
+from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import Deferred
+from tilewright.relay.op.selection import UniqueSlices
+from tilewright.relay.op.sorting import TopK
 from tilewright.relay.transform.stages import cut, needs_stages, resolve
 from tilewright.relay.visitor import calls
 from tilewright.types import TensorType
@@ -337,6 +339,18 @@ def test_argwhere_of_a_module() -> None:
     run = relay.create_executor("vm", tilewright.IRModule.from_expr(relay.Function([x], relay.argwhere(x)))).evaluate()
     value = (floats(2, 3) > 0).astype(np.float32)
     np.testing.assert_array_equal(run(value).numpy(), np.argwhere(value).astype(np.int32))
+
+
+def test_results_that_are_tuples_of_tensors_of_unknown_sizes() -> None:
+    x = relay.var("x", shape=(2, 3))
+    value = np.float32([[3, 1, 2], [3, 1, 2]])
+    unique, largest = UniqueSlices()(x), TopK(2)(x)
+    slices, best = UniqueSlices().reference(value), TopK(2).reference(value)
+    for body, wanted in ((unique, slices), (Tuple((largest, x, Tuple((unique, largest)))), (*best, value, *slices, *best))):
+        found = tilewright.compile(tilewright.IRModule.from_expr(relay.Function([x], body)))(value)
+        assert len(found) == len(wanted)
+        for f, w in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(f, w)
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------------
