@@ -234,23 +234,3 @@ def group_norm(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_g
 @converter("LRN")
 def lrn(x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int) -> Expr:
     return op.nn.lrn(x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
-
-
-@converter("Dropout")
-def dropout_first(data: Expr, *, ratio: float = 0.5, is_test: int = 0, node: Node) -> tuple[Expr, ...]:
-    return _kept(data, node)
-
-
-@converter("Dropout", since=12)
-def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int = 0, node: Node) -> tuple[Expr, ...]:
-    if node.scalar(training_mode, "training_mode", False) and node.scalar(ratio, "ratio", 0.5):
-        node.refuse("training_mode is true, and models are compiled to be run, not to be trained; export the model in evaluation mode")
-    return _kept(data, node)
-
-
-def _kept(data: Expr, node: Node) -> tuple[Expr, ...]:
-    """Dropout of a model that is not trained: its input, and a mask that keeps everything."""
-    if not any(node.outputs[1:]):
-        return (data,)
-    kind = "bool" if node.opset >= 10 else dtype_of(data)
-    return data, op.ones_like(data) if kind != "bool" else op.cast(op.ones_like(data), dtype="bool")
