@@ -11,11 +11,12 @@ import collections
 import functools
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,12 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 import tilewright.onnx_backend as backend
-from onnx_verdict import as_declared, made_up, plain, reference, verdict
+from onnx_verdict import Answer, as_declared, made_up, plain, reference, verdict
 from tilewright.errors import CompileError, NotNativeWarning
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 PAGE = Path(__file__).parent.parent / "docs" / "onnx_refused.md"
+_HEAD = "| reason | cases |"
 RTOL, ATOL = 1e-3, 1e-7
 DataSets = Sequence[tuple[Sequence[Any], Sequence[Any]]]
 
@@ -52,18 +54,18 @@ class Outcome:
 
     refused: str = ""
     """Our message, when the model was refused."""
+    apart: str = ""
+    """Why the suite's values say nothing of ours, which are right by other values or a check of their own (`onnx_verdict`)."""
     wrong: str = ""
     """What is wrong with the answer, or the error that is none of ours."""
-    disputed: str = ""
-    """How the files differ from the answer, which is that of ONNX's reference implementation."""
     unknown: bool = False
     """Whether nobody knows the right answer: the case has no data, and ONNX's reference implementation cannot run it."""
     native: bool = False
-    """Whether all of it ran compiled."""
+    """Whether it passes and all of it ran compiled."""
 
     @property
     def passed(self) -> bool:
-        return not (self.refused or self.wrong or self.unknown)
+        return not (self.refused or self.apart or self.wrong or self.unknown)
 
 
 @functools.cache
@@ -102,40 +104,51 @@ def unpacked(path: Path, into: Path) -> Path:
 
 def run(case: Case) -> Outcome:
     """Compile the model and compare its answers with those of the suite, within the suite's tolerances."""
-    disputed = ""
+    apart = ""
     with warnings.catch_warnings(record=True) as said, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             model, data_sets = case.load()
             prepared = backend.prepare(model)
-            for given, wanted in data_sets:
-                inputs, outputs = plain(given), plain(wanted)
-                got = [*map(_as_arrays, prepared.run(inputs))]
-                disputed = disputed or verdict(model, inputs, outputs, got, case.rtol, case.atol)
+            for inputs, outputs in data_sets:
+                given, wanted = plain(inputs), plain(outputs)
+                got = [*map(_as_arrays, prepared.run(given))]
+                apart = verdict(Answer(case.name, model, given, wanted, got, case.rtol, case.atol)) or apart
         except CompileError as error:
             return Outcome(refused=error.message)
         except Exception as error:  # whatever it is, it is reported as this case's failure
             return Outcome(wrong=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    return Outcome(unknown=not data_sets, native=bool(data_sets) and not any(issubclass(w.category, NotNativeWarning) for w in said), disputed=disputed)
+    known = bool(data_sets)
+    return Outcome(apart=apart, unknown=not known, native=known and not apart and not any(issubclass(w.category, NotNativeWarning) for w in said))
 
 
-def page(refused: dict[str, str]) -> str:
-    """The list of the refused cases, by reason."""
-    by_reason: dict[str, list[str]] = collections.defaultdict(list)
-    for name, why in sorted(refused.items()):
-        by_reason[_cell(why)].append(name)
+def reasons(outcomes: Mapping[str, Outcome]) -> tuple[dict[str, str], dict[str, str]]:
+    """Why cases are refused, and why others are not compared with the suite's values: what belongs on the page."""
+    refused, apart = ({name: said for name, o in outcomes.items() if (said := _cell(getattr(o, what)))} for what in ("refused", "apart"))
+    return refused, apart
+
+
+def page(refused: dict[str, str], apart: dict[str, str]) -> str:
+    """The lists of the refused cases and of those that are not compared with the suite's values, by reason."""
     lines = [
         "# What is refused of ONNX's conformance suite", "",
         f"Release {onnx.__version__} of ONNX; every other case of it passes. `python tests/onnx_suite.py --write` makes this page, and the tests compare it.", "",
-        "| reason | cases |", "| --- | --- |",
+        *_table(refused), "", "Compared with other values than those of the suite:", "", *_table(apart),
     ]
-    return "\n".join([*lines, *(f"| {why} | {' '.join(names)} |" for why, names in sorted(by_reason.items()))]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def listed() -> set[str]:
-    """The cases that the page says are refused."""
-    rows = [line.split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and not line.startswith("| ---")]
-    return {name for row in rows[1:] for name in row[-2].split()}
+def _table(reasons: dict[str, str]) -> list[str]:
+    by_reason: dict[str, list[str]] = collections.defaultdict(list)
+    for name, why in sorted(reasons.items()):
+        by_reason[why].append(name)
+    return [_HEAD, "| --- | --- |", *(f"| {why} | {' '.join(names)} |" for why, names in sorted(by_reason.items()))]
+
+
+def listed() -> dict[str, str]:
+    """Why each case is on the page, by its name."""
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and line not in (_HEAD, "| --- | --- |")]
+    return {name: why.strip() for _, why, names, _ in (re.split(r"(?<!\\)\|", row) for row in rows) for name in names.split()}
 
 
 def _cell(why: str) -> str:
@@ -195,29 +208,13 @@ def main(arguments: Sequence[str]) -> int:
         chosen = [c for path in given for c in folder_cases(unpacked(path, Path(folder)))] or cases()
         outcomes = {c.name: run(c) for c in chosen}
     for name, o in outcomes.items():
-        if o.wrong or o.disputed or (given and not o.passed):
-            print(f"{name}: {_said(o)}")
+        if o.wrong or (given and not o.passed):
+            print(f"{name}: {o.wrong or o.refused or o.apart or 'it has no values, and the reference implementation of ONNX has none either'}")
     if "--write" in arguments:
-        PAGE.write_text(page({name: o.refused for name, o in outcomes.items() if o.refused}), encoding="utf-8")
-    print(summary(outcomes.values()))
-    return int(any(o.wrong for o in outcomes.values()))
-
-
-def summary(outcomes: Collection[Outcome]) -> str:
-    """How many passed, and what became of the others."""
-    counts = [
-        f"{sum(o.passed for o in outcomes)} pass", f"{sum(o.native for o in outcomes)} of them native",
-        f"{sum(bool(o.disputed) for o in outcomes)} by ONNX's reference implementation and not by their files",
-        f"{sum(bool(o.refused) for o in outcomes)} are refused", f"of {sum(o.unknown for o in outcomes)} the answer is not known",
-        f"{sum(bool(o.wrong) for o in outcomes)} are wrong",
-    ]
-    return f"{len(outcomes)} cases: {', '.join(counts)}"
-
-
-def _said(o: Outcome) -> str:
-    if o.disputed:
-        return f"right by ONNX's reference implementation, not by its files: {o.disputed}"
-    return f"wrong: {o.wrong}" if o.wrong else f"refused: {o.refused}" if o.refused else "it has no data, and ONNX's reference implementation cannot run it"
+        PAGE.write_text(page(*reasons(outcomes)), encoding="utf-8")
+    counts = {what: sum(bool(getattr(o, what)) for o in outcomes.values()) for what in ("passed", "native", "apart", "refused", "unknown", "wrong")}
+    print(f"{len(outcomes)} cases: {', '.join(f'{count} {what}' for what, count in counts.items())}")
+    return int(bool(counts["wrong"]))
 
 
 if __name__ == "__main__":

@@ -226,6 +226,16 @@ def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> Non
     same(node_model("Resize", {"x": x}, {"s": np.float32([1, 1, 0.6, 0.4])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s", **attrs), {"x": x}, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("transformation", ["align_corners", "tf_crop_and_resize"])
+@pytest.mark.parametrize("scale", [0.6, 1.3, 0.2])
+def test_resize_to_a_length_that_is_no_whole_number(mode: str, transformation: str, scale: float) -> None:
+    x, region = _real(1, 1, 9, 7), np.float32([0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1])
+    known = {"r": region, "s": np.float32([1, 1, scale, scale])}
+    attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "extrapolation_value": 5.0}
+    same(node_model("Resize", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=19, **attrs), {"x": x}, 1e-5, 1e-5)
+
+
 def test_antialiasing_refuses_cropping() -> None:
     x = _real(1, 1, 4, 4)
     with pytest.raises(ModelError, match="antialias=1 with mode 'linear' and 'tf_crop_and_resize' is not supported"):

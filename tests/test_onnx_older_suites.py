@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from onnx_suite import Case, Outcome, folder_cases, run, unpacked
+from onnx_verdict import APART
 
 pytestmark = pytest.mark.slow
 SHARED = Path(__file__).parent.parent.parent / "shared" / "suites"
@@ -33,8 +34,8 @@ UNKNOWN = {"test_onehot__1", "test_upsample3d_trilinear__1"}
 _MENDED = {"node/test_adam_multiple", *(f"node/test_qlinearmatmul_{n}D_int8_float{bits}" for n in (2, 3) for bits in (16, 32)),
            "node/test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True"}
 """What newer releases of ONNX expect otherwise for the same inputs."""
-DISPUTED = {f"test_random_bernoulli__{k}" for k in (1, 3, 4, 5, 6)} | {f"test_qlinearsoftmax__{k}" for k in (1, 2, 3)} | _MENDED
-"""Files that differ from ONNX's reference implementation: Bernoulli with the probabilities the wrong way round, softmax that is not rounded to
+APART_FROM_FILES = APART.keys() | {f"test_random_bernoulli__{k}" for k in (1, 3, 4, 5, 6)} | {f"test_qlinearsoftmax__{k}" for k in (1, 2, 3)} | _MENDED
+"""Checked on their own, and files that differ from ONNX's reference implementation: Bernoulli with the probabilities the wrong way round, softmax that is not rounded to
 the nearest, and what newer releases mended."""
 
 
@@ -62,4 +63,4 @@ def test_every_case_is_right_or_known_to_be_refused(name: str, part: int, unpack
     assert refused.keys() == known.keys(), refused
     assert all(why in refused[case] for case, why in known.items()), refused
     assert {case for case, o in outcomes.items() if o.unknown} == UNKNOWN & outcomes.keys()
-    assert {case for case, o in outcomes.items() if o.disputed} == DISPUTED & outcomes.keys()
+    assert {case for case, o in outcomes.items() if o.apart} == APART_FROM_FILES & outcomes.keys()
