@@ -172,11 +172,13 @@ def global_lp_pool(x: Expr, *, p: int = 2) -> Expr:
 
 @converter("BatchNormalization")
 def batch_norm_first(
-    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0, node: Node,
+    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0,
 ) -> tuple[Expr, ...]:
-    if not spatial:
-        node.refuse("spatial=0 (statistics for every position) is not supported; export the model with spatial=1")
-    return (_batch_norm(x, scale, b, mean, var, epsilon),)
+    """With spatial=0 every position has statistics of its own, not every channel."""
+    if spatial:
+        return (_batch_norm(x, scale, b, mean, var, epsilon),)
+    inverse = op.rsqrt(op.add(var, scalar(epsilon, var)))
+    return (op.add(op.multiply(op.multiply(op.subtract(x, mean), inverse), scale), b),)
 
 
 @converter("BatchNormalization", since=9)
