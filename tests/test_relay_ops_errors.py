@@ -238,6 +238,8 @@ def test_attributes_in_no_form() -> None:
         nn.Softmax(1, axis=2)  # type: ignore[misc]
     with pytest.raises(CompileError, match=r"expand_dims: missing 1 required argument: axis; its attributes are: axis, num_newaxis"):
         relay.op.get("expand_dims")()
+    with pytest.raises(CompileError, match=r"vision\.roi_pool: 'NoneType' object is not iterable; its attributes are: pooled_size, spatial_scale"):
+        relay.op.get("vision.roi_pool")(pooled_size=None, spatial_scale=1.0)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'axis'"):
         nn.Softmax(1).axis = 2  # type: ignore[misc]
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'axis'"):

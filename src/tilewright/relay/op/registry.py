@@ -85,7 +85,10 @@ class Op:
             why = wrong or f"missing {len(missing)} required argument{'s' * (len(missing) > 1)}: {', '.join(missing)}"
             raise CompileError(f"{self.name}: {why}; its attributes are: {', '.join(names) or 'none'}")
         self.__dict__.update(values)
-        self.__post_init__()
+        try:
+            self.__post_init__()
+        except TypeError as error:
+            raise CompileError(f"{self.name}: {error}; its attributes are: {', '.join(names)}") from None
 
     def __post_init__(self) -> None:
         """What an operator does to its attributes to bring them to one form."""
