@@ -172,6 +172,18 @@ def as_declared(value: Any, kind: onnx.TypeProto) -> Any:
     return value
 
 
+def redeclare(model: onnx.ModelProto, inputs: Values) -> None:
+    """Give inputs the shapes of their data, where these contradict what the model says: older releases declared a few wrongly."""
+    for i, x in zip(model.graph.input, inputs, strict=False):
+        declared = i.type.tensor_type.shape.dim
+        if isinstance(x, np.ndarray) and i.type.tensor_type.HasField("shape") and not _fits(x.shape, declared):
+            i.CopyFrom(onnx.helper.make_tensor_value_info(i.name, i.type.tensor_type.elem_type, x.shape))
+
+
+def _fits(shape: tuple[int, ...], declared: Sequence[Any]) -> bool:
+    return len(shape) == len(declared) and all(not d.HasField("dim_value") or d.dim_value == size for d, size in zip(declared, shape, strict=True))
+
+
 def plain(x: Any) -> Any:
     """Of the protobufs of tensors, sequences and optionals the arrays, lists and None that they hold."""
     if isinstance(x, onnx.TensorProto):

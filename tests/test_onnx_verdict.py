@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import models
 from onnx_suite import Outcome, folder_cases, run, unpacked
-from onnx_verdict import Answer, Array, as_declared, compare_samples, verdict
+from onnx_verdict import Answer, Array, as_declared, compare_samples, redeclare, verdict
 
 X = np.array([1, 4, 9], np.float32)
 
@@ -61,6 +61,13 @@ def test_bfloat16_that_was_stored_as_bits() -> None:
     stored = np.array([0x3F80, 0xC000], np.uint16)
     assert as_declared(stored, kind).tolist() == np.array([1, -2], ml_dtypes.bfloat16).tolist()
     assert as_declared(stored, helper.make_tensor_type_proto(TensorProto.UINT16, None)) is stored
+
+
+def test_shapes_that_contradict_the_data() -> None:
+    model = models.graph([helper.make_node("Add", ["x", "b"], ["y"])], {"x": ("n", 3), "b": ()}, {"y": ("n", 3)}, {})
+    redeclare(model, [np.ones((2, 3), np.float32), np.ones(1, np.float32)])
+    dims = [[d.dim_value or d.dim_param for d in i.type.tensor_type.shape.dim] for i in model.graph.input]
+    assert dims == [["n", 3], [1]]
 
 
 def case_folder(folder: Path, model: onnx.ModelProto, given: list[Array], made: list[Array]) -> Path:
