@@ -346,7 +346,10 @@ def _aligned(constants: Array) -> Array:
 
 
 def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
-    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
+    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype.
+
+    A scalar may come as an array of one number.
+    """
     x = as_numpy(value)
     if info.dtype.is_object:
         return _of_objects(info, x)
@@ -355,6 +358,8 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
             raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
         x = x.astype(dtype)
+    if x.shape != info.shape and not info.shape and x.size == 1:  # one number, of whatever rank, for a scalar
+        x = x.reshape(())
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
     if x.flags.c_contiguous and not _address(x) & (_KERNEL_ALIGNMENT - 1):

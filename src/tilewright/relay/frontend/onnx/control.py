@@ -23,11 +23,11 @@ from tilewright.types import DataType
 
 @converter("Constant")
 def constant(
-    *, value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
+    *, value: Any = None, sparse_value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
     value_ints: tuple[int, ...] | None = None, value_string: str | None = None, value_strings: tuple[str, ...] | None = None, node: Node,
 ) -> Expr:
-    if value is not None:
-        return Constant(value)
+    if value is not None or sparse_value is not None:
+        return Constant(sparse_value if value is None else value)
     for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))

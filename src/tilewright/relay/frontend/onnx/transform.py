@@ -269,7 +269,8 @@ def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> 
     return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
 
 
-_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+_REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+"""ONNX's names and ours; exporters of Relay's years wrote `update` into models, which other runtimes take as `none`, too."""
 
 
 @converter("Scatter", "ScatterElements")
