@@ -97,7 +97,8 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
 
 @converter("Range")
 def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: Node) -> Expr:
-    first, last, step = (node.scalar(x, name) for x, name in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    first, step = node.scalar(start, "start"), node.scalar(delta, "delta")
+    (last,) = value.flat if (value := node.dims(limit, "limit")).dtype == object and value.size == 1 else (node.scalar(limit, "limit"),)
     if step == 0:
         node.refuse("delta is 0")
     return op.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
