@@ -140,9 +140,8 @@ def _array(dtype: str, dims: Sequence[int | str], random: np.random.Generator) -
     if kind.numpy().kind == "b":
         return random.random(shape) < 0.5
     if kind.numpy().kind in "iu" and kind.numpy().itemsize > 1:
-        largest = np.iinfo(kind.numpy()).max
-        values = np.where(random.random(shape) < 0.1, random.integers(-largest, largest, shape, dtype=np.int64), random.integers(0, 4, shape))
-        return values.astype(kind.numpy())
+        wild = random.integers(-(1 << 63), (1 << 63) - 1, shape, dtype=np.int64)
+        return np.where(random.random(shape) < 0.1, wild, random.integers(0, 4, shape)).astype(kind.numpy())
     return (random.standard_normal(shape) * random.choice([1, 1, 1, 1e20])).astype(kind.numpy())
 
 

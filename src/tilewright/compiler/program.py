@@ -20,6 +20,7 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.memory import check_memory
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.ir.module import IRModule
@@ -55,6 +56,7 @@ def build_program(main: Function, target: Target, name: str, report: Report, cac
     """
     with report.phase("plan"):
         plan = plan_memory(main)
+    check_memory(plan, target, name)
     builder = _Builder(target, report, cache)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
@@ -74,6 +76,7 @@ def build_flow(
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
             plan = plan_memory(block)
+        check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
