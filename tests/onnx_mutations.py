@@ -142,7 +142,8 @@ def _array(dtype: str, dims: Sequence[int | str], random: np.random.Generator) -
     if kind.numpy().kind in "iu" and kind.numpy().itemsize > 1:
         wild = random.integers(-(1 << 63), (1 << 63) - 1, shape, dtype=np.int64)
         return np.where(random.random(shape) < 0.1, wild, random.integers(0, 4, shape)).astype(kind.numpy())
-    return (random.standard_normal(shape) * random.choice([1, 1, 1, 1e20])).astype(kind.numpy())
+    values = random.standard_normal(shape) * random.choice([1, 1, 1, 1e20])
+    return np.where(random.random(shape) < random.choice([0, 0, 0, 0.1]), np.nan, values).astype(kind.numpy())
 
 
 def _note(phase: str) -> None:
