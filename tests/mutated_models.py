@@ -75,12 +75,12 @@ def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> tuple[s
 
 
 def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
-    """`data` with one to three faults, and their names: one model in eight is damaged as a file, the others are files of senseless models."""
-    if random.random() < 0.12:
+    """`data` with one to three faults, and their names: one model in twelve is damaged as a file, the others are files of senseless models."""
+    if random.random() < 0.08:
         damage = DAMAGE[random.integers(len(DAMAGE))]
         return damage.__name__, damage(data, random)
     names = []
-    for _ in range(random.integers(1, 4)):
+    for _ in range(random.choice([1, 2, 3], p=[0.6, 0.3, 0.1])):
         change = CHANGES[random.choice(len(CHANGES), p=_WEIGHTS)]
         try:
             data = change(data, random)

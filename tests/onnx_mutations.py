@@ -38,7 +38,9 @@ from tilewright.types import DataType
 MEMORY, SECONDS, LONGEST = 1 << 30, 10, 240
 """Bytes of data in a child beyond those it begins with; processor seconds; seconds on the clock, for what waits for ever."""
 LARGEST_INPUT = 1 << 24
-BAD = ("crash", "traceback", "silent", "hang", "memory")
+BAD = ("crash", "traceback", "silent", "hang", "memory", "vague")
+VAGUE = ("cannot be made sense of", "more memory than there is")
+"""What is said where nothing better was known: whatever ends there should have been refused by name."""
 _PRELOADED = ("tilewright.compiler.build", "tilewright.compiler.growth", "tilewright.compiler.check", "tilewright.relay.interpreter",
               "tilewright.relay.frontend.onnx", "tilewright.target.llvm.jit", "tilewright.driver.report", "tilewright.runtime.artifact")
 Model = tuple[str, bytes]
@@ -108,7 +110,7 @@ def through_commands(*words: str) -> Callable[[Path, np.random.Generator], str]:
         if code and "Error: " not in text and words[0] != "check":
             raise CompileError("")
         if code:
-            raise CompileError(text.rpartition("Error: ")[2])
+            raise CompileError(text.partition("refused: " if words[0] == "check" else "Error: ")[2] or text)
         return "ran" if words[0] == "run" else "compiled"
 
     return run
@@ -175,7 +177,7 @@ def _child(folder: Path, door: str, number: int, kinds: Sequence[tuple[Model, ..
         kind = DOORS[door](folder, np.random.default_rng(number))
     except CompileError as found:
         error = f"{type(found).__name__}: {found}"
-        kind = "silent" if not found.message.strip() else "run refused" if Path("phase").read_text() == "run" else "refused"
+        kind = "silent" if not found.message.strip() else "vague" if any(v in found.message for v in VAGUE) else "run refused" if Path("phase").read_text() == "run" else "refused"
     except Exception as found:  # whatever else is raised is what is looked for
         kind, error = "traceback", f"{type(found).__name__}{_places(found)}: {str(found)[:300]}"
         if isinstance(found, InternalError):

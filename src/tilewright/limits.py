@@ -22,6 +22,8 @@ MOST_TURNS: Final = 64
 """Turns of a loop that are written out, where the types of its values change from turn to turn."""
 DEEPEST: Final = 64
 """Graphs and functions in one another."""
+MOST_TAPS: Final = 1 << 24
+"""Elements of one window of a convolution or a pooling."""
 MOST_KNOWN_FLOATS: Final = 4096
 """Elements of what is computed while importing; larger values are the compiler's to fold."""
 MOST_KNOWN_INTEGERS: Final = 1 << 24

@@ -7,6 +7,7 @@ compared, since a list in the place of a number means nothing; inputs only where
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import onnx
 from onnx import AttributeProto, defs
 
+from tilewright.limits import MOST_BYTES, MOST_TAPS
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx import registry
 from tilewright.types import TensorType
@@ -27,6 +29,9 @@ _KINDS: Final[dict[int, str]] = {
     AttributeProto.SPARSE_TENSOR: "a sparse tensor", AttributeProto.SPARSE_TENSORS: "a list of sparse tensors",
     AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types", AttributeProto.UNDEFINED: "of no kind",
 }
+
+
+_OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,15 @@ def specification(op_type: str, domain: str, opset: int) -> Specification | None
 
 
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
-    """What is wrong with the kind of an attribute; empty when nothing is."""
+    """What is wrong with the kind of an attribute, or with the sizes and steps of windows; empty when nothing is."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
             return f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; correct it where the model is made"
+        if name in _OF_WINDOWS and not all(0 < n <= MOST_TAPS for n in (*a.ints, math.prod(a.ints))):
+            return f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they must not come to more than {MOST_TAPS}"
+        if name == "pads" and not all(abs(n) <= MOST_BYTES for n in a.ints):
+            return f"attribute 'pads' is {tuple(a.ints)}, which is larger than any memory; correct it where the model is made"
     return ""
 
 
