@@ -273,8 +273,12 @@ def test_constants_are_evaluated_once_and_large_ones_left() -> None:
 
 
 def test_a_huge_constant_is_never_made() -> None:
-    proto = model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array([1 << 20, 1 << 20])})
-    assert calls(main(proto)) == ["full", "add"]
+    def sized(*size: int) -> onnx.ModelProto:
+        return model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array(size)})
+
+    assert calls(main(sized(1 << 16, 1 << 16))) == ["full", "add"]
+    with pytest.raises(ShapeError, match=r"ConstantOfShape 'ConstantOfShape_0'.*\(1048576, 1048576\).*larger than any memory"):
+        main(sized(1 << 20, 1 << 20))
 
 
 # Branches, functions, order.

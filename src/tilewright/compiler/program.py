@@ -19,6 +19,7 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
@@ -60,6 +61,7 @@ def build_program(
     """
     with report.phase("plan"):
         plan = plan_memory(main)
+    check_memory(plan, target, name)
     builder = _Builder(target, report, cache, symbols=symbols)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
@@ -102,6 +104,7 @@ def build_flow(
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
             plan = plan_memory(block)
+        check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
