@@ -309,7 +309,7 @@ class _Constants:
         if found is None:
             found = self.offsets[key] = self.size
             self.pending.append((found, nbytes, pack, values))
-            self.size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+            self.size += _aligned(nbytes)
         return found
 
     def blob(self) -> Array:
@@ -322,7 +322,12 @@ class _Constants:
             if array.nbytes != nbytes:
                 raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
             blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
+            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # what the memory held before is nobody's business
         return blob
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _title(function: Function) -> str:
