@@ -79,13 +79,13 @@ def test_every_converter_has_the_signature_of_the_specification() -> None:
         if found is None or (schema.domain, schema.name) not in CONVERTERS or schema.deprecated:
             continue
         for name, attribute in schema.attributes.items():
-            if name in {"consumed_inputs", "sparse_value", "value_string", "value_strings"}:
+            if name in {"consumed_inputs"}:
                 continue
             if name not in found.attributes:
                 wrong.append(f"{schema.name}-{schema.since_version} has no attribute {name}")
             elif attribute.default_value.type:
                 wanted = helper.get_attribute_value(attribute.default_value)
-                wanted = wanted.decode() if isinstance(wanted, bytes) else tuple(w.decode() for w in wanted) if isinstance(wanted, list) else wanted
+                wanted = wanted.decode() if isinstance(wanted, bytes) else tuple(w.decode() if isinstance(w, bytes) else w for w in wanted) if isinstance(wanted, list) else wanted
                 wanted = "forward" if wanted == "foward" else wanted  # so it is written in GRU-1
                 if found.attributes[name] != (pytest.approx(wanted, rel=1e-6) if isinstance(wanted, float) else wanted):
                     wrong.append(f"{schema.name}-{schema.since_version}: {name} is {found.attributes[name]} by default, not {wanted}")
@@ -256,10 +256,10 @@ def test_question_marks_are_no_name_of_a_dimension() -> None:
 
 
 def test_a_value_that_is_not_known_says_which_dimension_to_fix() -> None:
-    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["h"]), node("Range", ["zero", "h", "one"], ["r"]), node("Cast", ["r"], to=FLOAT)]
-    proto = model(nodes, {"x": (1, "h")}, weights={"one": np.array(1), "zero": np.array(0)})
-    refused(ModelError, proto, "Range 'Range_2'", "input 'limit' is h", "'h' is dimension 1 of input 'x'", r"shape=\{'x': \(1, <h>\)\}")
-    assert main(proto, shape={"x": (1, 5)}).ret_type == TensorType((5,))
+    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["h"]), node("Trilu", ["x", "h"])]
+    proto = model(nodes, {"x": (1, "h")}, weights={"one": np.array(1)})
+    refused(ModelError, proto, "Trilu 'Trilu_2'", "input 'k' is h", "'h' is dimension 1 of input 'x'", r"shape=\{'x': \(1, <h>\)\}")
+    assert main(proto, shape={"x": (1, 5)}).ret_type == TensorType((1, 5))
     assert calls(main(model([node("Reshape", ["x", "t"])], {"x": (4,), "t": (2,)}, kinds={"t": INT64}))) == ["onnx.deferred"]
 
 
@@ -273,8 +273,12 @@ def test_constants_are_evaluated_once_and_large_ones_left() -> None:
 
 
 def test_a_huge_constant_is_never_made() -> None:
-    proto = model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array([1 << 20, 1 << 20])})
-    assert calls(main(proto)) == ["full", "add"]
+    def sized(*size: int) -> onnx.ModelProto:
+        return model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array(size)})
+
+    assert calls(main(sized(1 << 16, 1 << 16))) == ["full", "add"]
+    with pytest.raises(ShapeError, match=r"ConstantOfShape 'ConstantOfShape_0'.*\(1048576, 1048576\).*larger than any memory"):
+        main(sized(1 << 20, 1 << 20))
 
 
 # Branches, functions, order.
@@ -339,8 +343,6 @@ def test_graphs_that_contradict_themselves() -> None:
     proto = model([node("Add", ["x", "w"])], {"x": (2,)}, weights={"w": np.ones(2, np.float32)})
     proto.graph.initializer.add().CopyFrom(proto.graph.initializer[0])
     refused(ModelError, proto, "two initializers have the same name")
-    proto.graph.sparse_initializer.add()
-    refused(ModelError, proto, "sparse initializers")
 
 
 def test_ten_thousand_nodes_in_a_chain() -> None:
@@ -406,7 +408,6 @@ def test_clip_is_said_plainly() -> None:
     ([node("Constant", [])], {}, ["it has no value"]),
     ([node("Cast", ["x"], to=TensorProto.COMPLEX64)], {}, ["COMPLEX64", "not supported"]),
     ([node("Range", ["i", "i", "z"])], {"i": np.array(1), "z": np.array(0)}, ["delta is 0"]),
-    ([node("Dropout", ["x", "", "t"])], {"t": np.array(True)}, ["training_mode is true"]),
     ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["names a dimension twice"]),
     ([node("CumSum", ["x", "i"])], {"i": np.array([0, 1])}, ["'axis' must be one number"]),
 ])
