@@ -13,7 +13,8 @@ from onnx import helper
 
 import models
 import onnx_suite
-from onnx_suite import APART, Case, Outcome, cases, listed, page, reasons, run
+from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
+from onnx_verdict import APART
 from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow

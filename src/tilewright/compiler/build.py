@@ -5,14 +5,13 @@ The short door, `tilewright.compile`, is in `compiler/model.py`, which needs non
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tilewright import expr
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
@@ -30,18 +29,6 @@ from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule
 from tilewright.target.target import Target
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Compiling makes no cycles worth collecting, and collecting costs a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def build_module(
@@ -70,11 +57,11 @@ def build_made(
                 report.module = optimized
             kept = cache or Cache.default()
             if lowered is None:
-                finish = build_program(optimized["main"], chosen, name, report, kept, names)
+                program = build_program(optimized["main"], chosen, name, report, kept, names)
             else:
-                finish = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
+                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
             del mod, optimized, lowered
-            made = finish()
+            made = program.finish()
             return replace(made, manifest=replace(made.manifest, lists=lists)) if lists else made
         finally:
             expr.release()

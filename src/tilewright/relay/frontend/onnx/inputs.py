@@ -30,7 +30,7 @@ class ModelInputs:
     """
 
     def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
-        stored = {t.name for t in graph.initializer}
+        stored = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         protos = {i.name: i for i in graph.input if i.name not in stored}
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[str, relay.Expr] = {}
