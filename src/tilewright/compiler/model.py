@@ -179,6 +179,11 @@ class Model:
         return self.artifact.manifest.outputs
 
     @property
+    def in_python(self) -> frozenset[str]:
+        """Names of the operators of the programs so far that run in Python by their numpy meaning; the others are native code."""
+        return frozenset(name for tree in self._trees.values() for name in tree.in_python)
+
+    @property
     def threads(self) -> int:
         """How many threads share a call's work."""
         return self.executable.threads
