@@ -11,6 +11,7 @@ import onnx
 
 from tilewright import expr as scalar
 from tilewright.errors import ModelError
+from tilewright.limits import refused_size
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.groups import NOTHING
@@ -68,6 +69,8 @@ class ModelInputs:
                 self.values[name] = self._variable(name, shapes[name], element)
 
     def _variable(self, name: str, dims: Sequence[Any], element: DataType) -> relay.Var:
+        if why := refused_size(dims, element.itemsize):
+            raise ModelError(f"input '{name}': {why}; give it a shape that it can have: shape={{{name!r}: (…)}}")
         found = self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
         return found
 
