@@ -57,9 +57,18 @@ def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: py
     assert run(erf(6)) == Outcome(native=False) and run(erf(6)).passed
 
 
-def test_a_wrong_answer_and_a_refusal_are_told_apart() -> None:
+def off_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every answer wrong."""
+    called = onnx_suite.backend.TilewrightRep.run
+    monkeypatch.setattr(onnx_suite.backend.TilewrightRep, "run", lambda self, inputs: [y ^ True if y.dtype == bool else y + y.dtype.type(2) for y in called(self, inputs)])
+
+
+def test_a_wrong_answer_and_a_refusal_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (1,)}, {"y": (1,)}, {})
-    wrong = run(Case("wrong", lambda: (model, [([np.ones(1, np.float32)], [np.zeros(1, np.float32)])])))
+    case = Case("erf", lambda: (model, [([np.ones(1, np.float32)], [np.full(1, 0.8427008, np.float32)])]))
+    assert run(case).passed
+    off_by_two(monkeypatch)
+    wrong = run(case)
     assert "Not equal to tolerance" in wrong.wrong and not wrong.refused and not wrong.passed
     model.graph.node[0].op_type = "NoSuch"
     refused = run(Case("refused", lambda: (model, [])))
@@ -70,6 +79,5 @@ def test_a_wrong_answer_and_a_refusal_are_told_apart() -> None:
 def test_what_is_compared_with_other_values_is_still_compared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(c for c in cases() if c.name == name)
     assert run(case) == Outcome(apart=APART[name][0])
-    called = onnx_suite.backend.TilewrightRep.run
-    monkeypatch.setattr(onnx_suite.backend.TilewrightRep, "run", lambda self, inputs: [y + y.dtype.type(2) for y in called(self, inputs)])
+    off_by_two(monkeypatch)
     assert run(case).wrong
