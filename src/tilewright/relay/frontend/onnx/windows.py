@@ -30,6 +30,7 @@ def col2im(
         node.refuse(f"its input has {rows} rows and {columns} columns; blocks {block} of an image {image} need a multiple of {math.prod(block)} "
                     f"rows, and {math.prod(counts)} columns")
     channels = rows // math.prod(block)
+    node.check_table(*block, *counts)
     values = reshape(transpose(reshape(x, (batch, channels, -1)), (2, 0, 1)), (-1, batch * channels))
     empty = op.full(Constant(np.zeros((), dtype_of(x).numpy())), shape=(math.prod(padded), batch * channels), dtype=dtype_of(x))
     whole = op.scatter_nd(empty, Constant(_places(padded, block, counts, steps, apart)[None]), values, mode="add")
