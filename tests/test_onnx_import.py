@@ -63,6 +63,15 @@ def test_an_unknown_attribute() -> None:
     refused(ModelError, model([node("Relu", ["x"], name="act", slope=2.0)], {"x": (2,)}), "Relu 'act'", "attribute 'slope' is not one of Relu", "none")
 
 
+def test_a_whole_number_serves_as_a_number() -> None:
+    def leaky(alpha: Any) -> onnx.ModelProto:
+        return model([node("LeakyRelu", ["x"], name="act", alpha=alpha)], {"x": (3,)})
+
+    np.testing.assert_array_equal(evaluate(main(leaky(2)), np.float32([-1.5, 0, 1])), np.float32([-3, 0, 1]))
+    refused(ModelError, leaky("2"), "LeakyRelu 'act'", "attribute 'alpha' is a text, and must be a number; correct it where the model is made")
+    refused(ModelError, model([node("Softmax", ["x"], axis=0.0)], {"x": (3,)}), "attribute 'axis' is a number, and must be a whole number")
+
+
 def test_missing_and_surplus_inputs_and_attributes() -> None:
     refused(ModelError, model([node("Add", ["x"], name="sum")], {"x": (2,)}), "Add 'sum'", "input 'b' is missing")
     refused(ModelError, model([node("Add", ["", "x"])], {"x": (2,)}), "Add 'Add_0'", "input 'a' is missing")
