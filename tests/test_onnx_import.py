@@ -256,10 +256,10 @@ def test_question_marks_are_no_name_of_a_dimension() -> None:
 
 
 def test_a_value_that_is_not_known_says_which_dimension_to_fix() -> None:
-    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["h"]), node("Range", ["zero", "h", "one"], ["r"]), node("Cast", ["r"], to=FLOAT)]
-    proto = model(nodes, {"x": (1, "h")}, weights={"one": np.array(1), "zero": np.array(0)})
-    refused(ModelError, proto, "Range 'Range_2'", "input 'limit' is h", "'h' is dimension 1 of input 'x'", r"shape=\{'x': \(1, <h>\)\}")
-    assert main(proto, shape={"x": (1, 5)}).ret_type == TensorType((5,))
+    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["h"]), node("Trilu", ["x", "h"])]
+    proto = model(nodes, {"x": (1, "h")}, weights={"one": np.array(1)})
+    refused(ModelError, proto, "Trilu 'Trilu_2'", "input 'k' is h", "'h' is dimension 1 of input 'x'", r"shape=\{'x': \(1, <h>\)\}")
+    assert main(proto, shape={"x": (1, 5)}).ret_type == TensorType((1, 5))
     assert calls(main(model([node("Reshape", ["x", "t"])], {"x": (4,), "t": (2,)}, kinds={"t": INT64}))) == ["onnx.deferred"]
 
 
@@ -273,8 +273,12 @@ def test_constants_are_evaluated_once_and_large_ones_left() -> None:
 
 
 def test_a_huge_constant_is_never_made() -> None:
-    proto = model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array([1 << 20, 1 << 20])})
-    assert calls(main(proto)) == ["full", "add"]
+    def sized(*size: int) -> onnx.ModelProto:
+        return model([node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"])], {"x": (1,)}, weights={"s": np.array(size)})
+
+    assert calls(main(sized(1 << 16, 1 << 16))) == ["full", "add"]
+    with pytest.raises(ShapeError, match=r"ConstantOfShape 'ConstantOfShape_0'.*\(1048576, 1048576\).*larger than any memory"):
+        main(sized(1 << 20, 1 << 20))
 
 
 # Branches, functions, order.

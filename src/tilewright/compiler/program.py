@@ -19,6 +19,7 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
@@ -60,6 +61,7 @@ def build_program(
     """
     with report.phase("plan"):
         plan = plan_memory(main)
+    check_memory(plan, target, name)
     builder = _Builder(target, report, cache, symbols=symbols)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
@@ -102,6 +104,7 @@ def build_flow(
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
             plan = plan_memory(block)
+        check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
@@ -306,7 +309,7 @@ class _Constants:
         if found is None:
             found = self.offsets[key] = self.size
             self.pending.append((found, nbytes, pack, values))
-            self.size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+            self.size += _aligned(nbytes)
         return found
 
     def blob(self) -> Array:
@@ -319,7 +322,12 @@ class _Constants:
             if array.nbytes != nbytes:
                 raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
             blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
+            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # what the memory held before is nobody's business
         return blob
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _title(function: Function) -> str:
