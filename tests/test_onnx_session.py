@@ -209,26 +209,3 @@ def test_types_have_the_names_of_onnx_runtime(text: str) -> None:
     from tilewright.onnx_session.values import node_arg
 
     assert node_arg(helper.make_value_info("v", _types()[text])).type == text
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_rapidocr_reads_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyPI's `rapidocr`, on a page of drawn text, with its session swapped for ours."""
-    engine = pytest.importorskip("rapidocr.inference_engine.onnxruntime.main", reason="the pipeline is in the package rapidocr", exc_type=ImportError)
-    from rapidocr import RapidOCR
-
-    from ocr_demo import picture
-
-    page = np.asarray(picture.draw())
-    expected = RapidOCR()(page)
-    made: list[ours.InferenceSession] = []
-
-    def swapped(*args: Any, **kwargs: Any) -> ours.InferenceSession:
-        made.append(ours.InferenceSession(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(engine, "InferenceSession", swapped)
-    found = RapidOCR()(page)
-    assert len(made) == 3
-    assert found.txts == expected.txts and len(found.txts) > 3
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)

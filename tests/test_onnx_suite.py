@@ -14,7 +14,7 @@ from onnx import helper
 import models
 import onnx_suite
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
-from onnx_verdict import APART
+from onnx_verdict import APART, plain
 from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow
@@ -55,6 +55,14 @@ def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: py
     assert run(erf(5)) == Outcome(native=True)
     monkeypatch.setattr(OPS["erf"], "compute", none)
     assert run(erf(6)) == Outcome(native=False) and run(erf(6)).passed
+
+
+@pytest.mark.parametrize(("name", "operators"), [("string_concat", {"string_concat"}), ("unique_sorted_with_axis", {"unique_slices"}), ("nonzero_example", set()), ("add", set())])
+def test_a_model_says_which_operators_run_in_python(name: str, operators: set[str]) -> None:
+    model, ((inputs, _),) = next(c for c in cases() if c.name == f"node/test_{name}").load()
+    prepared = onnx_suite.backend.prepare(model)
+    prepared.run(plain(inputs))
+    assert prepared.model.in_python == operators
 
 
 def off_by_two(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,5 +85,9 @@ class NotNativeWarning(UserWarning):
     """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
 
 
+class OpenSizeWarning(UserWarning):
+    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
+
+
 class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""

@@ -115,10 +115,9 @@ class DataType(str):
     @classmethod
     def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
         """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
-        if type_code >= FIRST_CUSTOM_CODE:
-            raise CompileError(f"type code {type_code} is a custom data type, and there are none here; the codes are 0 to {max(DataTypeCode)}")
         if type_code not in list(DataTypeCode):
-            raise CompileError(f"there is no type code {type_code}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
+            wrong = f"type code {type_code} is a custom data type, and there are none here" if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
+            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"

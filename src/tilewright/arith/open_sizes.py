@@ -110,6 +110,11 @@ def open_size(e: PrimExpr) -> int | None:
     return None if known is None else _read(e, known)
 
 
+def sampled() -> tuple[PrimExpr, ...]:
+    """The variables that have samples."""
+    return tuple(_SAMPLES.get() or ())
+
+
 def sample(v: Var, number: int) -> OpenSize:
     """The size that `v` will be, of which `number` is a sample."""
     return _Open(number, {(v,): 1})

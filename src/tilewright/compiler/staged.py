@@ -313,6 +313,12 @@ class Stages:
                 if edge.next is not None:
                     points.append(edge.next)
 
+    @property
+    def in_python(self) -> set[str]:
+        """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
+        steps = (s.name for e in self.edges() if e.program is not None for s in e.program.artifact.manifest.host_steps)
+        return {*steps, *(size.__name__ for e in self.edges() for size, _ in e.sizers)}
+
     def use_threads(self, count: int) -> None:
         """How many threads share a call's work, in every stage."""
         for edge in self.edges():

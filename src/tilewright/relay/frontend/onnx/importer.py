@@ -194,8 +194,9 @@ class Importer:
             said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
             found = specification(proto.op_type, proto.domain, body.opsets.get(registry.domain_of(proto.domain), 1))
             why = "" if found is None else wrong_input(found, proto, args)
-            raise ModelError(why or f"its inputs and attributes cannot be made sense of ({said}); where onnx.checker.check_model finds nothing wrong with "
-                             "the model, this is a fault of the importer", origin) from error
+            shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
+            raise ModelError(why or f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what {proto.op_type} takes, and "
+                             f"correct the model; where they are right, this is a fault of the importer ({said})", origin) from error
         if len(results) < sum(map(bool, proto.output)):
             raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
                              f"{', '.join(proto.output[len(results):])} cannot be computed", origin)

@@ -31,6 +31,12 @@ _KINDS: Final[dict[int, str]] = {
 }
 
 
+_RANKS: Final[dict[str, tuple[int, ...]]] = {
+    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4), "RoiAlign": (4, 2, 1),
+    "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "Gemm": (2, 2), "LRN": (4,), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
+    "NonMaxSuppression": (3, 3), "EyeLike": (2,), "STFT": (3,),
+}
+"""How many dimensions the inputs of an operator have, where there is one answer."""
 _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 
@@ -93,6 +99,9 @@ def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr |
     for k, arg in enumerate(args):
         place = min(k, len(said.types) - 1)
         t = None if arg is None or place < 0 else arg.known_type()
+        ranks = _RANKS.get(node.op_type, ()) if node.domain in ("", "ai.onnx") else ()
+        if isinstance(t, TensorType) and k < len(ranks) and t.ndim != ranks[k]:
+            return f"input '{said.inputs[place]}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {ranks[k]}; reshape it"
         if isinstance(t, TensorType):
             code = onnx.helper.np_dtype_to_tensor_dtype(t.dtype.numpy())
             name = onnx.TensorProto.DataType.Name(code).lower()
