@@ -73,6 +73,18 @@ def specification(op_type: str, domain: str, opset: int) -> Specification | None
     return Specification(kinds, tuple(i.name for i in schema.inputs), types, schema.min_input, schema.max_input)
 
 
+def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[str, AttributeProto]:
+    """The attributes; a whole number where a number is wanted, as scripts write `alpha=1`, is that number."""
+    found = dict(given)
+    for name, a in given.items():
+        wanted = said.attributes.get(name)
+        if a.type == AttributeProto.INT and wanted == AttributeProto.FLOAT:
+            found[name] = AttributeProto(name=name, type=AttributeProto.FLOAT, f=a.i)
+        elif a.type == AttributeProto.INTS and wanted == AttributeProto.FLOATS:
+            found[name] = AttributeProto(name=name, type=AttributeProto.FLOATS, floats=a.ints)
+    return found
+
+
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
     """What is wrong with the kind of an attribute, or with the sizes and steps of windows; empty when nothing is."""
     for name, a in given.items():
