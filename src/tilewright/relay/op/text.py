@@ -116,6 +116,77 @@ class RegexFullMatch(Op):
         return np.array([whole(s) is not None for s in data.flat], bool).reshape(data.shape)
 
 
+_PLAIN: Final = re.compile(r"(\\[wdsWDS]|\[\^?\]?[^\[\]]*\]|[^\\\[\](){}|*+?.^$])([+*]|\{\d+(,\d*)?\})?")
+"""Expressions of one kind of characters, repeated: their first match is their longest."""
+_PLACED: Final = re.compile(r"\^(?<!\[\^)|\$|\\[bBAZz]|\(\?[=!<P:#a-zA-Z-]*[=!<]")
+"""What says where in the string it matches, not what."""
+
+
+@op("string_tokenize", kind=Fusion.OPAQUE)
+class StringTokenize(Op):
+    """The tokens of each string along a new last axis, filled up with `pad` (Tokenizer of com.microsoft).
+
+    They are what lies between the matches of `separators`, one after another, or the matches of `expression`, each the longest at its
+    place; single characters where neither is given. Those of fewer characters than `fewest` are left out. With `mark`, a start (U+0002) and an end
+    (U+0003) stand around those of each string, unless no string has any.
+    """
+
+    objects = True
+    pad: str
+    fewest: int = 1
+    mark: bool = False
+    separators: tuple[str, ...] = ()
+    expression: str = ""
+
+    def infer(self, data: Type) -> TensorType:
+        t = _strings(*tensors(data))
+        for pattern in (*self.separators, self.expression):
+            if _PLACED.search(pattern):
+                raise ShapeError(f"the pattern {pattern!r} asks what stands around a token, which is not supported; say what a token is made of: [a-z]+")
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ShapeError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+        return TensorType((*t.shape, UnknownDim()), STRING)
+
+    def reference(self, data: Array) -> Array:
+        pieces = [[t for t in self._tokens(s) if len(t) >= self.fewest] for s in data.flat]
+        most = max(map(len, pieces), default=0)
+        if most and self.mark:
+            pieces, most = [["\x02", *p, "\x03"] for p in pieces], most + 2
+        return of_strings([s for p in pieces for s in (*p, *[self.pad] * (most - len(p)))], (*data.shape, most))
+
+    def _tokens(self, text: str) -> list[str]:
+        if self.expression:
+            return [text[a:b] for a, b in _matches(self.expression, text)]
+        if not any(self.separators):
+            return list(text)
+        found = [text]
+        for separator in self.separators:
+            found = [piece for one in found for piece in _between(separator, one)]
+        return [piece for piece in found if piece]
+
+
+def _between(separator: str, text: str) -> Iterator[str]:
+    begin = 0
+    for a, b in _matches(separator, text):
+        yield text[begin:a]
+        begin = b
+    yield text[begin:]
+
+
+def _matches(expression: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where the matches are that are not empty, each the longest at the first place where there is one. Classes such as `\\w` are of ASCII."""
+    pattern, begin = re.compile(expression, re.ASCII), 0
+    while begin < len(text) and (first := pattern.search(text, begin)) is not None:
+        a, b = first.span()
+        if not _PLAIN.fullmatch(expression):
+            b = next((end for end in range(len(text), b, -1) if pattern.fullmatch(text, a, end)), b)
+        if b > a:
+            yield a, b
+        begin = max(b, a + 1)
+
+
 @op("tfidf_vectorize", kind=Fusion.OPAQUE)
 class TfIdfVectorize(Op):
     """How often each n-gram of a pool occurs in the rows of a tensor, weighted (ONNX TfIdfVectorizer).

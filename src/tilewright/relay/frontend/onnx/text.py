@@ -6,7 +6,7 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import fields
+from tilewright.relay.frontend.onnx.shaping import fields, rank
 
 
 @converter("StringConcat", since=20)
@@ -42,3 +42,16 @@ def tfidf_vectorizer(
     return op.tfidf_vectorize(
         x, pool=pool_int64s or pool_strings, ngram_counts=ngram_counts, ngram_indexes=ngram_indexes, max_gram_length=max_gram_length,
         max_skip_count=max_skip_count, min_gram_length=min_gram_length, mode=mode, weights=weights)
+
+
+@converter("Tokenizer", domain="com.microsoft")
+def tokenizer(
+    x: Expr, *, mark: int = 0, mincharnum: int = 1, pad_value: str = "", separators: tuple[str, ...] = (), tokenexp: str = "", node: Node,
+) -> Expr:
+    if rank(x) not in (1, 2):
+        node.refuse(f"its input must be a vector or a matrix of strings, and it has {rank(x)} dimensions")
+    if separators and tokenexp:
+        node.refuse("one of the attributes separators and tokenexp may be given, and here are both")
+    if mincharnum < 1 or (mincharnum > 1 and not tokenexp and not any(separators)):
+        node.refuse(f"mincharnum is {mincharnum}; it must be at least 1, and 1 where tokens are single characters")
+    return op.string_tokenize(x, pad=pad_value, fewest=mincharnum, mark=bool(mark), separators=separators, expression=tokenexp)
