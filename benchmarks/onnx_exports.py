@@ -23,7 +23,7 @@ import models
 WORDS = 2000
 WIDTH = 256
 CITIES = ("Bern", "Basel", "Chur", "Genf", "Luzern", "Zug")
-VOCABULARY = "the a cat dog house river runs sleeps under over bright old new price offer free click winner meeting tomorrow report agenda budget lunch".split()
+VOCABULARY = ["the", "a", "cat", "dog", "house", "river", "runs", "sleeps", "under", "over", "bright", "old", "new", "price", "offer", "free", "click", "winner", "meeting", "tomorrow", "report", "agenda", "budget", "lunch"]
 
 
 def lstm_lm(path: Path) -> None:

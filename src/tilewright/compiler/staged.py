@@ -202,9 +202,9 @@ class Stages:
 
     @staticmethod
     def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        from tilewright.relay.interpreter import evaluate
+        from tilewright.relay.interpreter import prepared
 
-        made = evaluate(stage, *given)
+        made = prepared(stage)(*given)
         return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
 
     def prepare(self) -> Edge | None:

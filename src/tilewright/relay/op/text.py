@@ -5,8 +5,8 @@ The result of some has a size that is in the data; its type says so with a dimen
 
 from __future__ import annotations
 
+import functools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -157,6 +157,8 @@ class StringTokenize(Op):
         return of_strings([s for p in pieces for s in (*p, *[self.pad] * (most - len(p)))], (*data.shape, most))
 
     def _tokens(self, text: str) -> list[str]:
+        if self.expression and _is_plain(self.expression):
+            return re.compile(self.expression, re.ASCII).findall(text)
         if self.expression:
             return [text[a:b] for a, b in _matches(self.expression, text)]
         if not any(self.separators):
@@ -165,6 +167,11 @@ class StringTokenize(Op):
         for separator in self.separators:
             found = [piece for one in found for piece in _between(separator, one)]
         return [piece for piece in found if piece]
+
+
+@functools.lru_cache(64)
+def _is_plain(expression: str) -> bool:
+    return _PLAIN.fullmatch(expression) is not None
 
 
 def _between(separator: str, text: str) -> Iterator[str]:
@@ -180,7 +187,7 @@ def _matches(expression: str, text: str) -> Iterator[tuple[int, int]]:
     pattern, begin = re.compile(expression, re.ASCII), 0
     while begin < len(text) and (first := pattern.search(text, begin)) is not None:
         a, b = first.span()
-        if not _PLAIN.fullmatch(expression):
+        if not _is_plain(expression):
             b = next((end for end in range(len(text), b, -1) if pattern.fullmatch(text, a, end)), b)
         if b > a:
             yield a, b
@@ -215,17 +222,22 @@ class TfIdfVectorize(Op):
         return TensorType((*t.shape[:-1], max(self.ngram_indexes) + 1), FLOAT32)
 
     def reference(self, data: Array) -> Array:
-        grams = {gram: k for k, gram in enumerate(self._grams())}
-        wanted = range(self.min_gram_length, self.max_gram_length + 1)
-        weights = self.weights or (1.0,) * len(self.ngram_indexes)
-        rows = data.reshape(-1, data.shape[-1])
-        result = np.zeros((len(rows), max(self.ngram_indexes) + 1), np.float32)
-        for row, items in zip(result, rows.tolist(), strict=True):
-            for k, count in Counter(grams[g] for g in self._occurring(items, wanted) if g in grams).items():
-                row[self.ngram_indexes[k]] = {"TF": count, "IDF": weights[k], "TFIDF": count * weights[k]}[self.mode]
-        return result.reshape(*data.shape[:-1], -1)
+        columns, weights = _columns(self)
+        rows, width = data.reshape(-1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
+        lengths = range(self.min_gram_length, self.max_gram_length + 1)
+        found: list[int] = []
+        for row, items in enumerate(rows):
+            grams = items if lengths == range(1, 2) else self._occurring(items, lengths)
+            found += [row * width + columns[g] for g in grams if g in columns]
+        places, counts = np.unique(np.array(found, np.int64), return_counts=True)
+        result = np.zeros(len(rows) * width, np.float32)
+        by_mode: dict[str, Callable[[], Array]] = {
+            "TF": lambda: counts, "IDF": lambda: weights[places % width], "TFIDF": lambda: counts * weights[places % width],
+        }
+        result[places] = by_mode[self.mode]()
+        return result.reshape(*data.shape[:-1], width)
 
-    def _grams(self) -> Iterator[tuple[Any, ...]]:
+    def grams(self) -> Iterator[tuple[Any, ...]]:
         """The n-grams of the pool, in order."""
         for n, (begin, end) in enumerate(zip(self.ngram_counts, (*self.ngram_counts[1:], len(self.pool)), strict=True), 1):
             yield from (tuple(self.pool[k : k + n]) for k in range(begin, end, n))
@@ -237,3 +249,14 @@ class TfIdfVectorize(Op):
                 if n > 1 or step == 1:
                     last = len(items) - (n - 1) * step
                     yield from (tuple(items[k : k + n * step : step]) for k in range(last))
+
+
+@functools.lru_cache(64)
+def _columns(op: TfIdfVectorize) -> tuple[dict[Any, int], Array]:
+    """Where each n-gram is counted, which is an item itself where there are single ones alone, and the weight of each column."""
+    single = op.min_gram_length == op.max_gram_length == 1
+    columns = {gram[0] if single else gram: column for gram, column in zip(op.grams(), op.ngram_indexes, strict=False) if not single or len(gram) == 1}
+    weights = np.ones(max(op.ngram_indexes) + 1, np.float32)
+    if op.weights:
+        weights[list(op.ngram_indexes)] = op.weights
+    return columns, weights
