@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+_LONGEST_NAME: Final = 200
+"""Of a name that is shown whole: those of nodes in functions in functions grow long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,8 @@ class Origin:
 
     def __str__(self) -> str:
         where = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file})" if self.file else ""
-        return f"{self.kind} '{self.name}'{where}" if self.kind else f"'{self.name}'{where}"
+        name = self.name if len(self.name) <= _LONGEST_NAME else f"{self.name[:_LONGEST_NAME // 2]}…{self.name[-_LONGEST_NAME // 2:]}"
+        return f"{self.kind} '{name}'{where}" if self.kind else f"'{name}'{where}"
 
 
 class TVMError(RuntimeError):
@@ -78,6 +83,10 @@ class ArtifactError(CompileError):
 
 class NotNativeWarning(UserWarning):
     """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+
+
+class OpenSizeWarning(UserWarning):
+    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
 
 
 class InternalError(TVMError):

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from tilewright.relay.op.broadcast import Add, BroadcastToLike, Divide, Multiply, Power, Subtract
+from tilewright.relay.op.broadcast import Add, BroadcastToLike, Divide, Multiply, Power, Subtract, Where
 from tilewright.relay.op.create import Filled, Full, FullLike, OnesLike, ZerosLike
 from tilewright.relay.op.elementwise import Cast, CastLike, Clip, Copy, Rsqrt, Sqrt
 from tilewright.relay.op.indexing import Take
@@ -164,6 +164,15 @@ def plain_power(e: Call) -> Expr | None:
     if value is not None and value == 0.5:
         return Call(Sqrt(), [x], span=e.span)
     return None
+
+
+def where_known(e: Call) -> Expr | None:
+    """where(True, x, y) -> x; where(False, x, y) -> y"""
+    condition = uniform(e.args[0])
+    if condition is None:
+        return None
+    chosen = e.args[1 if condition else 2]
+    return chosen if chosen.known_type() == e.known_type() else None
 
 
 def cast_nothing(e: Call) -> Expr | None:
@@ -422,6 +431,7 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Multiply: (multiply_one, merge_constants),
     Divide: (multiply_one, divide_by_constant, reciprocal_root),
     Power: (multiply_one, plain_power),
+    Where: (where_known,),
     Cast: (cast_nothing, cast_of_clip, cast_twice),
     Clip: (clip_nothing,),
     Copy: (copy_of,),

@@ -24,11 +24,11 @@ from tilewright.types import DataType
 
 @converter("Constant")
 def constant(
-    *, value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
+    *, value: Any = None, sparse_value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
     value_ints: tuple[int, ...] | None = None, value_string: str | None = None, value_strings: tuple[str, ...] | None = None, node: Node,
 ) -> Expr:
-    if value is not None:
-        return Constant(value)
+    if value is not None or sparse_value is not None:
+        return Constant(sparse_value if value is None else value)
     for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))
@@ -97,7 +97,8 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
 
 @converter("Range")
 def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: Node) -> Expr:
-    first, last, step = (node.scalar(x, name) for x, name in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    first, step = node.scalar(start, "start"), node.scalar(delta, "delta")
+    (last,) = value.flat if (value := node.dims(limit, "limit")).dtype == object and value.size == 1 else (node.scalar(limit, "limit"),)
     if step == 0:
         node.refuse("delta is 0")
     return op.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
@@ -109,7 +110,8 @@ def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Ex
     if rank(x) != 2:
         node.refuse(f"its input must be a matrix, and it has {rank(x)} dimensions")
     rows, columns = node.static(x, "input")
-    return Constant(np.eye(rows, columns, k, dtype=kind.numpy()))
+    node.check_table(rows, columns)
+    return Constant(np.eye(rows, columns, max(-rows, min(k, columns)), dtype=kind.numpy()))
 
 
 @converter("NonZero")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.expr import PrimExpr
+from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
@@ -137,7 +138,9 @@ def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node
 
 @converter("Split", since=18)
 def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: int | None = None, node: Node) -> tuple[Expr, ...]:
-    return _split(data, None if split is None else node.ints(split, "split"), num_outputs or len(node.outputs), axis, node)
+    if num_outputs not in (None, len(node.outputs)):
+        node.refuse(f"num_outputs is {num_outputs}, and it has {len(node.outputs)} outputs")
+    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
 
 
 def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
@@ -168,22 +171,27 @@ def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps
     return _slice(data, _bounds(data, starts, "starts", axis_values, node), _bounds(data, ends, "ends", axis_values, node), axis_values, step_values, node)
 
 
-def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[int, ...]:
-    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end."""
+def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[Any, ...]:
+    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end, and other ends may be symbolic, too."""
     value = node.dims(x, name)
     if value.dtype != object:
         return tuple(int(v) for v in value.flat)
     dims, result = shape_of(data), []
     for k, bound in enumerate(value.flat):
         size = dims[axes[k] if axes is not None else k]
-        if bound is not size and not isinstance(bound, (int, np.integer)):
+        if bound is size:
+            result.append(1 << 62)
+        elif isinstance(bound, (int, np.integer)):
+            result.append(int(bound))
+        elif name == "ends":
+            result.append(bound)
+        else:
             return node.ints(x, name)
-        result.append((1 << 62) if bound is size else int(bound))
     return tuple(result)
 
 
 def _slice(
-    data: Expr, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None, node: Node,
+    data: Expr, starts: Sequence[int], ends: Sequence[Any], axes: Sequence[int] | None, steps: Sequence[int] | None, node: Node,
 ) -> Expr:
     dims = shape_of(data)
     axes = range(len(starts)) if axes is None else [axis_of(a, len(dims), node) for a in axes]
@@ -203,8 +211,12 @@ def _slice(
     return op.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
 
 
-def _slice_part(start: int, end: int, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
+def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
     """Begin, end and stride within a dimension, or None when all of it is taken."""
+    if not isinstance(end, int):
+        if step == 1 and start >= 0:
+            return start, end, step
+        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} has an end that must be known while compiling; give the shapes of the inputs")
     if not isinstance(size, int):
         if start == 0 and end >= 1 << 31 and step == 1:
             return None
@@ -269,7 +281,8 @@ def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> 
     return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
 
 
-_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+_REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+"""ONNX's names and ours; exporters of Relay's years wrote `update` into models, which other runtimes take as `none`, too."""
 
 
 @converter("Scatter", "ScatterElements")
@@ -352,6 +365,7 @@ def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]
+            node.check_table(size + before + after)
             data = op.take(data, Constant(np.arange(-before, size + after, dtype=np.int64) % size), axis=axis)
     return data
 
@@ -377,9 +391,19 @@ def where(condition: Expr, x: Expr, y: Expr) -> Expr:
     return op.where(condition, x, y)
 
 
+def _depth(depth: Expr, values: Expr, node: Node) -> int:
+    """How many classes there are; refuses what is no such number, and values that are not two."""
+    count = node.scalar(depth, "depth")
+    if not 0 <= count <= MOST_BYTES:
+        node.refuse(f"depth is {count}, which is not a number of classes")
+    if shape_of(values) != (2,):
+        node.refuse(f"values must be two, for off and on, and their shape is {shape_of(values)}")
+    return int(count)
+
+
 @converter("OneHot")
 def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
-    count = int(node.scalar(depth, "depth"))
+    count = _depth(depth, values, node)
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
     indices = op.floor_mod(cast(indices, "int64"), const(count, "int64"))
     return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
@@ -388,7 +412,7 @@ def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: N
 @converter("OneHot", since=11)
 def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
     """Indices in [-depth, depth - 1] count from either end; others are nowhere."""
-    count = int(node.scalar(depth, "depth"))
+    count = _depth(depth, values, node)
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
     indices = cast(indices, "int64")
     indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(count, indices)), indices)
@@ -441,6 +465,10 @@ def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1,
 def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_axis: int = 0, node: Node) -> Expr:
     """Element t of a sequence of length n comes from n - 1 - t, and from t itself behind its end."""
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
+    batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
+    if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
+        node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each place along axis {batch_axis}, and time is another axis")
+    node.check_table(*dims)
     t = np.arange(dims[time_axis])
     source = np.stack([np.where(t < n, n - 1 - t, t) for n in lengths])
     source = source.T if time_axis < batch_axis else source
