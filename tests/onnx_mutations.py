@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import mutated_models
-from mutated_models import DATA_BYTES, DATA_FILE
 
+import mutated_models
 import tilewright
+from mutated_models import DATA_BYTES, DATA_FILE
 from tilewright.driver.main import main as command_line
 from tilewright.errors import CompileError, InternalError
 from tilewright.onnx_session import InferenceSession

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import small_programs as programs
-from tilewright import nd, runtime
+from tilewright import nd, relay, runtime
 from tilewright.contrib import graph_executor
 from tilewright.errors import InputError
+from tilewright.ir.module import IRModule
 from tilewright.runtime.module import FactoryModule
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
@@ -118,3 +119,26 @@ def test_the_older_triple():
 def test_save_with_a_format(tmp_path):
     FactoryModule(programs.affine()).save(tmp_path / "model", "tar")
     assert (tmp_path / "model.tar").exists()
+
+
+def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
+    x = relay.var("x", shape=(relay.Any(), 2))
+    library = relay.build(IRModule.from_expr(relay.Function([x], relay.Tuple([relay.argwhere(x), relay.exp(x)]))), "llvm")
+    module = graph_executor.GraphModule(library["default"](nd.cpu(0)))
+    assert module.get_num_outputs() == 2 and module.get_input_index("x") == 0
+    for ask in (lambda: module.get_output(0), module.get_output_info):
+        with pytest.raises(InputError, match=r"the sizes of the outputs are only known when the model has run; call run\(\) first"):
+            ask()
+    with pytest.raises(InputError, match="the model has no output 2; it has 2"):
+        module.get_output(2)
+    for value in (np.float32([[0, 1], [2, 0], [3, 4]]), np.float32([[0, 0]]), np.float32([[5, 0]])):
+        module.set_input("x", value)
+        module.run()
+        np.testing.assert_array_equal(module.get_output(0).numpy(), np.argwhere(value))
+        np.testing.assert_allclose(module.get_output(1).numpy(), np.exp(value), rtol=1e-5)
+        shapes, dtypes = module.get_output_info()
+        assert list(shapes.values()) == [np.argwhere(value).shape, value.shape] and list(dtypes.values())[1] == "float32"
+        assert module.get_input_info() == ({"x": value.shape}, {"x": "float32"})
+    with pytest.raises(InputError, match=r"an array of shape \(3,\) cannot be copied into one of shape \(1, 2\)"):
+        module.set_input("x", np.zeros(3, np.float32))
+    assert module.benchmark(nd.cpu(0), repeat=1, number=1, end_to_end=True).mean > 0

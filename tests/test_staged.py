@@ -16,10 +16,12 @@ from tilewright import relay
 from tilewright.compiler import staged
 from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, ShapeError
-from tilewright.relay.expr import Call, Var
+from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import Deferred
+from tilewright.relay.op.selection import UniqueSlices
+from tilewright.relay.op.sorting import TopK
 from tilewright.relay.transform.stages import cut, needs_stages, resolve
 from tilewright.relay.visitor import calls
 from tilewright.types import TensorType
@@ -275,7 +277,7 @@ def test_windows_put_back_together() -> None:
     nodes = [node("Col2Im", ["x", "image", "block"], pads=[1, 0, 1, 2], strides=[1, 2], dilations=[2, 1])]
     proto = model(nodes, {"x": (2, 12, 12), "image": (2,), "block": (2,)}, kinds={"image": INT64, "block": INT64})
     same(proto, {"x": floats(2, 12, 12), "image": np.array([4, 5]), "block": np.array([2, 2])})
-    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks \(2, 2\) of an image \(3, 5\) need"):
+    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks of \(2, 2\) in an image of \(3, 5\) need"):
         tilewright.compile(proto)(floats(2, 12, 12), np.array([3, 5]), np.array([2, 2]))
 
 
@@ -337,6 +339,18 @@ def test_argwhere_of_a_module() -> None:
     run = relay.create_executor("vm", tilewright.IRModule.from_expr(relay.Function([x], relay.argwhere(x)))).evaluate()
     value = (floats(2, 3) > 0).astype(np.float32)
     np.testing.assert_array_equal(run(value).numpy(), np.argwhere(value).astype(np.int32))
+
+
+def test_results_that_are_tuples_of_tensors_of_unknown_sizes() -> None:
+    x = relay.var("x", shape=(2, 3))
+    value = np.float32([[3, 1, 2], [3, 1, 2]])
+    unique, largest = UniqueSlices()(x), TopK(2)(x)
+    slices, best = UniqueSlices().reference(value), TopK(2).reference(value)
+    for body, wanted in ((unique, slices), (Tuple((largest, x, Tuple((unique, largest)))), (*best, value, *slices, *best))):
+        found = tilewright.compile(tilewright.IRModule.from_expr(relay.Function([x], body)))(value)
+        assert len(found) == len(wanted)
+        for f, w in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(f, w)
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------------

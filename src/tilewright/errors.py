@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-
 _LONGEST_NAME: Final = 200
 """Of a name that is shown whole: those of nodes in functions in functions grow long."""
 
@@ -84,6 +83,10 @@ class ArtifactError(CompileError):
 
 class NotNativeWarning(UserWarning):
     """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+
+
+class OpenSizeWarning(UserWarning):
+    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
 
 
 class InternalError(TVMError):

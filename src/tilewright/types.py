@@ -115,10 +115,9 @@ class DataType(str):
     @classmethod
     def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
         """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
-        if type_code >= FIRST_CUSTOM_CODE:
-            raise CompileError(f"type code {type_code} is a custom data type, and there are none here; the codes are 0 to {max(DataTypeCode)}")
         if type_code not in list(DataTypeCode):
-            raise CompileError(f"there is no type code {type_code}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
+            wrong = f"type code {type_code} is a custom data type, and there are none here" if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
+            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
@@ -193,6 +192,12 @@ class Size(int):
         return int(self)
 
 
+class OpenSize(Size):
+    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it (`arith/open_sizes.py`)."""
+
+    expr: Any
+
+
 class Type:
     """Base of the types of graph values; compared by value."""
 
@@ -222,6 +227,11 @@ class TensorType(Type):
     @property
     def is_static(self) -> bool:
         return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is known only when the program runs, and a sample of it now."""
+        return any(isinstance(d, OpenSize) for d in self.shape)
 
     @property
     def size(self) -> int:
@@ -482,7 +492,7 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 def _dim(value: Any) -> Any:
     """A dimension in normal form: an int where the value is known."""
-    if type(value) is Size:
+    if isinstance(value, Size):
         return value
     known = value if isinstance(value, (int, np.integer)) else getattr(value, "value", None)
     return Size(known) if isinstance(known, (int, np.integer)) else value

@@ -54,6 +54,7 @@ from tilewright.expr import (
 from tilewright.expr_walk import free_vars
 from tilewright.types import BOOL, INT32, INT64, DataType
 
+_MOST_ENDS: Final = 4
 _LEAVES: Final = (Var, IntImm, FloatImm)
 
 
@@ -283,6 +284,8 @@ def difference(e: Comparison, ranges: Ranges) -> tuple[type[Comparison], LinearF
 def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
     kind, d = difference(e, ranges)
     decided = decide(kind, bounds_of_form(d, ranges))
+    if decided is None and (kind is LT or kind is GE):
+        decided = _decide_open(kind, d, ranges)
     if decided is not None:
         return IntImm(BOOL, decided)
     g = gcd(*d.coefs.values())
@@ -299,6 +302,54 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
     right = LinearForm({a: -k for a, k in d.coefs.items() if k < 0}, -d.const)
     dtype = e.a.dtype
     return kind(expression(left, dtype), expression(right, dtype))
+
+
+def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool | None:
+    """The same where a variable has no greatest number, but an expression that it is less than: `i*8 + j < n*8` for `i < n`, `j < 8`."""
+    if kind is GE:
+        return _decide_open(LT, d.times(-1).plus(LinearForm({}, -1)), ranges)  # d >= 0  <=>  -d - 1 < 0
+    return True if _is_negative(d, ranges, _MOST_ENDS) else None
+
+
+def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
+    """Whether a form is less than 0, when its atoms are replaced by what they are less than, or not more than."""
+    for atom, k in d.coefs.items():
+        for most in _greatest(atom, ranges) if k > 0 else ():
+            rest = d.without(atom)[1].plus(most, k)
+            if decide(LT, bounds_of_form(rest, ranges)) is True or (tries > 1 and _is_negative(rest, ranges, tries - 1)):
+                return True
+    return False
+
+
+def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
+    """Forms that an atom is never more than: from the end of a variable, the open divisor of a remainder, or the operands of a minimum."""
+    if isinstance(atom, Min):
+        return [form_of(atom.b, ranges), form_of(atom.a, ranges)]
+    end = _end(atom, ranges)
+    return [] if end is None else [form_of(end, ranges).plus(LinearForm({}, -1))]
+
+
+def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
+    """What `e` is less than: the end of a variable, the open divisor of a remainder, an end that a divisor divides."""
+    if isinstance(e, Var):
+        return ranges.ends.get(e)
+    if isinstance(e, FloorMod):
+        return None if isinstance(e.b, IntImm) else e.b
+    end = _end(e.a, ranges) if isinstance(e, FloorDiv) else None
+    return None if end is None else _divided(simplify(end, ranges), e.b)  # type: ignore[attr-defined]
+
+
+def _divided(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
+    """A product without one of its factors: (n * (m * 12)) by 12 or by m; None where it is none of them."""
+    if e is divisor:
+        return IntImm(e.dtype, 1)
+    if not isinstance(e, Mul):
+        return None
+    for factor, other in ((e.a, e.b), (e.b, e.a)):
+        left = _divided(factor, divisor)
+        if left is not None:
+            return Mul(left, other) if number_of(left) != 1 else other
+    return None
 
 
 def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> bool | None:

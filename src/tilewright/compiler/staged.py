@@ -269,7 +269,7 @@ class Stages:
         """The inputs; raises `InputError` where sizes are open."""
         if self.open:
             raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=")
-        return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
+        return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
         """What to say to whoever wants the one program of a model that is compiled in stages."""
@@ -312,6 +312,12 @@ class Stages:
                 yield edge
                 if edge.next is not None:
                     points.append(edge.next)
+
+    @property
+    def in_python(self) -> set[str]:
+        """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
+        steps = (s.name for e in self.edges() if e.program is not None for s in e.program.artifact.manifest.host_steps)
+        return {*steps, *(size.__name__ for e in self.edges() for size, _ in e.sizers)}
 
     def use_threads(self, count: int) -> None:
         """How many threads share a call's work, in every stage."""

@@ -38,12 +38,12 @@ class _Frame:
 
     __slots__ = ("address", "block", "objects", "workspace")
 
-    def __init__(self, size: int, constants: int, workspace_bytes: int) -> None:
+    def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
         self.objects: dict[int, Array] = {}
-        self.block = bytearray(8 * (size + 2))
+        self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
-        struct.pack_into("2Q", self.block, 8 * size, constants, _address(self.workspace))
+        struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
 
 
 class Executable:
@@ -54,9 +54,11 @@ class Executable:
     a tuple of them when the model has several outputs.
     """
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None) -> None:
-        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes."""
+    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
+        program that was compiled for open ones, and is called with these."""
         self.manifest = manifest
+        self._table = table
         self.code = code
         self._constants = _aligned(constants)
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
@@ -199,7 +201,7 @@ class Executable:
 
     def _new_frame(self) -> _Frame:
         try:
-            return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes)
+            return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes, 0 if self._table is None else _address(self._table))
         except MemoryError:
             raise self._no_memory() from None
 
@@ -358,7 +360,10 @@ def _aligned(constants: Array) -> Array:
 
 
 def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
-    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
+    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype.
+
+    A scalar may come as an array of one number.
+    """
     x = as_numpy(value)
     if info.dtype.is_object:
         return _of_objects(info, x)
@@ -367,6 +372,8 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
             raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
         x = x.astype(dtype)
+    if x.shape != info.shape and not info.shape and x.size == 1:  # one number, of whatever rank, for a scalar
+        x = x.reshape(())
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
     if x.flags.c_contiguous and not _address(x) & (_KERNEL_ALIGNMENT - 1):

@@ -11,7 +11,7 @@ has known sizes then. What is left begins anew when the stage has run. Both are 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -203,10 +203,10 @@ class _Cutter:
         waiting, top = self._waiting()
         sized = [e for e in waiting if isinstance(e, Call) and isinstance(e.op, Op) and not pending(e) and all(o in self.ready for o in e.args)]
         arguments = [[self._number(f) for a in e.args for f in self._tensors(a)] for e in sized]
-        final = list(self.function.body.fields) if isinstance(self.function.body, Tuple) else [self.function.body]
+        final = self._leaves(self.function.body)
         done = {*sized, *(f for e in sized for f in self._tensors(e))}
-        ended = all(f in self.ready or f in done or (isinstance(f, TupleGetItem) and f.tuple_value in done) for f in final)
-        wanted = [t for e in (final if ended else top) if e in self.ready for t in self._tensors(e)]
+        ended = all(_is_of(f, self.ready) or _is_of(f, done) for f in final)
+        wanted = [f for f in final if not _is_of(f, done)] if ended else [t for e in top for t in self._tensors(e)]
         for t in wanted:
             self._number(t)
         numbers: dict[Expr, int] = {}
@@ -253,6 +253,11 @@ class _Cutter:
             self.fields[e] = e.fields if isinstance(e, Tuple) else tuple(TupleGetItem(e, k) for k in range(len(t.fields)))
         return self.fields[e]
 
+    def _leaves(self, e: Expr) -> list[Expr]:
+        """The tensors of a value in order, those of nested tuples, too."""
+        parts = self._tensors(e)
+        return [e] if parts == (e,) else [leaf for p in parts for leaf in self._leaves(p)]
+
     def _number(self, e: Expr) -> int:
         """The number of a ready tensor, which becomes an output of the stage where it is no parameter."""
         found = self.params.get(e)
@@ -281,6 +286,15 @@ class _Cutter:
                 new[e] = Tuple(tuple(new[p] for p in parts))
         body = rewrite(self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new)
         return Function(params, body, attrs=self.function.attrs, span=self.function.span), tuple(gives)
+
+
+def _is_of(e: Expr, values: Container[Expr]) -> bool:
+    """Whether `e` is one of the values, or a field of one."""
+    while e not in values:
+        if not isinstance(e, TupleGetItem):
+            return False
+        e = e.tuple_value
+    return True
 
 
 def work(function: Function) -> float:

@@ -21,11 +21,13 @@ from tilewright.limits import DEEPEST, MOST_FOR_A_NODE, MOST_WRITTEN_OUT
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.frontend.onnx import functions, registry
 from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
+from tilewright.relay.frontend.onnx.gradient import with_graphs
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
 from tilewright.relay.frontend.onnx.known import KnownValues
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
+from tilewright.relay.frontend.onnx.sparse import read_sparse
 from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, wrong_attribute, wrong_input
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.groups import NOTHING, with_outputs
@@ -131,13 +133,12 @@ class Importer:
         return [v for v in wanted if v in found]
 
     def _import_graph(self, graph: onnx.GraphProto, body: Body) -> list[Expr]:
-        if graph.sparse_initializer:
-            raise ModelError(f"the graph '{graph.name}' has sparse initializers, which are not supported; store them dense")
         spans = self.source.spans if body.scope.outer is None else ()
         body.scope.stored = {t.name: (t, span) for t, span in zip_longest(graph.initializer, spans)}
         if len(body.scope.stored) != len(graph.initializer):
             raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again")
-        for index, node in execution_order(graph.node, [o.name for o in graph.output], body.scope.has, graph.name):
+        body.scope.values.update((t.values.name, self._parameter(t.values.name, read_sparse(t, self.source))) for t in graph.sparse_initializer)
+        for index, node in execution_order(with_graphs(graph.node), [o.name for o in graph.output], body.scope.has, graph.name):
             self._import_node(node, index, body)
         return [self._lookup(o.name, body.scope) for o in graph.output]
 
@@ -296,6 +297,8 @@ class Importer:
             return read(a)
         if a.type == AttributeProto.TENSOR:
             return read_tensor(a.t, self.source)
+        if a.type == AttributeProto.SPARSE_TENSOR:
+            return read_sparse(a.sparse_tensor, self.source)
         raise ModelError(f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the model is made")
 
 

@@ -15,7 +15,7 @@ from tilewright.limits import refused_size
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.groups import NOTHING
-from tilewright.types import DataType, TensorType
+from tilewright.types import DataType, TensorType, same_shape
 
 Array = np.ndarray[Any, Any]
 
@@ -31,7 +31,7 @@ class ModelInputs:
     """
 
     def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
-        stored = {t.name for t in graph.initializer}
+        stored = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         protos = {i.name: i for i in graph.input if i.name not in stored}
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[str, relay.Expr] = {}
@@ -117,9 +117,9 @@ class ModelInputs:
         shown = ", ".join(str(d) if isinstance(d, int) else f"<{d}>" for d in annotation.shape)
         return f"{shown}," if annotation.ndim == 1 else shown
 
-    def _fixed_symbols(self, protos: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, int]:
+    def _fixed_symbols(self, protos: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
         """The named dimensions that the given shapes decide. Checks the given shapes on the way."""
-        fixed: dict[str, int] = {}
+        fixed: dict[str, Any] = {}
         for name, given in shapes.items():
             if protos[name].type.HasField("map_type"):
                 continue
@@ -133,11 +133,12 @@ class ModelInputs:
             if kind.HasField("shape") and len(dims) != len(given):
                 raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
             for dim, size in zip(dims, given, strict=False):
-                if dim.dim_param not in _NAMELESS and fixed.setdefault(dim.dim_param, int(size)) != size:
+                known = size if isinstance(size, scalar.Var) else int(size)
+                if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),), (known,)):
                     raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other")
         return fixed
 
-    def _dims(self, name: str, kind: Any, fixed: Mapping[str, int]) -> list[Any]:
+    def _dims(self, name: str, kind: Any, fixed: Mapping[str, Any]) -> list[Any]:
         if not kind.HasField("shape"):
             raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}")
         dims: list[Any] = []
@@ -188,7 +189,7 @@ class Kind:
 
 
 def _is_shape(given: Any) -> bool:
-    return isinstance(given, Sequence) and all(isinstance(d, (int, np.integer)) and d >= 0 for d in given)
+    return isinstance(given, Sequence) and all(isinstance(d, scalar.Var) or (isinstance(d, (int, np.integer)) and d >= 0) for d in given)
 
 
 def kind_of(proto: onnx.ValueInfoProto) -> Kind:

@@ -118,7 +118,7 @@ class _Loop:
         made = {name: n for n in self.body.node for name in n.output}
         name = self.body.output[0].name
         while name in made and made[name].op_type == "Identity":
-            name = made[name].input[0]
+            name = made.pop(name).input[0]  # a damaged file may go round in a circle
         return name == self.body.input[1].name or (name in made and made[name].op_type == "Constant") or name in {t.name for t in self.body.initializer}
 
     def turn(self, number: Expr, states: Sequence[Expr], outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
