@@ -41,7 +41,7 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
-    if dtype == object:
+    if dtype.kind == "O":
         return np.full(info.shape, {Fill.ZEROS: "", Fill.ONES: "1", Fill.RANDOM: "text"}[fill], object)
     if fill is not Fill.RANDOM:
         return np.full(info.shape, fill is Fill.ONES, dtype)
