@@ -13,9 +13,9 @@ import onnx
 
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.onnx.deferred import is_open
 from tilewright.relay.frontend.onnx.functions import functions_of, is_supported, operators, opsets_of
+from tilewright.relay.frontend.onnx.importer import glance
 from tilewright.relay.frontend.onnx.reading import read_model
 from tilewright.relay.op.deferred import pending
 from tilewright.relay.op.registry import Op
@@ -118,7 +118,7 @@ def _imported(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[s
     """Why the model is refused; and what of it is not native."""
     found = _Found()
     try:
-        module, _ = from_onnx(model, shapes)
+        module = glance(model, shapes)
     except CompileError as error:
         return str(error), found
     for function in module.functions.values():

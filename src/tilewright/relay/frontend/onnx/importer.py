@@ -57,9 +57,21 @@ def from_onnx(
         if key not in _OPTIONS:
             raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}")
         config[key] = value
-    with read_model(model) as (proto, source):
+    return _imported(model, shape, dtype, opset, freeze_params, config)
+
+
+def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
+    """The module of `from_onnx` for whoever looks at its graph alone: its weights are not read, and lie in the files of the model."""
+    return _imported(model, shape, None, None, True, _OPTIONS, mapped=True)[0]
+
+
+def _imported(
+    model: Any, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None, opset: int | None, freeze_params: bool, config: Mapping[str, Any],
+    mapped: bool = False,
+) -> tuple[IRModule, dict[str, Array]]:
+    with read_model(model, mapped) as (proto, source):
         inputs = ModelInputs(proto.graph, shape, dtype)
-        importer = Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
+        importer = Importer(proto, source, inputs, freeze_params, dict(config), functions.opsets_of(proto, source, opset))
         outputs = importer.run()
     used = importer.used_params(outputs)
     declared = [o.type.WhichOneof("value") == "tensor_type" for o in proto.graph.output]
