@@ -74,7 +74,7 @@ class InputError(CompileError):
 
 
 class RunError(CompileError):
-    """A compiled program with control flow cannot go on: no clause of a match fits, the stack or the memory is used up."""
+    """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given, the stack or the memory is used up."""
 
 
 class ArtifactError(CompileError):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, InputError, InternalError
+from tilewright.errors import CompileError, InputError, InternalError, RunError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import Scopes
@@ -377,9 +377,13 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
-    """The operator of `call` on numpy values, by its reference."""
-    with np.errstate(all="ignore"):
-        result = call.op.reference(*args)
+    """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
+    try:
+        with np.errstate(all="ignore"):
+            result = call.op.reference(*args)
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
+        raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
     return _arrays(result)
 
 

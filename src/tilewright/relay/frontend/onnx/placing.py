@@ -45,6 +45,8 @@ def col2im(
     image, block = node.ints(image_shape, "image_shape"), node.ints(block_shape, "block_shape")
     n, (batch, rows, positions) = len(image), node.static(x, "input")
     apart, edges, steps = dilations or (1,) * n, pads or (0,) * 2 * n, strides or (1,) * n
+    if not len(block) == len(apart) == len(steps) == n or len(edges) != 2 * n or min((*image, *block)) < 1:
+        node.refuse(f"image_shape is {image} and block_shape {block}; both, dilations and strides need a number of 1 or more for each dimension, pads two")
     padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:

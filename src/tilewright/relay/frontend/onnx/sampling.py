@@ -119,6 +119,8 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
     """The last dimension holds real and imaginary parts, or real ones alone; the axis is brought before it, cut or filled with zeros."""
     ndim = rank(x)
     along = axis_of(axis, ndim, node)
+    if shape_of(x)[-1] not in (1, 2):
+        node.refuse(f"the last dimension of its input holds a real part and an imaginary one, or a real one alone, and the shape is {shape_of(x)}")
     if along == ndim - 1:
         node.refuse(f"axis is {axis}, which holds the real and imaginary parts; transform another")
     size = node.static(x, "input")[along]

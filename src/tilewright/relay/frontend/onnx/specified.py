@@ -1,7 +1,8 @@
 """What the specification says of a node, in plain words: whether its attributes and inputs are of the kinds that its operator takes.
 
-A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes are always
-compared, since a list in the place of a number means nothing; inputs only where a conversion has failed, to say why.
+A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes and
+the ranks of inputs are always compared, since a list in the place of a number means nothing; the types of inputs only where a conversion has
+failed, to say why.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _SERVES_AS: Final[dict[int, int]] = {AttributeProto.FLOAT: AttributeProto.INT, A
 """Whole numbers are numbers, and there are models that write them where numbers belong."""
 _RANKS: Final[dict[str, tuple[int, ...]]] = {
     "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4), "RoiAlign": (4, 2, 1),
-    "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "Gemm": (2, 2), "LRN": (4,), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
-    "NonMaxSuppression": (3, 3), "EyeLike": (2,), "STFT": (3,),
+    "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
+    "NonMaxSuppression": (3, 3), "EyeLike": (2,),
 }
 """How many dimensions the inputs of an operator have, where there is one answer."""
 _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
@@ -103,6 +104,16 @@ def kind_of_attribute(kind: int) -> str:
     return _KINDS.get(kind, f"of the unknown kind {kind}")
 
 
+def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
+    """What is wrong with how many dimensions an input has; empty where nothing is, or nothing is said of it."""
+    ranks = _RANKS.get(node.op_type, ()) if not registry.domain_of(node.domain) else ()
+    for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
+        t = None if arg is None else arg.known_type()
+        if isinstance(t, TensorType) and t.ndim != wanted:
+            return f"input '{name}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {wanted}; reshape it"
+    return ""
+
+
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     """What is wrong with how many inputs there are, or their types; empty when nothing is."""
     if not said.fewest <= len(node.input) <= said.most:
@@ -111,9 +122,6 @@ def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr |
     for k, arg in enumerate(args):
         place = min(k, len(said.types) - 1)
         t = None if arg is None or place < 0 else arg.known_type()
-        ranks = _RANKS.get(node.op_type, ()) if node.domain in ("", "ai.onnx") else ()
-        if isinstance(t, TensorType) and k < len(ranks) and t.ndim != ranks[k]:
-            return f"input '{said.inputs[place]}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {ranks[k]}; reshape it"
         if isinstance(t, TensorType):
             code = onnx.helper.np_dtype_to_tensor_dtype(t.dtype.numpy())
             name = onnx.TensorProto.DataType.Name(code).lower()

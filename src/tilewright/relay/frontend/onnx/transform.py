@@ -144,6 +144,8 @@ def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: 
 
 
 def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
+    if not rank(data):
+        node.refuse("its input is one number, which has no axis to split")
     axis = axis_of(axis, rank(data), node)
     length = shape_of(data)[axis]
     if sizes is None:
