@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from host_examples import HOST_EXAMPLES
 from op_examples import EXAMPLES, Example
 from tilewright import relay, tir
 from tilewright.errors import CompileError
@@ -42,7 +43,7 @@ from tilewright.relay.expr import (
     Var,
     const,
 )
-from tilewright.relay.op.registry import OPS, Op
+from tilewright.relay.op.registry import Op
 from tilewright.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeVar
 
 DTYPES: Final = (
@@ -463,15 +464,10 @@ def _closed(t: Type) -> bool:
     return isinstance(t, TensorType) and t.is_static
 
 
-def all_operators() -> set[str]:
-    """The names of the operators that these programs are made of."""
-    return {e.op.name for e in EXAMPLES} & set(OPS)
-
-
 def with_every_operator() -> list[IRModule]:
     """One small module for every example of an operator, its inputs being parameters."""
     found = []
-    for e in EXAMPLES:
+    for e in (*EXAMPLES, *HOST_EXAMPLES):
         params, call = e.call()
         found.append(IRModule({"main": Function(params, call)}))
     return found

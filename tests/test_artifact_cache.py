@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 import small_programs as programs
+from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
 from tilewright.errors import InternalError
 
@@ -43,10 +47,7 @@ def test_artifacts(cache):
 
 
 def test_constants_are_mapped_and_aligned(cache):
-    small = programs.affine()
-    data = np.zeros(32 << 20, np.uint8)
-    data[: small.constants.nbytes] = small.constants
-    cache.put_artifact(KEY, replace(small, constants=data, manifest=replace(small.manifest, constants_bytes=data.nbytes)))
+    cache.put_artifact(KEY, _with_constants(32 << 20))
     stored = cache.get_artifact(KEY)
     executable = stored.executable()
     assert executable._constants is stored.constants and stored.constants.ctypes.data % 4096 == 0
@@ -127,6 +128,44 @@ def test_artifacts_are_evicted_whole(tmp_path):
     cache = Cache(tmp_path, limit=1)
     cache.put_artifact(KEY, programs.affine())
     assert cache.get_artifact(KEY) is None and not list((tmp_path / "artifacts").iterdir())
+
+
+def _with_constants(nbytes):
+    """The program with more constants than it needs."""
+    small = programs.affine()
+    data = np.zeros(nbytes, np.uint8)
+    data[: small.constants.nbytes] = small.constants
+    return replace(small, constants=data, manifest=replace(small.manifest, constants_bytes=data.nbytes))
+
+
+def test_a_large_artifact_is_written_meanwhile(cache, monkeypatch):
+    started, let_go = threading.Event(), threading.Event()
+    real = cache_module._write_entry
+
+    def slow(folder, artifact):
+        started.set()
+        assert let_go.wait(60)
+        return real(folder, artifact)
+
+    monkeypatch.setattr(cache_module, "_write_entry", slow)
+    cache.put_artifact(KEY, _with_constants(2 << 20))
+    assert started.wait(60)
+    assert not (cache.folder / "artifacts" / KEY).exists()
+    let_go.set()
+    assert cache.get_artifact(KEY) is not None  # waited for it
+    assert cache_module._WRITING == {}
+    assert cache.size() > 2 << 20
+
+
+def test_the_end_of_a_process_waits_for_its_artifacts(tmp_path):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "import test_artifact_cache as t; from tilewright.compiler.cache import Cache; from pathlib import Path\n"
+        "Cache(Path(sys.argv[1])).put_artifact(t.KEY, t._with_constants(32 << 20))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "cache"), str(Path(__file__).parent)], check=True)
+    assert Cache(tmp_path / "cache").get_artifact(KEY) is not None
+    assert [p.name for p in (tmp_path / "cache" / "artifacts").iterdir()] == [KEY]
 
 
 def test_clear(cache):

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 import tilewright
 from models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
-from tilewright.compiler import program
+from tilewright.compiler import content, program
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
@@ -196,6 +196,18 @@ def test_a_hit_imports_neither_the_frontend_nor_the_compiler(path: Path, tmp_pat
     assert runs[1] == []
 
 
+def test_two_compilations_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    filled = iter((0x11, 0xEE))
+
+    def dirty(shape: tuple[int, ...]) -> Any:
+        return np.full(shape, next(filled), np.uint8)
+
+    monkeypatch.setattr(program, "aligned_empty", dirty)
+    first, second = (tilewright.compile(cnn(), cache=Cache(None)).artifact for _ in range(2))
+    assert first.constants.tobytes() == second.constants.tobytes()
+    assert first.objects == second.objects
+
+
 def test_digests(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     known = set()
@@ -208,6 +220,29 @@ def test_digests(tmp_path: Path) -> None:
             data[-1] ^= 1
             known.add(digest_bytes(data.tobytes()))
     assert len(known) == 13
+
+
+def test_the_digest_of_an_unchanged_file_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, file, read = Cache(tmp_path / "cache"), tmp_path / "file", []
+    real = content.digest_file
+    monkeypatch.setattr(content, "digest_file", lambda path: read.append(path) or real(path))
+    data = bytearray(5 << 20)
+    file.write_bytes(data)
+    first = content.known_digest(file, cache)
+    assert content.known_digest(file, cache) == first and len(read) == 2  # changed a moment ago: not to be trusted yet
+    monkeypatch.setattr(content, "_SETTLED_NS", -(1 << 62))
+    assert content.known_digest(file, cache) == first == content.known_digest(file, cache) and len(read) == 3
+    times = file.stat()
+    data[7] = 1
+    file.write_bytes(data)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # the time of its contents says that nothing happened
+    assert content.known_digest(file, cache) == digest_bytes(bytes(data)) != first
+    (tmp_path / "copy").write_bytes(data)
+    assert content.known_digest(tmp_path / "copy", cache) == digest_bytes(bytes(data))
+    small = tmp_path / "small"
+    small.write_bytes(b"few")
+    entries = cache.size()
+    assert content.known_digest(small, cache) == digest_bytes(b"few") and cache.size() == entries
 
 
 # --- what cannot be done ------------------------------------------------------------------------------------------------

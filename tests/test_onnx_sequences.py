@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright as tvm
 from tilewright.compiler.cache import Cache
 from tilewright.errors import InputError, ModelError
+from tilewright.limits import MOST_WRITTEN_OUT
 from tilewright.relay.frontend.onnx import from_onnx, signature
 
 FLOAT = TensorProto.FLOAT
@@ -147,6 +148,13 @@ def test_what_is_not_there_cannot_be_taken() -> None:
         tvm.compile(model([node("OptionalGetElement", ["s"], ["y"])], [sequence("s", optional=True)], [sequence("y")]))(None)
 
 
+def test_more_parts_than_a_program_may_have_are_refused() -> None:
+    split = node("SplitToSequence", ["x", "two"], ["y"])
+    with pytest.raises(ModelError, match=rf"axis 0 has {1 << 30} slices, and a sequence of {1 << 29} parts is more than {MOST_WRITTEN_OUT}, what a program may have"):
+        from_onnx(model([split], [tensor("x", shape=(1 << 30,))], [sequence("y")], two=2))
+    assert len(from_onnx(model([split], [tensor("x", shape=(9,))], [sequence("y")], two=2))[0]["main"].body.fields) == 5
+
+
 def test_wrong_kinds_of_inputs() -> None:
     compiled = tvm.compile(model([node("Identity", ["s"], ["y"])], [sequence("s")], [sequence("y")]))
     with pytest.raises(InputError, match=r"input 's' is seq\(float32\), and takes a list of arrays; it was given a ndarray"):
@@ -162,6 +170,9 @@ def test_importing_needs_the_length() -> None:
     with pytest.raises(ModelError, match=r"input 's' is a sequence of tensors, and how many tensors are in it must be known while compiling; give its shape"):
         from_onnx(built)
     assert [p.name_hint for p in from_onnx(built, {"s": [(1, 2), (3,)]})[0]["main"].params] == ["s.0", "s.1"]
+    for wrong in ((2, 3), 4, [(1, -2)], None):
+        with pytest.raises(ModelError, match=r"is not a list with the shape of each tensor, and input 's' is a sequence of tensors; write for example shape={'s': \["):
+            from_onnx(built, {"s": wrong})
 
 
 def test_sequences_of_maps_are_no_inputs() -> None:

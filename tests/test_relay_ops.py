@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from host_examples import HOST_EXAMPLES
 from op_examples import EXAMPLES, OWN, Example
 from te_numpy import evaluate as evaluate_te
 from tilewright import te
@@ -35,7 +36,7 @@ def close(found: Any, wanted: Any) -> None:
 
 
 def test_every_operator_has_an_example() -> None:
-    assert sorted(set(OWN) - {e.op.name for e in EXAMPLES}) == []
+    assert sorted(set(OWN) - {e.op.name for e in (*EXAMPLES, *HOST_EXAMPLES)}) == []
 
 
 def test_every_operator_says_what_it_means() -> None:

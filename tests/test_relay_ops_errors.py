@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tilewright.relay.op import (
     create,
     einsum,
     elementwise,
+    fixed_point,
     image,
     image_sampling,
     indexing,
@@ -51,7 +53,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (elementwise.Exp(), (both(t(2)),), "a tensor was expected, and (Tensor[(2), float32],) was given"),
     (elementwise.LogicalNot(), (t(2),), "a boolean tensor was expected, and this one is float32; compare it with zero first"),
     (elementwise.BitwiseNot(), (t(2),), "an integer or boolean tensor was expected, and this one is float32"),
-    (elementwise.FixedPointMultiply(1, 1), (t(2),), "an int32 tensor was expected, and this one is float32; cast it first"),
+    (fixed_point.FixedPointMultiply(1, 1), (t(2),), "an int32 tensor was expected, and this one is float32; cast it first"),
     (nn.PRelu(), (IMAGE, t(4)), "alpha must have shape (3,), one slope for each channel, and it has (4,)"),
     (b.Add(), (t(2, 3), t(2, 4)), "shapes (2, 3) and (2, 4) do not broadcast: dimension -1 is 3 in one and 4 in another; make them equal, or one of them 1"),
     (b.Add(), (t(N), t(M)), "shapes (n,) and (m,) do not broadcast: dimension -1 is n in one and m in another; give both the same symbol"),
@@ -231,6 +233,18 @@ def test_attributes_in_no_form() -> None:
         nn.Conv2d(padding=(1, 2, 3))
     with pytest.raises(CompileError, match=r"nn\.softmax: got an unexpected keyword argument 'axes'; its attributes are: axis"):
         nn.Softmax(axes=1)  # type: ignore[call-arg]
+    with pytest.raises(CompileError, match=r"nn\.softmax: takes 1 attribute, and was given 2; its attributes are: axis"):
+        nn.Softmax(1, 2)  # type: ignore[call-arg]
+    with pytest.raises(CompileError, match=r"nn\.softmax: got multiple values for argument 'axis'; its attributes are: axis"):
+        nn.Softmax(1, axis=2)  # type: ignore[misc]
+    with pytest.raises(CompileError, match=r"expand_dims: missing 1 required argument: axis; its attributes are: axis, num_newaxis"):
+        relay.op.get("expand_dims")()
+    with pytest.raises(CompileError, match=r"vision\.roi_pool: 'NoneType' object is not iterable; its attributes are: pooled_size, spatial_scale"):
+        relay.op.get("vision.roi_pool")(pooled_size=None, spatial_scale=1.0)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'axis'"):
+        nn.Softmax(1).axis = 2  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'axis'"):
+        del nn.Softmax(1).axis
 
 
 def test_wrong_number_of_arguments() -> None:

@@ -15,11 +15,13 @@ from models import onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import staged
 from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
-from tilewright.errors import CompileError, InputError, ModelError, RunError
-from tilewright.relay.expr import Call, Var
+from tilewright.errors import CompileError, InputError, ModelError, ShapeError
+from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import Deferred
+from tilewright.relay.op.selection import UniqueSlices
+from tilewright.relay.op.sorting import TopK
 from tilewright.relay.transform.stages import cut, needs_stages, resolve
 from tilewright.relay.visitor import calls
 from tilewright.types import TensorType
@@ -193,6 +195,41 @@ def test_what_decides_is_found_again_when_more_is_asked() -> None:
     assert compiled._stages.root.asked == (1, 2)
 
 
+def branches_for_two_widths() -> onnx.ModelProto:
+    """A program that can only be made of one of its branches: which, the condition says."""
+
+    def branch(name: str, width: int) -> onnx.GraphProto:
+        weight = numpy_helper.from_array(np.ones((width, 2), np.float32), "w")
+        return helper.make_graph([node("MatMul", ["x", "w"], name)], name, [], [helper.make_tensor_value_info(name, FLOAT, None)], [weight])
+
+    return model([node("If", ["c"], "p", then_branch=branch("wide", 4), else_branch=branch("narrow", 3)), node("Abs", ["p"])],
+                 {"x": ("n", "m"), "c": ()}, kinds={"c": BOOL})
+
+
+def test_a_branch_that_does_not_fit_is_left_out_when_it_is_not_taken() -> None:
+    proto = branches_for_two_widths()
+    compiled = same(proto, {"x": floats(2, 4), "c": np.array(True)}, {"x": floats(5, 3), "c": np.array(False)})
+    with pytest.raises(CompileError, match="MatMul"):
+        compiled({"x": floats(2, 4), "c": np.array(False)})
+    with pytest.raises(CompileError, match="MatMul"):
+        compiled({"x": floats(2, 3), "c": np.array(True)})
+
+
+def test_what_goes_on_changing_is_not_compiled_behind_it_either() -> None:
+    """The places of what is positive differ in number from call to call, and so does what is made of them, in two stages."""
+    nodes = [
+        node("NonZero", ["x"], "places"), node("Transpose", ["places"], "rows"), node("GatherND", ["x", "rows"], "kept"), node("Greater", ["kept", "half"], "big"),
+        node("NonZero", ["big"], "again"), node("Cast", ["again"], to=FLOAT),
+    ]
+    compiled = tilewright.compile(model(nodes, {"x": (40,)}, weights={"half": np.float32(0.5)}))
+    for count in range(1, 30):
+        x = np.zeros(40, np.float32)
+        x[:count] = np.linspace(0.1, 1, count)
+        assert compiled(x).shape == (1, int((x > 0.5).sum()))
+    programs = [e for e in compiled._stages.edges() if e.program is not None]
+    assert len(programs) <= 2 * (SETTLED + 1)
+
+
 def test_open_sizes_of_inputs_are_keys_of_the_root_too() -> None:
     proto = model([node("Relu", ["x"], "r"), node("NonZero", ["r"], "z"), node("Cast", ["z"], to=FLOAT)], {"x": ("n", 3)})
     compiled = same(proto, {"x": floats(2, 3)}, {"x": floats(4, 3)}, {"x": floats(2, 3, seed=1)})
@@ -275,7 +312,7 @@ def test_windows_put_back_together() -> None:
     nodes = [node("Col2Im", ["x", "image", "block"], pads=[1, 0, 1, 2], strides=[1, 2], dilations=[2, 1])]
     proto = model(nodes, {"x": (2, 12, 12), "image": (2,), "block": (2,)}, kinds={"image": INT64, "block": INT64})
     same(proto, {"x": floats(2, 12, 12), "image": np.array([4, 5]), "block": np.array([2, 2])})
-    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks \(2, 2\) of an image \(3, 5\) need"):
+    with pytest.raises(CompileError, match=r"Col2Im 'Col2Im_0': its input has 12 rows and 12 columns; blocks of \(2, 2\) in an image of \(3, 5\) need"):
         tilewright.compile(proto)(floats(2, 12, 12), np.array([3, 5]), np.array([2, 2]))
 
 
@@ -339,6 +376,18 @@ def test_argwhere_of_a_module() -> None:
     np.testing.assert_array_equal(run(value).numpy(), np.argwhere(value).astype(np.int32))
 
 
+def test_results_that_are_tuples_of_tensors_of_unknown_sizes() -> None:
+    x = relay.var("x", shape=(2, 3))
+    value = np.float32([[3, 1, 2], [3, 1, 2]])
+    unique, largest = UniqueSlices()(x), TopK(2)(x)
+    slices, best = UniqueSlices().reference(value), TopK(2).reference(value)
+    for body, wanted in ((unique, slices), (Tuple((largest, x, Tuple((unique, largest)))), (*best, value, *slices, *best))):
+        found = tilewright.compile(tilewright.IRModule.from_expr(relay.Function([x], body)))(value)
+        assert len(found) == len(wanted)
+        for f, w in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(f, w)
+
+
 # --- what is refused -----------------------------------------------------------------------------------------------------
 
 
@@ -352,7 +401,7 @@ def test_a_stage_that_cannot_be_converted_names_its_node() -> None:
 @pytest.mark.parametrize(("size", "why"), [(-3, "negative size"), (10**12, "larger than any memory")])
 def test_sizes_that_no_memory_has_are_refused(size: int, why: str) -> None:
     compiled = tilewright.compile(model([node("ConstantOfShape", ["n"], "c"), node("ReduceSum", ["c"])], {"n": (1,)}, kinds={"n": INT64}))
-    with pytest.raises(RunError, match=rf"ConstantOfShape 'ConstantOfShape_0'.*{why}"):
+    with pytest.raises(ShapeError, match=rf"ConstantOfShape 'ConstantOfShape_0'.*{why}"):
         compiled(np.array([size]))
     assert compiled(np.array([3])) == 0
 

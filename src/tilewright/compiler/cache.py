@@ -5,7 +5,8 @@
 
 Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
 whole entry or none. A damaged entry counts as absent and is removed. Above the size limit, the entries that were not used
-for the longest time go. Constants are mapped, not copied, so processes share their memory.
+for the longest time go. Constants are mapped, not copied, so processes share their memory. A large artifact is written by a
+thread while its program runs already; whoever asks for it in this process waits, and so does the end of the process.
 
 Damage here is an accident: a full disk, a lost block, an edit by mistake; whoever may write into the folder could replace
 the code as well. So the constants, which are nearly all of an entry, are checked by sums of their pages, which read memory
@@ -15,6 +16,7 @@ at its own speed, where sha256 takes half a second a gigabyte; code and manifest
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -39,6 +41,10 @@ _KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]{7,127}", re.ASCII)
 _DIGEST_BYTES: Final = 32
 _PAGE: Final = 4096
 _KEPT_AFTER_EVICTION: Final = 0.8
+_WRITTEN_AT_ONCE: Final = 1 << 20
+"""Bytes of constants up to which an artifact is written before `put_artifact` returns."""
+_WRITING: Final[dict[Path, threading.Thread]] = {}
+"""The entries that threads of this process are writing."""
 
 
 class Cache:
@@ -54,12 +60,12 @@ class Cache:
 
     @staticmethod
     def default() -> Cache:
-        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`."""
+        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`: one for each folder, measured once."""
         named = os.environ.get(VARIABLE, "")
         if named == "off":
             return Cache(None)
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Cache(Path(named).expanduser() if named else Path(base) / "tilewright")
+        return _cache_in(Path(named).expanduser() if named else Path(base) / "tilewright")
 
     @staticmethod
     def key(kind: str, *parts: str) -> str:
@@ -106,6 +112,7 @@ class Cache:
         if self.folder is None:
             return None
         entry = self._artifact(key)
+        _written(entry)
         try:
             text = (entry / "manifest.json").read_bytes()
             artifact = _read_entry(entry, text)
@@ -123,13 +130,25 @@ class Cache:
         return artifact
 
     def put_artifact(self, key: str, artifact: Artifact) -> None:
-        """Store an artifact that was compiled here (one with host steps, or loaded from a library, is not stored)."""
+        """Store an artifact that was compiled here (one with host steps, or loaded from a library, is not stored); a large one meanwhile."""
         if self.folder is None or artifact.manifest.host_steps or not artifact.objects:
             return
         entry = self._artifact(key)
         temporary = entry.with_name(f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
             temporary.mkdir(parents=True)
+        except OSError as error:
+            self._give_up(error)
+            return
+        if artifact.constants.nbytes <= _WRITTEN_AT_ONCE:
+            self._write(artifact, temporary, entry)
+            return
+        _written(entry)
+        thread = _WRITING[entry] = threading.Thread(target=self._write, args=(artifact, temporary, entry), name="tilewright-cache")
+        thread.start()
+
+    def _write(self, artifact: Artifact, temporary: Path, entry: Path) -> None:
+        try:
             size = _write_entry(temporary, artifact)
             _put_in_place(temporary, entry)
             self._grown(size)
@@ -137,16 +156,28 @@ class Cache:
             self._give_up(error)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+            if _WRITING.get(entry) is threading.current_thread():
+                del _WRITING[entry]
 
     def clear(self) -> None:
         """Remove every entry."""
+        self.wait()
         for _, _, path in self._entries():
             self._remove(path)
         self._size = None
 
     def size(self) -> int:
         """Bytes of all entries."""
+        self.wait()
+        return self._measured()
+
+    def _measured(self) -> int:
         return sum(size for _, size, _ in self._entries())
+
+    def wait(self) -> None:
+        """Until what this process writes into the folder is there."""
+        for entry in [e for e in list(_WRITING) if self.folder is not None and e.is_relative_to(self.folder)]:
+            _written(entry)
 
     def _blob(self, key: str) -> Path:
         return self._place(key) / "blobs" / key[-2:] / key
@@ -174,7 +205,7 @@ class Cache:
     def _grown(self, by: int) -> None:
         """Keep count, and evict when the limit is passed; the folder is measured once, and again at each eviction."""
         with self._lock:
-            self._size = self.size() if self._size is None else self._size + by
+            self._size = self._measured() if self._size is None else self._size + by
             if self._size <= self.limit:
                 return
             entries = sorted(self._entries(), key=lambda entry: entry[0])
@@ -211,11 +242,23 @@ class Cache:
             )
 
 
+@functools.lru_cache(maxsize=8)
+def _cache_in(folder: Path) -> Cache:
+    return Cache(folder)
+
+
 def page_sums(data: np.ndarray[Any, Any]) -> str:
     """A checksum of a uint8 array: sha256 over the 64-bit sum of each page of 4096 bytes, and the bytes after the last whole page."""
     whole = data.size // _PAGE * _PAGE
     sums = data[:whole].view(np.uint64).reshape(-1, _PAGE // 8).sum(axis=1, dtype=np.uint64)
     return hashlib.sha256(sums.tobytes() + data[whole:].tobytes()).hexdigest()
+
+
+def _written(entry: Path) -> None:
+    """Wait for the thread that writes `entry`, if there is one."""
+    thread = _WRITING.get(entry)
+    if thread is not None and thread is not threading.current_thread():
+        thread.join()
 
 
 def _put_in_place(temporary: Path, entry: Path) -> None:

@@ -2,23 +2,30 @@
 
 Only content counts, never names or times, so a copied model is found and a changed one is not. Large files are digested in
 pieces by several threads (`hashlib` works without the interpreter's lock): half a gigabyte takes a quarter of a second on
-one core, and less on more.
+one core, and less on more. So the digest of a large file is kept in the cache under what the file system says of the file, as
+version control does it: the inode, the size, and the times of the last change of contents and of inode, which no program sets.
+A file that changed within the last seconds is digested again, since a clock of the file system may tick that slowly.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.compiler.cache import Cache
 from tilewright.errors import ModelError
 
 _PIECE: Final = 16 << 20
 _BUFFER: Final = 1 << 20
 _MOST_THREADS: Final = 8
+_KEPT_FROM: Final = 4 << 20
+"""Bytes of a file from which its digest is kept: smaller ones are digested sooner than the cache answers."""
+_SETTLED_NS: Final = 2_000_000_000
 
 
 def digest_bytes(data: bytes | bytearray | memoryview) -> str:
@@ -47,6 +54,26 @@ def digest_file(path: Path) -> str:
         os.close(descriptor)
 
 
+def known_digest(path: Path, cache: Cache) -> str:
+    """`digest_file`, from `cache` where the file is the one that was digested before."""
+    before = path.stat()
+    if before.st_size < _KEPT_FROM:
+        return digest_file(path)
+    key = Cache.key("digest", str(path.resolve()), *map(str, _identity(before)))
+    kept = cache.get(key)
+    if kept is not None:
+        return kept.decode()
+    settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
+    found = digest_file(path)
+    if settled and _identity(path.stat()) == _identity(before):
+        cache.put(key, found.encode())
+    return found
+
+
+def _identity(file: os.stat_result) -> tuple[int, ...]:
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns
+
+
 def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
     """sha256 of the size and of the sha256 of each piece."""
     starts = range(0, size, _PIECE)
@@ -63,10 +90,10 @@ def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
     return found.hexdigest()
 
 
-def digest_model(model: Any) -> str:
+def digest_model(model: Any, cache: Cache) -> str:
     """The digest of a path, bytes, or a protobuf message. Raises `OSError` for a file that cannot be read, `TypeError` for other things."""
     if isinstance(model, (str, os.PathLike)):
-        return digest_file(Path(model))
+        return known_digest(Path(model), cache)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return digest_bytes(model)
     if not hasattr(model, "SerializeToString"):
@@ -74,10 +101,19 @@ def digest_model(model: Any) -> str:
     return digest_bytes(model.SerializeToString(deterministic=True))
 
 
-def digest_external(model: Any, locations: Sequence[str]) -> str:
+def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
     """The digests of the files beside `model` that hold its tensors; a file that is not there is refused later, by name."""
     if not locations or not isinstance(model, (str, os.PathLike)):
         return ""
     folder = Path(model).resolve().parent
-    files = ((location, (folder / location).resolve()) for location in locations)
-    return ";".join(f"{location}={digest_file(f)}" for location, f in files if f.is_relative_to(folder) and f.is_file())
+    files = ((location, _file_in(folder, location)) for location in locations)
+    return ";".join(f"{location}={known_digest(f, cache)}" for location, f in files if f is not None)
+
+
+def _file_in(folder: Path, location: str) -> Path | None:
+    """The file of that name in the folder; None where there is none, or there cannot be one."""
+    try:
+        file = (folder / location).resolve()
+        return file if file.is_relative_to(folder) and file.is_file() else None
+    except (OSError, ValueError):
+        return None  # too long for a name, or not text

@@ -21,6 +21,7 @@ import numpy as np
 
 from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.content import digest_external, digest_model
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
@@ -83,7 +84,8 @@ def compile(
         kind = ModuleModel
     made = kind(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
     made.specialise_after = specialise_after
-    made.prepare()
+    with no_garbage_collection():
+        made.prepare()
     return made
 
 
@@ -232,6 +234,11 @@ class Model:
         return self.artifact.manifest.outputs
 
     @property
+    def in_python(self) -> frozenset[str]:
+        """Names of the operators of the programs so far that run in Python by their numpy meaning; the others are native code."""
+        return frozenset(name for tree in self._trees.values() for name in tree.in_python)
+
+    @property
     def threads(self) -> int:
         """How many threads share a call's work."""
         return self.executable.threads
@@ -336,7 +343,6 @@ class Model:
         )
 
     def _grown(self, tree: Stages, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
-        from tilewright.compiler.build import no_garbage_collection
         from tilewright.compiler.growth import grow
 
         with no_garbage_collection(), self._options.context():
@@ -404,12 +410,12 @@ class Model:
         inputs, locations = json.loads(stored)
         self._signature = [(str(n), list(d), str(t)) for n, d, t in inputs]
         with self.report.phase("hash"):
-            self._content = f"{content}|{digest_external(self._source, locations)}"
+            self._content = f"{content}|{digest_external(self._source, locations, self._cache)}"
 
     def _digest(self) -> str:
         """The digest of the model itself, made while what every way on needs is imported."""
         with ThreadPoolExecutor(1) as thread:
-            made = thread.submit(digest_model, self._source)
+            made = thread.submit(digest_model, self._source, self._cache)
             from tilewright.target.llvm import jit  # noqa: F401
         try:
             return made.result()

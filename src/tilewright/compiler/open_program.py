@@ -18,8 +18,8 @@ import numpy as np
 
 from tilewright import expr
 from tilewright.arith.open_sizes import Limit, open_size, samples
-from tilewright.compiler.build import no_garbage_collection
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InputError

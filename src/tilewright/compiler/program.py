@@ -19,6 +19,7 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
@@ -27,7 +28,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, Var
-from tilewright.relay.interpreter import evaluate
+from tilewright.relay.interpreter import prepared
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
@@ -60,6 +61,7 @@ def build_program(
     """
     with report.phase("plan"):
         plan = plan_memory(main)
+    check_memory(plan, target, name)
     builder = _Builder(target, report, cache, symbols=symbols)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
@@ -102,6 +104,7 @@ def build_flow(
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
             plan = plan_memory(block)
+        check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
@@ -270,8 +273,10 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
 
+        compute = prepared(function)
+
         def run(*arrays: Array) -> Sequence[Array]:
-            result = evaluate(function, *arrays)
+            result = compute(*arrays)
             return result if isinstance(result, (tuple, list)) else (result,)
 
         return self._on_host(title, run, s, origin)
@@ -306,7 +311,7 @@ class _Constants:
         if found is None:
             found = self.offsets[key] = self.size
             self.pending.append((found, nbytes, pack, values))
-            self.size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+            self.size += _aligned(nbytes)
         return found
 
     def blob(self) -> Array:
@@ -319,7 +324,12 @@ class _Constants:
             if array.nbytes != nbytes:
                 raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
             blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
+            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # what the memory held before is nobody's business
         return blob
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _title(function: Function) -> str:

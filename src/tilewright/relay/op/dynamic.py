@@ -132,7 +132,7 @@ class _Filled(Dynamic):
         return TensorType(_unknown(_count(shape, "shape")), self.dtype)
 
     def static(self, *values: Array) -> Op:
-        return self.filled(shape=_whole(values[0]), dtype=self.dtype)  # type: ignore[call-arg]
+        return self.filled(shape=_whole(values[0]), dtype=self.dtype)
 
 
 @op("dyn.zeros", kind=Fusion.OPAQUE)

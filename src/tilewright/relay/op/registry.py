@@ -20,6 +20,7 @@ from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.expr import Var as ScalarVar
 from tilewright.expr_walk import walk
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
+from tilewright.limits import refused_size
 from tilewright.relay.expr import Call, Expr, Tuple, const
 from tilewright.relay.op.left_out import left_out
 from tilewright.types import DataType, TensorType, TupleType, Type
@@ -64,6 +65,49 @@ class Op:
 
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
+
+    attribute_names: ClassVar[tuple[str, ...]] = ()
+    attribute_defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, *args: Any, **attrs: Any) -> None:
+        """The attributes, by place or by name, in their normal form; raises `CompileError` naming those that there are."""
+        names = self.attribute_names
+        given = dict(zip(names, map(plain, args), strict=False))
+        wrong = f"takes {len(names)} attribute{'s' * (len(names) != 1)}, and was given {len(args)}" if len(args) > len(names) else ""
+        for key, value in attrs.items():
+            if key not in names:
+                wrong = f"got an unexpected keyword argument '{key}'"
+            elif key in given:
+                wrong = f"got multiple values for argument '{key}'"
+            given[key] = plain(value)
+        values = self.attribute_defaults | given
+        missing = [n for n in names if n not in values]
+        if wrong or missing:
+            why = wrong or f"missing {len(missing)} required argument{'s' * (len(missing) > 1)}: {', '.join(missing)}"
+            raise CompileError(f"{self.name}: {why}; its attributes are: {', '.join(names) or 'none'}")
+        self.__dict__.update(values)
+        try:
+            self.__post_init__()
+        except TypeError as error:
+            raise CompileError(f"{self.name}: {error}; its attributes are: {', '.join(names)}") from None
+
+    def __post_init__(self) -> None:
+        """What an operator does to its attributes to bring them to one form."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field '{name}'")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
+
+    def __eq__(self, other: object) -> bool:
+        """An operator equals one with the same attributes, and its class, which `get` returns: `call.op == relay.op.get("add")`."""
+        if type(self) is not type(other):
+            return type(self) is other
+        return all(getattr(self, n) == getattr(other, n) for n in self.attribute_names)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(getattr(self, n) for n in self.attribute_names)))
 
     @property
     def results(self) -> int | None:
@@ -117,7 +161,7 @@ class Op:
 
     def keys(self) -> list[str]:
         """The names of the attributes."""
-        return [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return list(self.attribute_names)
 
     def __getitem__(self, name: str) -> Any:
         """An attribute by name; raises `KeyError` naming those there are."""
@@ -196,6 +240,7 @@ class Op:
             if not self.objects:
                 _refuse_objects(types)
             found = self.infer(types[0]) if self.variadic else self.infer(*types)
+            _refuse_sizes(found)
             return found if type(found) is TensorType and found.is_static else without_unknown_terms(found)
         except ShapeError as error:
             if error.origin is not None:
@@ -213,7 +258,7 @@ class Op:
         return Call(self, [as_relay(a) for a in args], span=span)
 
     def attributes(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {n: getattr(self, n) for n in self.attribute_names}
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{k}={v!r}" for k, v in self.attributes().items())
@@ -229,18 +274,10 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
     """Declare an operator: its annotated fields are its attributes, with the specification's defaults."""
 
     def declare(cls: type[T]) -> type[T]:
-        made = dataclasses.dataclass(frozen=True, repr=False, eq=True)(cls)
-        made.__eq__ = _equal  # type: ignore[assignment]
-        plain_init: Callable[..., None] = made.__init__
-
-        def init(self: T, *args: Any, **attrs: Any) -> None:
-            try:
-                plain_init(self, *map(plain, args), **{k: plain(v) for k, v in attrs.items()})
-            except TypeError as error:
-                known = ", ".join(f.name for f in dataclasses.fields(made))  # type: ignore[arg-type]
-                raise CompileError(f"{name}: {str(error).partition('__init__() ')[2] or error}; its attributes are: {known or 'none'}") from None
-
-        made.__init__ = init  # type: ignore[method-assign,assignment]
+        made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)  # what an operator does is in `Op`: generated methods cost a millisecond of import each
+        fields = dataclasses.fields(made)  # type: ignore[arg-type]
+        made.attribute_names = tuple(f.name for f in fields)
+        made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
         made.name, made.kind, made.variadic = name, kind, variadic
         if name in OPS:
             raise CompileError(f"operator '{name}' is declared twice")
@@ -248,13 +285,6 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
         return made
 
     return declare
-
-
-def _equal(a: Op, b: object) -> bool:
-    """An operator equals one with the same attributes, and its class, which `get` returns: `call.op == relay.op.get("add")`."""
-    if type(a) is not type(b):
-        return type(a) is b
-    return all(getattr(a, f.name) == getattr(b, f.name) for f in dataclasses.fields(a))  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:
@@ -299,7 +329,7 @@ def function(cls: type[Op]) -> Callable[..., Call]:
     Tensors come first, under the names of `infer`'s parameters, then the attributes in their order.
     """
     inputs = list(inspect.signature(cls.infer).parameters)[1:]
-    attributes = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    attributes = list(cls.attribute_names)
 
     def build(*args: Any, span: Origin | None = None, **named: Any) -> Call:
         values = list(args[: len(inputs)])
@@ -347,6 +377,13 @@ def without_unknown_terms(t: Type) -> Type:
     if isinstance(t, TupleType):
         return TupleType([without_unknown_terms(f) for f in t.fields])
     return t
+
+
+def _refuse_sizes(found: Type | None) -> None:
+    """Refuse a result that no machine has room for, or whose size is negative."""
+    for t in (found,) if type(found) is TensorType else found.fields if isinstance(found, TupleType) else ():
+        if isinstance(t, TensorType) and (why := refused_size(t.shape, t.dtype.itemsize)):
+            raise ShapeError(why)
 
 
 def _refuse_objects(types: Sequence[Type]) -> None:

@@ -11,13 +11,13 @@ has known sizes then. What is left begins anew when the stage has run. Both are 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, RunError
+from tilewright.errors import CompileError
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
@@ -29,8 +29,6 @@ from tilewright.types import FuncType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 
-MOST_BYTES: Final = 1 << 39
-"""A value larger than this is refused before memory is asked for."""
 _FOLDED_BYTES: Final = 1 << 16
 """Constants larger than this are left to the passes of the stage."""
 _OPAQUE: Final = 32
@@ -126,7 +124,6 @@ class _Resolver:
         for e in _between(found, call.args):
             now = [new.get(o, o) for o in operands(e)]
             made = e if all(a is b for a, b in zip(operands(e), now, strict=True)) else with_operands(e, now)
-            _check_size(made)
             if isinstance(made, Call) and pending(made) and all(is_static(a.known_type()) for a in made.args):
                 made = self._resolved(made)
             new[e] = made
@@ -147,17 +144,6 @@ def _between(root: Expr, given: Sequence[Expr]) -> list[Expr]:
             stack.append((e, True))
             stack += [(o, False) for o in reversed(operands(e))]
     return order
-
-
-def _check_size(e: Expr) -> None:
-    """Refuse a value that no machine has room for, or whose size is negative."""
-    t = e.known_type()
-    for tensor in t.fields if isinstance(t, TupleType) else [t]:
-        if isinstance(tensor, TensorType) and tensor.is_static:
-            if any(d < 0 for d in tensor.shape):
-                raise RunError(f"a value of the shape {tensor.shape} is asked for, which has a negative size", getattr(e, "span", None))
-            if math.prod(tensor.shape) * tensor.dtype.itemsize > MOST_BYTES:
-                raise RunError(f"a value of the shape {tensor.shape} is asked for, which is larger than any memory", getattr(e, "span", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +203,10 @@ class _Cutter:
         waiting, top = self._waiting()
         sized = [e for e in waiting if isinstance(e, Call) and isinstance(e.op, Op) and not pending(e) and all(o in self.ready for o in e.args)]
         arguments = [[self._number(f) for a in e.args for f in self._tensors(a)] for e in sized]
-        final = list(self.function.body.fields) if isinstance(self.function.body, Tuple) else [self.function.body]
+        final = self._leaves(self.function.body)
         done = {*sized, *(f for e in sized for f in self._tensors(e))}
-        ended = all(f in self.ready or f in done or (isinstance(f, TupleGetItem) and f.tuple_value in done) for f in final)
-        wanted = [t for e in (final if ended else top) if e in self.ready for t in self._tensors(e)]
+        ended = all(_is_of(f, self.ready) or _is_of(f, done) for f in final)
+        wanted = [f for f in final if not _is_of(f, done)] if ended else [t for e in top for t in self._tensors(e)]
         for t in wanted:
             self._number(t)
         numbers: dict[Expr, int] = {}
@@ -267,6 +253,11 @@ class _Cutter:
             self.fields[e] = e.fields if isinstance(e, Tuple) else tuple(TupleGetItem(e, k) for k in range(len(t.fields)))
         return self.fields[e]
 
+    def _leaves(self, e: Expr) -> list[Expr]:
+        """The tensors of a value in order, those of nested tuples, too."""
+        parts = self._tensors(e)
+        return [e] if parts == (e,) else [leaf for p in parts for leaf in self._leaves(p)]
+
     def _number(self, e: Expr) -> int:
         """The number of a ready tensor, which becomes an output of the stage where it is no parameter."""
         found = self.params.get(e)
@@ -297,9 +288,20 @@ class _Cutter:
         return Function(params, body, attrs=self.function.attrs, span=self.function.span), tuple(gives)
 
 
+def _is_of(e: Expr, values: Container[Expr]) -> bool:
+    """Whether `e` is one of the values, or a field of one."""
+    while e not in values:
+        if not isinstance(e, TupleGetItem):
+            return False
+        e = e.tuple_value
+    return True
+
+
 def work(function: Function) -> float:
-    """About how many operations a stage is: an element of a result is one, of a sum or product as many as it is made of."""
-    return sum(_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op))
+    """About how many operations an operator of a stage is, on the average: an element of a result is one, of a sum or product as many as it
+    is made of. Compiling takes the same time for each operator, so this is what it has to pay for."""
+    each = [_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)]
+    return sum(each) / max(1, len(each))
 
 
 def _operations(call: Call) -> float:

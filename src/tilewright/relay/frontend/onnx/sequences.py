@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from tilewright.limits import MOST_WRITTEN_OUT
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.operators import op
@@ -89,6 +90,8 @@ def split_to_sequence(input: Expr, split: Expr | None = None, *, axis: int = 0, 
     else:
         if step < 1:
             node.refuse(f"input 'split' is {step}, and parts have at least one slice")
+        if (count := -(-size // step)) > MOST_WRITTEN_OUT:
+            node.refuse(f"axis {along} has {size} slices, and a sequence of {count} parts is more than {MOST_WRITTEN_OUT}, what a program may have; use larger parts")
         sizes = [min(step, size - k) for k in range(0, size, step)]
     if sum(sizes) != size or any(n < 0 for n in sizes):
         node.refuse(f"the parts {sizes} do not add up to the {size} slices of axis {along}")
