@@ -395,6 +395,9 @@ def test_clip_is_said_plainly() -> None:
     assert nn.relu.__name__ == "relu"
 
 
+_REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.float32), "i": np.array([0])}
+
+
 @pytest.mark.parametrize(("nodes", "weights", "words"), [
     ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is outside", r"\[-2, 1\]"]),
     ([node("Gather", ["x", "i"])], {"i": np.array([7])}, ["an index is outside dimension 0"]),
@@ -410,12 +413,12 @@ def test_clip_is_said_plainly() -> None:
     ([node("Resize", ["x", "", "i"], antialias=1, mode="linear", coordinate_transformation_mode="tf_half_pixel_for_nn")], {"i": np.array([2, 2], np.float32)}, ["antialias=1"]),
     ([node("Conv", ["x", "w"])], {"w": np.ones((1, 1), np.float32)}, ["2 dimensions is not supported", "3, 4, 5"]),
     ([node("ScatterND", ["x", "i", "x"], reduction="avg")], {"i": np.array([[0]])}, ["reduction is 'avg'"]),
-    ([node("RoiAlign", ["x", "x", "x"], mode="sum")], {}, ["mode is 'sum'"]),
-    ([node("RoiAlign", ["x", "x", "x"], coordinate_transformation_mode="asymmetric")], {}, ["coordinate_transformation_mode is 'asymmetric'"]),
+    ([node("RoiAlign", ["v", "r", "i"], mode="sum")], _REGIONS, ["mode is 'sum'"]),
+    ([node("RoiAlign", ["v", "r", "i"], coordinate_transformation_mode="asymmetric")], _REGIONS, ["coordinate_transformation_mode is 'asymmetric'"]),
     ([node("GridSample", ["x", "x"], mode="area")], {}, ["mode is 'area'"]),
     ([node("GridSample", ["x", "x"])], {}, ["data of 2 dimensions cannot be sampled"]),
-    ([node("DFT", ["x", "", "a"])], {"a": np.array(1)}, ["axis is 1, which holds the real and imaginary parts"]),
-    ([node("DFT", ["x", "n"], onesided=1, inverse=1)], {"n": np.array(9)}, ["half of a spectrum of 9 frequencies has 5 complex numbers"]),
+    ([node("DFT", ["v", "", "a"])], {"a": np.array(1), "v": np.ones((2, 1), np.float32)}, ["axis is 1, which holds the real and imaginary parts"]),
+    ([node("DFT", ["v", "n"], onesided=1, inverse=1)], {"n": np.array(9), "v": np.ones((1, 3, 2), np.float32)}, ["half of a spectrum of 9 frequencies has 5 complex numbers"]),
     ([node("STFT", ["x", "s"])], {"s": np.array(2)}, ["neither window nor frame_length is given"]),
     ([node("LpNormalization", ["x"], p=3)], {}, ["p is 3"]),
     ([node("Constant", [])], {}, ["it has no value"]),
