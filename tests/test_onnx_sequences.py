@@ -170,6 +170,9 @@ def test_importing_needs_the_length() -> None:
     with pytest.raises(ModelError, match=r"input 's' is a sequence of tensors, and how many tensors are in it must be known while compiling; give its shape"):
         from_onnx(built)
     assert [p.name_hint for p in from_onnx(built, {"s": [(1, 2), (3,)]})[0]["main"].params] == ["s.0", "s.1"]
+    for wrong in ((2, 3), 4, [(1, -2)], None):
+        with pytest.raises(ModelError, match=r"is not a list with the shape of each tensor, and input 's' is a sequence of tensors; write for example shape={'s': \["):
+            from_onnx(built, {"s": wrong})
 
 
 def test_sequences_of_maps_are_no_inputs() -> None:

@@ -209,3 +209,15 @@ def test_types_have_the_names_of_onnx_runtime(text: str) -> None:
     from tilewright.onnx_session.values import node_arg
 
     assert node_arg(helper.make_value_info("v", _types()[text])).type == text
+
+
+def test_dictionaries_come_as_a_list() -> None:
+    """As ONNX Runtime gives them: what scikit-learn's classifiers are exported with."""
+    zipped = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["ham", "spam"])
+    entry = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    y = helper.make_value_info("y", helper.make_sequence_type_proto(entry))
+    graph = helper.make_graph([zipped], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)
+    session = ours.InferenceSession(model)
+    assert session.get_outputs()[0].type == "seq(map(string,tensor(float)))"
+    assert session.run(None, {"x": np.float32([[0.25, 0.75]])}) == [[{"ham": 0.25, "spam": 0.75}]]

@@ -42,6 +42,7 @@ def test_a_page_says_what_it_was_made_of() -> None:
     text = page(*reasons(outcomes))
     assert "| no \\| here | node/a node/b |\n| not there | node/c |\n\nCompared" in text and text.endswith("| random | node/d |\n")
     assert "node/e" not in text
+    assert "\n\nNothing is refused.\n\nCompared" in page({}, {"node/d": "random"})
 
 
 def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import small_programs as programs
@@ -142,3 +143,14 @@ def test_a_program_in_stages_knows_its_outputs_when_it_has_run():
     with pytest.raises(InputError, match=r"an array of shape \(3,\) cannot be copied into one of shape \(1, 2\)"):
         module.set_input("x", np.zeros(3, np.float32))
     assert module.benchmark(nd.cpu(0), repeat=1, number=1, end_to_end=True).mean > 0
+
+
+def test_strings_go_in_and_come_out():
+    assert nd.empty((2, 0), "string").shape == (2, 0) and nd.array(np.array(["a", "b"], object)).numpy().tolist() == ["a", "b"]
+    node = onnx.helper.make_node("StringConcat", ["x", "y"], ["z"])
+    infos = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.STRING, [2]) for n in "xyz"]
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", infos[:2], infos[2:]), opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+    module = graph_executor.GraphModule(relay.build(relay.frontend.from_onnx(model)[0], "llvm")["default"](nd.cpu(0)))
+    module.run(x=np.array(["a", "b"], object), y=np.array(["c", "d"], object))
+    assert module.get_output(0).numpy().tolist() == ["ac", "bd"]
+    assert module.get_input_info()[1] == {"x": "string", "y": "string"}

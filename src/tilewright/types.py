@@ -33,6 +33,7 @@ _NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromke
 _NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
 _BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
 _KNOWN: dict[str, DataType] = {}
+_NUMPY: dict[DataType, np.dtype[Any]] = {}
 
 
 class DataTypeCode(enum.IntEnum):
@@ -158,6 +159,12 @@ class DataType(str):
 
     def numpy(self) -> np.dtype[Any]:
         """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from ml_dtypes."""
+        found = _NUMPY.get(self)
+        if found is None:
+            found = _NUMPY[self] = self._numpy()
+        return found
+
+    def _numpy(self) -> np.dtype[Any]:
         base = str(self.element)
         if self.code == "bfloat" or self.code in MINIFLOATS or (self.is_integer and 1 < self.bits < 8):
             kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, base))

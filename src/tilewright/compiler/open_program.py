@@ -40,7 +40,7 @@ from tilewright.types import INT64
 Array = np.ndarray[Any, Any]
 Range = tuple[int, "int | None"]
 
-_SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (67, 163, 167, 173, 179, 181, 191, 193))
+_SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
 """Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal both of one place."""
 
 
@@ -156,6 +156,8 @@ def _made(
             raise
         except CompileError as error:
             raise OpenSizeError(error.message, error.origin) from error
+        except TypeError as error:  # of Python, for a size that has become an expression in the place of a number
+            raise OpenSizeError(f"a number is needed while compiling in the place of a size ({error})") from error
     return made, found.limits
 
 

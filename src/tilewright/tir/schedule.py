@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tilewright.arith import Interval, Ranges, prove, simplify
-from tilewright.arith.open_sizes import open_size, sampled
+from tilewright.arith.open_sizes import limit, open_size, sampled
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
 from tilewright.expr import (
@@ -137,6 +137,7 @@ class Schedule(Recorder):
         if repeats:
             self._may_repeat(node, sizes, self.extent(loop))
             if not isinstance(extent, IntImm):
+                limit(self.extent(loop), int(sizes[1]))  # type: ignore[arg-type]
                 self._facts[simplify(extent, Ranges())] = int(sizes[1]), None  # type: ignore[arg-type]
             point = add(minimum(mul(new[0], sizes[1]), sub(extent, sizes[1])), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})

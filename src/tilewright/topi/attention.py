@@ -61,7 +61,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
 
     def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
         x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), at_query)), d)
-        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded > queries else x
+        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded != queries else x
 
     turned = te.compute((batch, heads.count, deep, padded), turn, name="turned", attrs={"keep": True}, axis_names=("b", "h", "d", "t"))
     d = te.reduce_axis((0, deep), "d")
@@ -76,7 +76,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         if mask is not None:
             sizes = mask.extents
             added = cast(dtype, mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True))))
-            x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded > queries and sizes[3] > 1 else added)
+            x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded != queries and sizes[3] > 1 else added)
         return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
 
     scores = te.compute(products.shape, score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))

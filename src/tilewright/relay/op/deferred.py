@@ -29,6 +29,7 @@ class Deferred(Op):
     the node may differ.
     """
 
+    objects = True
     op_type: str
     model: str
     config: tuple[tuple[str, Any], ...] = ()

@@ -17,6 +17,7 @@ from tilewright.tir.schedule import Schedule
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
+from tilewright.types import OpenSize
 
 _ENOUGH: Final = 8
 _PIECES: Final = 64
@@ -234,6 +235,8 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     The last loop over taps gives the pieces where the depth is too short for it, or the channels one each; the taps may be split if `cut` is set.
     """
     *taps, depth = loops
+    if isinstance(s.extent(depth), OpenSize):
+        return loops
     pieces = max(1, round(s.extent(depth) * step / _PIECE))
     while s.extent(depth) % pieces:
         pieces -= 1

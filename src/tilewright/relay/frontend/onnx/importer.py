@@ -28,7 +28,7 @@ from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.sparse import read_sparse
-from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, wrong_attribute, wrong_input, wrong_rank
+from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, widened, wrong_attribute, wrong_input, wrong_rank
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.groups import NOTHING, with_outputs
 from tilewright.relay.visitor import operands
@@ -266,8 +266,10 @@ class Importer:
             return self._import_graph(graph, replace(body, scope=scope, is_looped=body.is_looped or outside is not None, depth=body.depth + 1))
 
         given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
-        if said is not None and (why := wrong_attribute(said, given) or wrong_rank(said, proto, args)):
-            raise ModelError(why, origin)
+        if said is not None:
+            given = widened(said, given)
+            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args):
+                raise ModelError(why, origin)
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in given.items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]

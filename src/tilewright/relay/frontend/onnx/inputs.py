@@ -126,6 +126,9 @@ class ModelInputs:
             kind_given = kind_of(protos[name])
             if kind_given.accepts(given):
                 continue
+            if kind_given.sequence:
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, and input '{name}' is {kind_given}; write for example "
+                                 f"shape={{{name!r}: [(1, 3), (2, 3)]}}")
             if not _is_shape(given):
                 raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}")
             kind = kind_given.tensor

@@ -63,6 +63,19 @@ def tfidf_vectorizer(
         max_skip_count=max_skip_count, min_gram_length=min_gram_length, mode=mode, weights=weights)
 
 
+@converter("Tokenizer", domain="com.microsoft")
+def tokenizer(
+    x: Expr, *, mark: int = 0, mincharnum: int = 1, pad_value: str = "", separators: tuple[str, ...] = (), tokenexp: str = "", node: Node,
+) -> Expr:
+    if rank(x) not in (1, 2):
+        node.refuse(f"its input must be a vector or a matrix of strings, and it has {rank(x)} dimensions")
+    if separators and tokenexp:
+        node.refuse("one of the attributes separators and tokenexp may be given, and here are both")
+    if mincharnum < 1 or (mincharnum > 1 and not tokenexp and not any(separators)):
+        node.refuse(f"mincharnum is {mincharnum}; it must be at least 1, and 1 where tokens are single characters")
+    return op.string_tokenize(x, pad=pad_value, fewest=mincharnum, mark=bool(mark), separators=separators, expression=tokenexp)
+
+
 def _counted(x: Expr, pool: Mapping[int, Array], lengths: range, skips: int) -> Expr:
     """How often each n-gram of the pool, a row of `pool[n]`, occurs in each row of items."""
     *rows, items = shape_of(x)
