@@ -31,7 +31,7 @@ _KINDS: Final[dict[int, str]] = {
     AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types", AttributeProto.UNDEFINED: "of no kind",
 }
 _RANKS: Final[dict[str, tuple[int, ...]]] = {
-    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4), "RoiAlign": (4, 2, 1),
+    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4),
     "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
     "NonMaxSuppression": (3, 3), "EyeLike": (2,),
 }
