@@ -17,7 +17,7 @@ from tilewright.relay.op.counted import SparseFillEmptyRows
 from tilewright.relay.op.image_decoding import DecodeImage
 from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
-from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, TfIdfVectorize
+from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, StringTokenize, TfIdfVectorize
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,10 @@ def _texts() -> list[HostExample]:
     found.append(HostExample(StringConcat(), (scalar_object("a"), scalar_object("b")), scalar_object("ab")))
     found.append(HostExample(StringSplit(","), (objects("a,b,c", "", "d"),), (objects("a", "b", "c", "", "", "", "d", "", "").reshape(3, 3), int64(3, 1, 1))))
     found.append(HostExample(StringSplit(maxsplit=1), (objects(" a b  c", ""),), (objects("a", "b  c", "", "").reshape(2, 2), int64(2, 0))))
+    found.append(HostExample(StringTokenize("#", 2, True, (" ", ",")), (objects("one,two a", "three", ""),), objects(
+        "\x02", "one", "two", "\x03", "\x02", "three", "\x03", "#", "\x02", "\x03", "#", "#").reshape(3, 4)))
+    found.append(HostExample(StringTokenize("#", expression="[a-z]+"), (objects("ab1c", "-"),), objects("ab", "c", "#", "#").reshape(2, 2)))
+    found.append(HostExample(StringTokenize(""), (objects("né", "a"),), objects("n", "é", "a", "").reshape(2, 2)))
     days = objects("Monday", "tuesday", "monday")
     found.append(HostExample(StringNormalize("UPPER", True, ("monday",)), (days,), objects("MONDAY", "TUESDAY")))
     found.append(HostExample(StringNormalize("LOWER", False, ("MONDAY",)), (days.reshape(1, 3),), objects("tuesday").reshape(1, 1)))

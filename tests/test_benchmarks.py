@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import mlp, onnxruntime_answers, whole
+from small_models import mlp, onnxruntime_answers, whole
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import models
+import small_models as models
 import tilewright
 from tilewright.compiler.check import Operator, has_kernel
 from tilewright.driver.main import main

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import small_programs
-from models import cnn, mlp, onnxruntime_answers
+from small_models import cnn, mlp, onnxruntime_answers
 from test_model import bad_files
 from tilewright.driver import files, options, tensors
 from tilewright.driver.main import main
@@ -95,7 +96,7 @@ def test_names_are_checked() -> None:
 
 def info(name: str, shape: tuple[object, ...], dtype: str) -> SimpleNamespace:
     """An input as the compiler describes it."""
-    return SimpleNamespace(name=name, shape=shape, dtype=np.dtype(dtype))
+    return SimpleNamespace(name=name, shape=shape, dtype=np.dtype(dtype), nbytes=math.prod(d for d in shape if isinstance(d, int)) * np.dtype(dtype).itemsize)
 
 
 def test_inputs_are_filled_as_asked() -> None:

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright
-from models import cnn
+from small_models import cnn
 from tilewright.runtime import host, load
 from tilewright.target import link
 

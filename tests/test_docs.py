@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from models import graph
+from small_models import graph
 from tilewright import te
 from tilewright.driver.main import main
 from tilewright.settings import SETTINGS

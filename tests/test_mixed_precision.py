@@ -11,8 +11,8 @@ import pytest
 
 import tilewright
 from codegen_native import TARGETS
-from models import cnn, mlp
 from op_examples import EXAMPLES, Example
+from small_models import cnn, mlp
 from tilewright import relay
 from tilewright.compiler.build import build_module
 from tilewright.driver import options

@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright
-from models import cnn, mlp, onnxruntime_answers
+from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import content, program
 from tilewright.compiler.build import build_made

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import models as sources
 
 import tilewright
-from models import whole
+from small_models import whole
 
 pytestmark = pytest.mark.models
 

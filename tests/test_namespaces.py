@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from models import mlp
+from small_models import mlp
 from tilewright import relay
 from tilewright.errors import CompileError, InputError, OptionError, TargetError
 

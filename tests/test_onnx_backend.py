@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import models
+import small_models as models
 import tilewright.onnx_backend as backend
 from tilewright.errors import InputError, OptionError, TargetError
 

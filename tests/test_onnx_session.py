@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import models
+import small_models as models
 import tilewright
 import tilewright.onnx_session as ours
 from tilewright.errors import InputError, OptionError, TargetError

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-import models
 import onnx_suite
+import small_models as models
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
 from onnx_verdict import APART, plain
 from tilewright.relay.op.registry import OPS

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import models
+import small_models as models
 from onnx_suite import Outcome, folder_cases, run, unpacked
 from onnx_verdict import Answer, Array, as_declared, compare_samples, redeclare, verdict
 

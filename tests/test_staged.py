@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
-from models import onnxruntime_answers
+from small_models import onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import staged
 from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED

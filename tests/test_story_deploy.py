@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import tilewright as tvm
-from models import onnxruntime_answers
+from small_models import onnxruntime_answers
 from tilewright import relay
 from tilewright.contrib import graph_executor
 

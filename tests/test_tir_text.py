@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import test_codegen_random
 import test_schedule
 from loop_programs import PROGRAMS, S, loops, variables
-from models import cnn, mlp
 from random_kernels import KINDS, Maker
+from small_models import cnn, mlp
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright import relay, te, tir

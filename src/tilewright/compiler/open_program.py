@@ -27,7 +27,7 @@ from tilewright.expr_walk import free_vars
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.open_sizes import symbols_of, with_samples
+from tilewright.relay.transform.open_sizes import check_operators, symbols_of, with_samples
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.transform.stages import needs_stages
@@ -168,6 +168,7 @@ def _made(
             sampled = with_samples(main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             if needs_stages(sampled):
                 raise OpenSizeError("some sizes are in the values of its inputs")
+            check_operators(sampled)
             with report.phase("graph"):
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
             if batch is not None:

@@ -67,5 +67,5 @@ def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -
     last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)
-    each = nanoseconds / trips
+    each = nanoseconds / max(trips, 1)
     s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(WORTH_SHARING / max(each, 1.0)))))
