@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import fields
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import fields
 
 
 @converter("StringConcat", since=20)
