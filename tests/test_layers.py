@@ -15,10 +15,10 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("node", "errors", "error"),
+    ("node", "errors", "error", "limits"),
     ("settings", "types"),
     ("logs",),
-    ("contents", "expr", "expr_walk", "intrinsics", "nd"),
+    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),
@@ -38,7 +38,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "settings", "types", "nd", "params", "runtime", "contrib"}
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "nd", "params", "pieces", "runtime", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {

@@ -193,6 +193,12 @@ class Size(int):
         return int(self)
 
 
+class OpenSize(Size):
+    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it (`arith/open_sizes.py`)."""
+
+    expr: Any
+
+
 class Type:
     """Base of the types of graph values; compared by value."""
 
@@ -222,6 +228,11 @@ class TensorType(Type):
     @property
     def is_static(self) -> bool:
         return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is known only when the program runs, and a sample of it now."""
+        return any(isinstance(d, OpenSize) for d in self.shape)
 
     @property
     def size(self) -> int:
@@ -482,7 +493,7 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 def _dim(value: Any) -> Any:
     """A dimension in normal form: an int where the value is known."""
-    if type(value) is Size:
+    if isinstance(value, Size):
         return value
     known = value if isinstance(value, (int, np.integer)) else getattr(value, "value", None)
     return Size(known) if isinstance(known, (int, np.integer)) else value

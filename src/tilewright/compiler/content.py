@@ -106,5 +106,14 @@ def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
     if not locations or not isinstance(model, (str, os.PathLike)):
         return ""
     folder = Path(model).resolve().parent
-    files = ((location, (folder / location).resolve()) for location in locations)
-    return ";".join(f"{location}={known_digest(f, cache)}" for location, f in files if f.is_relative_to(folder) and f.is_file())
+    files = ((location, _file_in(folder, location)) for location in locations)
+    return ";".join(f"{location}={known_digest(f, cache)}" for location, f in files if f is not None)
+
+
+def _file_in(folder: Path, location: str) -> Path | None:
+    """The file of that name in the folder; None where there is none, or there cannot be one."""
+    try:
+        file = (folder / location).resolve()
+        return file if file.is_relative_to(folder) and file.is_file() else None
+    except (OSError, ValueError):
+        return None  # too long for a name, or not text

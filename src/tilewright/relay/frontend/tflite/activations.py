@@ -14,8 +14,8 @@ from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite.fixed_point import logistic_16, tanh_16
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import bounded, centred, place, requantize, saturated, to_output
-from tilewright.relay.frontend.tflite.tables import by_table, function_of, interpolated, interpolation_table, limits, numbers, stored
+from tilewright.relay.frontend.tflite.rescale import bounded, centred, place, requantize, saturated
+from tilewright.relay.frontend.tflite.tables import by_table, function_of, interpolated, interpolation_table, limits
 
 Array = np.ndarray[Any, Any]
 

@@ -138,9 +138,7 @@ class Importer:
             t = graph.tensors[number]
             if t.is_stored:
                 found = Constant(t.value(), Origin(t.name, "tensor", self.model.file))
-            elif t.is_variable:
-                found = Constant(np.zeros(t.shape, element_type(t).numpy()))
-            elif 0 in t.shape:
+            elif t.is_variable or 0 in t.shape:
                 found = Constant(np.zeros(t.shape, element_type(t).numpy()))
             else:
                 raise ModelError(f"tensor '{t.name}' is used before it is computed, and has no stored value; the file is damaged: convert it again")
