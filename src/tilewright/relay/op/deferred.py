@@ -24,6 +24,7 @@ Ask = Callable[[Expr], "Array | None"]
 class Waiting(Op):
     """Base of the operators that stand for one of a model that could not be converted yet. Nothing is known of their type."""
 
+    objects = True
     random: bool
 
     @property

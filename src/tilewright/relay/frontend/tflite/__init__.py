@@ -5,8 +5,11 @@ from __future__ import annotations
 from tilewright.relay.frontend.tflite import (
     activations,
     arithmetic,
+    control,
     conv,
     elementwise,
+    image,
+    indexing,
     matmul,
     movement,
     pool,
@@ -19,7 +22,7 @@ from tilewright.relay.frontend.tflite.registry import CONVERTERS
 from tilewright.relay.frontend.tflite.registry import converter as register_converter
 from tilewright.relay.frontend.tflite.signature import signature
 
-FAMILIES = (activations, arithmetic, conv, elementwise, matmul, movement, pool, quantize, reductions)
+FAMILIES = (activations, arithmetic, control, conv, elementwise, image, indexing, matmul, movement, pool, quantize, reductions)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "Value", "from_tflite", "register_converter", "signature"]

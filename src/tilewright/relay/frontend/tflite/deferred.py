@@ -70,13 +70,11 @@ def _model(text: str) -> Model:
     return read_model(base64.b64decode(text)) if text else Model("", "", ())
 
 
-def convert(call: Call, ask: Ask) -> Expr | None:
+def convert(op: DeferredTflite, call: Call, ask: Ask) -> Expr | None:
     """What the operator is converted to; None when that needs a value that `ask` does not know. Raises `CompileError` naming the operator."""
     from tilewright.relay.frontend.tflite import CONVERTERS
     from tilewright.relay.frontend.tflite.importer import Importer
 
-    op = call.op
-    assert isinstance(op, DeferredTflite)
     said = json.loads(op.operator)
     given = iter(call.args)
     args = [None if t is None else Value(next(given), _tensor(t)) for t in said["inputs"]]

@@ -7,6 +7,7 @@ without fear. Stored values are views onto the file's bytes.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 import struct
@@ -278,6 +279,6 @@ def _strings(tensor: Tensor) -> Array:
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != count or len(data) < 4 * (count + 2):
         raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again")
     ends = struct.unpack_from(f"<{count + 1}i", data, 4)
-    if any(not 0 <= a <= b <= len(data) for a, b in zip(ends, ends[1:], strict=False)):
+    if any(not 0 <= a <= b <= len(data) for a, b in itertools.pairwise(ends)):
         raise ModelError(f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again")
-    return of_strings([data[a:b].decode("utf-8", "surrogateescape") for a, b in zip(ends, ends[1:], strict=False)], tensor.shape)
+    return of_strings([data[a:b].decode("utf-8", "surrogateescape") for a, b in itertools.pairwise(ends)], tensor.shape)

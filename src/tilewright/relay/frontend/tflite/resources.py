@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.relay.expr import Expr
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
 
 
 @dataclass(slots=True)
@@ -22,3 +24,9 @@ class Resources:
     """What the handle of each `VAR_HANDLE` and `HASHTABLE` names."""
     done: set[int] = field(default_factory=set)
     """Graphs of `CALL_ONCE` that were run."""
+
+    def handle(self, key: Any) -> Expr:
+        """What stands for a resource in the graph, where nothing reads it but operators of resources."""
+        found: Expr = Constant(np.zeros(1, np.int32))
+        self.handles[found] = key
+        return found
