@@ -198,7 +198,7 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
     """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide`."""
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
-        return _twice_rounded_graph(x, m, left, right, span) if not wide else _reduced_product_graph(x, m, right - left, span)
+        return twice_rounded_graph(x, m, left, right, span) if not wide else _reduced_product_graph(x, m, right - left, span)
     if left.any():
         x = Call(LeftShift(), [x, Constant(left)], span=span)
     product = Call(Multiply(), [x, Constant(m)], span=span)
@@ -209,7 +209,7 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
     return Call(RightShift(), [Call(Add(), [product, more], span=span), Constant(right)], span=span)
 
 
-def _twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Origin | None) -> Expr:
+def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Origin | None) -> Expr:
     """`_twice_rounded` of an int32 expression: int32, with the product alone in 64 bits."""
     if left.any():
         x = Call(LeftShift(), [x, Constant(left.astype(np.int32))], span=span)

@@ -184,13 +184,21 @@ def add_n(*values: Value, node: Node) -> Expr:
     return saturated(rescaled(total, largest / ((1 << bits) * float(np.float32(scale_of(t))))), zero_point_of(t), t.dtype)
 
 
+def _compared(v: Value) -> Expr:
+    """What an operand is compared by. Scales of one and more have too large a shift in TensorFlow Lite's kernels, which leaves the sign alone."""
+    if v.scale < 1:
+        return _shifted(v, 8, float(np.float32(v.scale)))
+    data = centred(v.expr, v.zero_point)
+    return op.where(op.less(data, constant(0, "int32")), constant(-1, "int32"), constant(1, "int32"))
+
+
 def _comparison(kind: str, compare: str) -> None:
     @converter(kind)
     def convert(a: Value, b: Value) -> Expr:
         build = getattr(op, compare)
         if not (a.is_quantized and b.is_quantized) or a.dtype == "int16":
             return build(a.expr, b.expr)  # type: ignore[no-any-return]
-        return build(*(_shifted(v, 8, float(np.float32(v.scale))) for v in (a, b)))  # type: ignore[no-any-return]
+        return build(*map(_compared, (a, b)))  # type: ignore[no-any-return]
 
 
 for _kind, _compare in (

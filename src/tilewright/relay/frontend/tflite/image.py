@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
@@ -11,7 +13,9 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.types import DataType
 
-_BITS = 10
+Array = np.ndarray[Any, Any]
+
+_BITS: Final = 10
 
 
 def _sizes(x: Value, size: Value, node: Node) -> tuple[int, int]:
@@ -29,7 +33,7 @@ def resize_nearest_neighbor(x: Value, size: Value, *, align_corners: bool = Fals
     return found
 
 
-def _nearest(old: int, new: int, align: bool, centers: bool) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _nearest(old: int, new: int, align: bool, centers: bool) -> Array:
     """For each new place the old one, computed in float32."""
     scale = np.float32(old - 1) / np.float32(new - 1) if align and new > 1 else np.float32(old) / np.float32(new)
     at = (np.arange(new, dtype=np.float32) + np.float32(0.5 if centers else 0)) * scale
@@ -43,7 +47,35 @@ def resize_bilinear(x: Value, size: Value, *, align_corners: bool = False, half_
     if DataType(x.dtype).is_float:
         mode = "half_pixel" if half_pixel_centers else "align_corners" if align_corners else "asymmetric"
         return op.image.resize2d(x.expr, size=wanted, layout="NHWC", method="linear", coordinate_transformation_mode=mode)
+    if x.dtype == "uint8":
+        return _bilinear_bytes(x, wanted, align_corners, half_pixel_centers)
     return _integer_bilinear(x, wanted, align_corners, half_pixel_centers)
+
+
+def _bilinear_bytes(x: Value, wanted: tuple[int, int], align: bool, centers: bool) -> Expr:
+    """Unsigned bytes are weighted in float32, in this order of products and sums, and rounded with halves upward."""
+    data = cast(x.expr, "float32")
+    rows, columns = (_float_taps(old, new, align, centers) for old, new in zip(x.shape[1:3], wanted, strict=True))
+    total: Expr | None = None
+    for column, across in columns:
+        for row, down in rows:
+            part = op.take(op.take(data, Constant(row), axis=1, mode="fast"), Constant(column), axis=2, mode="fast")
+            part = op.multiply(op.multiply(part, Constant(down.reshape(1, -1, 1, 1))), Constant(across.reshape(1, 1, -1, 1)))
+            total = part if total is None else op.add(total, part)
+    assert total is not None
+    return cast(op.floor(op.add(total, constant(0.5, "float32"))), x.dtype)
+
+
+def _float_taps(old: int, new: int, align: bool, centers: bool) -> list[tuple[Array, Array]]:
+    """For each new place the old ones below and above, with their weights in float32."""
+    single = np.float32
+    scale = single(old - 1) / single(new - 1) if align and new > 1 else single(old) / single(new)
+    at = np.arange(new, dtype=single)
+    at = (at + single(0.5)) * scale - single(0.5) if centers else at * scale
+    low = np.maximum(np.floor(at).astype(np.int32), 0)
+    high = np.minimum(np.ceil(at).astype(np.int32), old - 1)
+    share = at - low.astype(single)
+    return [(low, single(1) - share), (high, share)]
 
 
 def _integer_bilinear(x: Value, wanted: tuple[int, int], align: bool, centers: bool) -> Expr:
@@ -64,10 +96,7 @@ def _integer_bilinear(x: Value, wanted: tuple[int, int], align: bool, centers: b
     return cast(op.where(op.less(total, constant(0, kind)), op.negative(size), size), x.dtype)
 
 
-_Tap = tuple[np.ndarray[tuple[int], np.dtype[np.int32]], np.ndarray[tuple[int], np.dtype[np.int64]]]
-
-
-def _taps(old: int, new: int, align: bool, centers: bool) -> list[_Tap]:
+def _taps(old: int, new: int, align: bool, centers: bool) -> list[tuple[Array, Array]]:
     """For each new place the old ones below and above, with their weights."""
     one = 1 << _BITS
     scale = ((one * (old - 1) + (new - 1) // 2) // (new - 1)) if align and new > 1 else (one * old + new // 2) // new

@@ -72,7 +72,7 @@ def inputs_of(graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: 
         wanted = (dtypes or {}).get(name, t.dtype)
         if wanted != t.dtype:
             raise ModelError(f"input '{name}' of the model is {t.dtype}, and dtype_dict says {wanted}; a TFLite model is made for its types")
-        if shape is not None and len(shape) != len(t.shape) and t.shape:
+        if shape is not None and len(shape) != len(t.shape) and t.shape not in ((), (1,)):
             raise ModelError(f"shape_dict={{{name!r}: {tuple(shape)}}} has {len(shape)} dimensions, and input '{name}' of the model has {len(t.shape)}")
         found.append(Var(name, TensorType(t.shape if shape is None else tuple(int(d) for d in shape), element_type(t))))
     return found

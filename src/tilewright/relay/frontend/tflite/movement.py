@@ -275,7 +275,7 @@ def range_of(start: Value, limit: Value, delta: Value, *, node: Node) -> Expr:
         node.refuse(f"it counts from {first} to {last} by {step}, which never ends there")
     kind = np.dtype(node.output.dtype)
     if kind.kind == "f":
-        count = math.ceil(abs((float(last) - float(first)) / float(step)))
+        count = math.ceil(abs((last - first) / step))
         values = np.asarray(first, kind) + np.arange(count).astype(kind) * np.asarray(step, kind)
         return Constant(values.astype(kind))
     return Constant(np.arange(int(first), int(last), int(step), dtype=kind))

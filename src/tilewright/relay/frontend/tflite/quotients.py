@@ -52,6 +52,33 @@ def reciprocal(x: Array) -> tuple[Array, Array]:
     return reciprocal_of_one_and((x << zeros) - (1 << 31)), 31 - zeros
 
 
+def inverse_roots(x: Array) -> tuple[Array, Array]:
+    """1 / sqrt(x) of numbers from 0 on, below 2^31: fractions, and shifts to the right; five steps of Newton's method with 28 bits behind the point."""
+    small = x <= 1
+    value, shift = np.where(small, 4, x), np.full(x.shape, 11, np.int64)
+    while (large := value >= 1 << 29).any():
+        value, shift = np.where(large, value // 4, value), shift + large
+    pairs = (leading_zeros(value) - 1) // 2 - 1
+    value, shift = value << (2 * pairs), shift - pairs
+    data = value >> 1
+    half = shifted_right(data, 1)
+    root = np.full(x.shape, 1 << 28, np.int64)
+    for _ in range(5):
+        square = high_product(root, root)
+        cube = _saturated(high_product(square, root) << 6)
+        root = _saturated((high_product(np.int64(402653184), root) - high_product(half, cube)) << 3)
+    root = high_product(root, 1518500250)
+    left = np.maximum(-shift, 0)
+    root, shift = root << left, np.maximum(shift, 0)
+    return np.where(small, (1 << 31) - 1, root), np.where(small, 0, shift)
+
+
+def _shifted_far(x: Array, count: Array) -> Array:
+    """`shifted_right`; a count of 32 and more, of which the processor takes the last five bits, rounds up what is not below zero."""
+    near = shifted_right(x, np.minimum(count, 31))
+    return np.where(count < 32, near, (x >> (count & 31)) + (x >= 0))
+
+
 def quotient_table(dtype: str, zero_a: int, zero_b: int, factor: float, zero_out: int) -> Array:
     """`a / b` for all 8-bit a (rows) and b (columns), times `factor`. Where b stands for zero, the entry is what the sign of a saturates to."""
     info = np.iinfo(dtype)
@@ -64,7 +91,6 @@ def quotient_table(dtype: str, zero_a: int, zero_b: int, factor: float, zero_out
     headroom = np.where(a == -1, 31, headroom)
     m, exponent = fixed_point(factor)
     scaled = high_product((a << headroom).astype(np.int32).astype(np.int64), inverse)
-    total = shift + headroom - exponent
-    found = shifted_right(high_product(scaled, m), np.minimum(np.maximum(total, 0), 40))
+    found = _shifted_far(high_product(scaled, m), np.maximum(shift + headroom - exponent, 0))
     found = np.where(by_zero, np.sign(a) * 512, found)
     return np.clip(found + zero_out, info.min, info.max).astype(dtype)

@@ -6,12 +6,15 @@ import math
 
 import numpy as np
 
-from tilewright.relay.expr import Expr
+from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, reshape
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.quotients import inverse_roots
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import centred, requantize
+from tilewright.relay.frontend.tflite.rescale import by_fixed_point, requantize, saturated
+
+from tilewright.relay.qnn.numerics import fixed_point
 
 
 def _axes(x: Value, axes: Value, node: Node) -> tuple[int, ...]:
@@ -67,14 +70,13 @@ def mean(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr:
 
 
 def _quantized_mean(x: Value, along: tuple[int, ...], count: int, node: Node) -> Expr:
-    """The sum times a fixed-point number into which one over the count is folded."""
+    """The sum times a fixed-point number into which one over the count is folded, without bringing it to 31 bits again."""
     t = node.output
-    summed = op.sum(cast(x.expr, "int32"), axis=along, keepdims=True) if along else centred(x.expr, 0)
+    summed = op.sum(cast(x.expr, "int32"), axis=along, keepdims=True) if along else cast(x.expr, "int32")
     moved = op.subtract(summed, constant(count * x.zero_point, "int32")) if x.zero_point else summed
-    return op.qnn.requantize(
-        moved, constant(float(np.float32(x.scale)), "float64"), constant(0, "int32"), constant(float(np.float32(scale_of(t))) * count, "float64"),
-        constant(zero_point_of(t), "int32"), rounding="TFLITE", out_dtype=t.dtype,
-    )
+    m, exponent = fixed_point(float(np.float64(np.float32(x.scale)) / np.float64(np.float32(scale_of(t)))))
+    shift = min(max(count, 1).bit_length() - 1, 32, 31 + exponent)
+    return saturated(by_fixed_point(moved, (m << shift) // max(count, 1), exponent - shift), zero_point_of(t), t.dtype)
 
 
 @converter("ARG_MAX")
@@ -99,12 +101,32 @@ def cumsum(x: Value, axis: Value, *, exclusive: bool = False, reverse: bool = Fa
 
 @converter("L2_NORMALIZATION")
 def l2_normalization(x: Value, *, fused_activation_function: int = 0, node: Node) -> Expr:
-    from tilewright.relay.frontend.tflite.roots import l2_normalized
-
     if x.is_quantized:
-        return l2_normalized(x, node)
+        return _unit_vectors(x, node)
     squares = op.sum(op.multiply(x.expr, x.expr), axis=(-1,), keepdims=True)
     return op.divide(x.expr, op.sqrt(op.maximum(squares, constant(1e-12, x.dtype))))
+
+
+def _unit_vectors(x: Value, node: Node) -> Expr:
+    """8-bit numbers by the root of their squares' sum: a multiplier and a shift for each row, in 128ths."""
+    t, depth = node.output, x.shape[-1]
+    data = op.subtract(cast(x.expr, "int32"), constant(x.zero_point, "int32"))
+    total = op.sum(op.multiply(data, data), axis=(-1,), keepdims=True)
+    most = depth * (255**2)
+    if most < 1 << 22:
+        m, shift = inverse_roots(np.arange(most + 1, dtype=np.int64))
+        multiplier, right = (op.take(Constant(v.astype(np.int32)), total, mode="fast") for v in (m, shift - 7))
+    else:
+        node.refuse(f"its rows of {depth} integers are longer than {(1 << 22) // 255**2}, which is not supported; keep it out of what is quantized")
+    product = op.multiply(cast(data, "int64"), cast(multiplier, "int64"))
+    none = constant(0, "int32")
+    left = op.maximum(op.negative(right), none)
+    scaled = op.left_shift(product, cast(left, "int64"))
+    whole = cast(op.right_shift(op.add(scaled, constant(1 << 30, "int64")), constant(31, "int64")), "int32")
+    right = op.maximum(right, none)
+    half = op.right_shift(op.left_shift(constant(1, "int32"), right), constant(1, "int32"))
+    sign = op.where(op.greater(right, none), op.right_shift(whole, constant(31, "int32")), none)
+    return saturated(op.right_shift(op.add(op.add(whole, half), sign), right), zero_point_of(t) if t.dtype == "uint8" else 0, t.dtype)
 
 
 @converter("LOCAL_RESPONSE_NORMALIZATION")

@@ -18,6 +18,7 @@ from tilewright.relay.frontend.shaping import cast, dtype_of
 from tilewright.relay.frontend.tflite.model import Tensor
 from tilewright.relay.frontend.tflite.node import Node, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.schema import ACTIVATIONS
+from tilewright.relay.qnn.numerics import twice_rounded_graph
 
 Array = np.ndarray[Any, Any]
 
@@ -44,6 +45,12 @@ def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: 
 def rescaled(x: Expr, factor: float) -> Expr:
     """int32 `x` times a real number, in fixed point: int32."""
     return requantize(x, factor, 1.0, 0, "int32")
+
+
+def by_fixed_point(x: Expr, multiplier: int, exponent: int) -> Expr:
+    """int32 `x` times `multiplier * 2^(exponent - 31)`, rounded twice: int32."""
+    one = np.asarray(multiplier, np.int64)
+    return twice_rounded_graph(x, one, np.asarray(max(exponent, 0)), np.asarray(31 + max(-exponent, 0)), None)
 
 
 def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
