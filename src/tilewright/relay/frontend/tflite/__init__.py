@@ -14,7 +14,9 @@ from tilewright.relay.frontend.tflite import (
     movement,
     pool,
     quantize,
+    random,
     reductions,
+    spectra,
 )
 from tilewright.relay.frontend.tflite.importer import from_tflite
 from tilewright.relay.frontend.tflite.node import Node, Value
@@ -22,7 +24,7 @@ from tilewright.relay.frontend.tflite.registry import CONVERTERS
 from tilewright.relay.frontend.tflite.registry import converter as register_converter
 from tilewright.relay.frontend.tflite.signature import signature
 
-FAMILIES = (activations, arithmetic, control, conv, elementwise, image, indexing, matmul, movement, pool, quantize, reductions)
+FAMILIES = (activations, arithmetic, control, conv, elementwise, image, indexing, matmul, movement, pool, quantize, random, reductions, spectra)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "Value", "from_tflite", "register_converter", "signature"]

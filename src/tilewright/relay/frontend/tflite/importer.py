@@ -16,9 +16,10 @@ from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.tflite import deferred
 from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Tensor, read_model
-from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value
+from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex
 from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, described
 from tilewright.relay.frontend.tflite.resources import Resources
 from tilewright.relay.groups import with_outputs
@@ -53,15 +54,20 @@ def from_tflite(
     importer = Importer(read, {**CONVERTERS, **own})
     importer.check_supported()
     variables = inputs_of(graph, shape_dict, dtype_dict)
-    outputs = importer.graph(graph, variables, None, 0)
+    outputs = importer.graph(graph, [op.complex_parts(v) if is_complex(t) else v for v, t in zip(variables, _tensors(graph, graph.inputs), strict=True)], None, 0)
+    outputs = [op.complex_of_parts(x) if is_complex(t) else x for x, t in zip(outputs, _tensors(graph, graph.outputs), strict=True)]
     names = _distinct([graph.tensors[n].name or f"output{k}" for k, n in enumerate(graph.outputs)])
     main = with_outputs(variables, names, outputs, [True] * len(outputs))
     return IRModule.from_expr(main), {}
 
 
+def _tensors(graph: Graph, numbers: Sequence[int]) -> list[Tensor]:
+    return [graph.tensors[n] for n in numbers]
+
+
 def inputs_of(graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None) -> list[Var]:
     """The inputs of a graph as variables. Raises `ModelError` for shapes and types that it does not have."""
-    tensors = [graph.tensors[n] for n in graph.inputs]
+    tensors = _tensors(graph, graph.inputs)
     names = _distinct([t.name or f"input{k}" for k, t in enumerate(tensors)])
     for given in (*(shapes or {}), *(dtypes or {})):
         if given not in names:

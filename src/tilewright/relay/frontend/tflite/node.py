@@ -74,6 +74,11 @@ def is_quantized(t: Tensor) -> bool:
     return t.dtype in QUANTIZED and t.quantization is not None and any(t.quantization.scales)
 
 
+def is_complex(t: Tensor) -> bool:
+    """Whether its expression is of floats, with the two parts along one dimension more."""
+    return t.dtype in ("complex64", "complex128")
+
+
 def quantization_of(t: Tensor) -> Quantization:
     if t.quantization is None:
         raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is damaged: convert it again")
