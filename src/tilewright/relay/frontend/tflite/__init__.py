@@ -7,6 +7,7 @@ from tilewright.relay.frontend.tflite import (
     arithmetic,
     control,
     conv,
+    detection,
     elementwise,
     image,
     indexing,
@@ -15,6 +16,7 @@ from tilewright.relay.frontend.tflite import (
     pool,
     quantize,
     random,
+    recurrent,
     reductions,
     spectra,
 )
@@ -24,7 +26,7 @@ from tilewright.relay.frontend.tflite.registry import CONVERTERS
 from tilewright.relay.frontend.tflite.registry import converter as register_converter
 from tilewright.relay.frontend.tflite.signature import signature
 
-FAMILIES = (activations, arithmetic, control, conv, elementwise, image, indexing, matmul, movement, pool, quantize, random, reductions, spectra)
+FAMILIES = (activations, arithmetic, control, conv, detection, elementwise, image, indexing, matmul, movement, pool, quantize, random, recurrent, reductions, spectra)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "Value", "from_tflite", "register_converter", "signature"]

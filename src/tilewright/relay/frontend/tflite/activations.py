@@ -14,8 +14,8 @@ from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite.fixed_point import logistic_16, tanh_16
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import bounded, centred, place, requantize, saturated
-from tilewright.relay.frontend.tflite.tables import by_table, function_of, interpolated, interpolation_table, limits
+from tilewright.relay.frontend.tflite.rescale import bounded, centred, limits, place, requantize, saturated
+from tilewright.relay.frontend.tflite.tables import by_table, function_of, interpolated, interpolation_table
 
 Array = np.ndarray[Any, Any]
 
@@ -127,7 +127,7 @@ def _hard_swish_table(x: Value, node: Node) -> Array:
     elif exponent < 0:
         share = _rounding_shift(share, -exponent)
     share = (share + (1 << 15)) >> 1
-    product = np.minimum((share * result) >> 15, 32767)
+    product = np.trunc(share * result / (1 << 15)).astype(np.int64)
     whole = _rounding_shift(product, -to_result[1])
     return np.clip(whole + zero_point_of(node.output), low, high).astype(x.dtype)
 

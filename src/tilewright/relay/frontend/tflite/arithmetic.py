@@ -14,8 +14,7 @@ from tilewright.relay.frontend.shaping import cast, reshape
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.quotients import quotient_table
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import activate, centred, requantize, rescaled, saturated
-from tilewright.relay.frontend.tflite.tables import limits
+from tilewright.relay.frontend.tflite.rescale import activate, centred, limits, requantize, rescaled, saturated
 from tilewright.types import DataType
 
 _HEADROOM: Final = {"int8": 20, "uint8": 20, "int16": 15}

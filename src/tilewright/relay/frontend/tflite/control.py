@@ -68,7 +68,7 @@ def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: Comp
         if not node.value(Value(going, node.output)).reshape(-1)[0]:
             return states
         states = [node.settled(s) for s in node.import_graph(body, states)]
-    node.refuse(f"its values change their types ({why.message}), and it has more than {_MOST} turns; keep the shapes the same in every turn")
+    return node.refuse(f"its values change their types ({why.message}), and it has more than {_MOST} turns; keep the shapes the same in every turn")
 
 
 @converter("CALL")

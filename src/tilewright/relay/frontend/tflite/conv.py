@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape, transpose
-from tilewright.relay.frontend.tflite.hybrid import dequantized, is_hybrid
+from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, is_hybrid, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, to_output
@@ -32,7 +32,7 @@ def conv_2d(
         "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node), "dilation": dilation, "groups": groups,
         "channels": out_channels, "kernel_size": tuple(kernel), "data_layout": "NHWC", "kernel_layout": "HWIO",
     }
-    weight = transpose(dequantized(w) if is_hybrid(x, w) else w.expr, (1, 2, 3, 0))
+    weight = transpose(w.expr, (1, 2, 3, 0))
     return activate(_convolution(x, w, weight, b, attrs, node), fused_activation_function, node)
 
 
@@ -50,7 +50,7 @@ def depthwise_conv_2d(
         "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node), "dilation": dilation, "groups": channels,
         "channels": out_channels, "kernel_size": tuple(kernel), "data_layout": "NHWC", "kernel_layout": "HWIO",
     }
-    weight = reshape(dequantized(w) if is_hybrid(x, w) else w.expr, (*kernel, 1, out_channels))
+    weight = reshape(w.expr, (*kernel, 1, out_channels))
     return activate(_convolution(x, w, weight, b, attrs, node), fused_activation_function, node)
 
 
@@ -62,6 +62,10 @@ def _shape(v: Value, rank: int, node: Node) -> tuple[int, ...]:
 
 def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[str, Any], node: Node) -> Expr:
     """With its bias, in the type and scale of the result."""
+    if is_hybrid(x, w):
+        data, scale = asymmetric(x.expr) if w.quantization.is_per_axis else symmetric(x.expr)
+        total = op.nn.conv2d(data, cast(weight, "int32"), out_dtype="int32", **attrs)
+        return biased(op.multiply(cast(total, "float32"), op.multiply(scale, constant(one_or_all(w.quantization.scales), "float32"))), b)
     if not x.is_quantized:
         return biased(op.nn.conv2d(x.expr, cast(weight, x.dtype), **attrs), b)
     if x.dtype == "int16":

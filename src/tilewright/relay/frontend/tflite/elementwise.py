@@ -11,8 +11,8 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import centred, requantize, saturated
-from tilewright.relay.frontend.tflite.tables import function_of
+from tilewright.relay.frontend.tflite.rescale import centred, limits, requantize, saturated
+from tilewright.relay.frontend.tflite.tables import by_table, function_of, numbers, truncated
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +32,11 @@ for _kind, _name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("ROUND", "round"), (
 
 @converter("SQRT")
 def sqrt(x: Value, *, node: Node) -> Expr:
-    return function_of(x, node.output, np.sqrt) if x.is_quantized else op.sqrt(x.expr)
+    if not x.is_quantized:
+        return op.sqrt(x.expr)
+    if x.dtype == "int8":
+        return by_table(x, truncated(np.sqrt(np.maximum(numbers(x), 0)), node.output))
+    return function_of(x, node.output, lambda v: np.sqrt(np.maximum(v, 0)))
 
 
 @converter("EXP")
@@ -44,7 +48,9 @@ def exp(x: Value, *, node: Node) -> Expr:
 def log(x: Value, *, node: Node) -> Expr:
     if not x.is_quantized:
         return op.log(x.expr)
-    return function_of(x, node.output, np.log)
+    t = node.output
+    least = (limits(t.dtype)[0] - zero_point_of(t)) * scale_of(t)
+    return function_of(x, t, lambda v: np.where(v > 0, np.log(v), least))  # what has none gets the least of the results
 
 
 @converter("RSQRT")

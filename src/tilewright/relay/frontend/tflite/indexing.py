@@ -11,7 +11,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, fields, reshape, transpose
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.tables import limits
+from tilewright.relay.frontend.tflite.rescale import limits
 from tilewright.relay.op.selection import first_of
 from tilewright.types import DataType
 

@@ -11,7 +11,7 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape, transpose
 from tilewright.relay.frontend.tflite.conv import biased, one_or_all, sum_type
-from tilewright.relay.frontend.tflite.hybrid import dequantized, is_hybrid
+from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, is_hybrid, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, to_output
@@ -20,7 +20,8 @@ from tilewright.topi.shapes import broadcast_shapes
 
 @converter("FULLY_CONNECTED")
 def fully_connected(
-    x: Value, w: Value, b: Value | None = None, *, fused_activation_function: int = 0, weights_format: int = 0, keep_num_dims: bool = False, node: Node,
+    x: Value, w: Value, b: Value | None = None, *, fused_activation_function: int = 0, weights_format: int = 0, keep_num_dims: bool = False,
+    asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     if weights_format:
         node.refuse("its weights are shuffled for one kind of processor, which is not supported; convert the model again")
@@ -31,16 +32,19 @@ def fully_connected(
     if rows * depth != math.prod(x.shape):
         node.refuse(f"its input has {math.prod(x.shape)} elements, which is no multiple of {depth}, the depth of its weights")
     data = reshape(x.expr, (rows, depth))
-    found = activate(_dense(x, data, w, b, node), fused_activation_function, node)
+    found = activate(_dense(x, data, w, b, asymmetric_quantize_inputs, node), fused_activation_function, node)
     return reshape(found, (*x.shape[:-1], units)) if keep_num_dims else found
 
 
-def _dense(x: Value, data: Expr, w: Value, b: Value | None, node: Node) -> Expr:
+def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node: Node) -> Expr:
     """The product with its bias, in the type and scale of the result."""
     units = w.shape[0]
+    if is_hybrid(x, w):
+        whole, scale = asymmetric(data) if by_range else symmetric(data)
+        product = op.nn.dense(whole, cast(w.expr, "int32"), units=units, out_dtype="int32")
+        return biased(op.multiply(cast(product, "float32"), op.multiply(scale, constant(one_or_all(w.quantization.scales), "float32"))), b)
     if not x.is_quantized:
-        weight = dequantized(w) if is_hybrid(x, w) else w.expr
-        return biased(op.nn.dense(data, cast(weight, x.dtype), units=units), b)
+        return biased(op.nn.dense(data, cast(w.expr, x.dtype), units=units), b)
     zero_points = w.quantization.zero_points
     if x.dtype == "int16":
         kind = sum_type(b)
@@ -69,7 +73,7 @@ def batch_matmul(x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False
     rows, columns = left.tensor_type.shape[1], right.tensor_type.shape[1]
     if not x.is_quantized or node.output.dtype == "int32":
         kind = node.output.dtype
-        found = op.nn.batch_matmul(cast(left, kind), cast(right, kind), out_dtype=kind)
+        found: Expr = op.nn.batch_matmul(cast(left, kind), cast(right, kind), out_dtype=kind)
     else:
         kind = "int64" if x.dtype == "int16" else "int32"
         total = op.nn.batch_matmul(centred(left, x.zero_point, kind), centred(right, y.zero_point, kind), out_dtype=kind)

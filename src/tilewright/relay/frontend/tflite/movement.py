@@ -13,7 +13,8 @@ from tilewright.relay.frontend.shaping import axis_of, cast, fields, pad, reshap
 from tilewright.relay.frontend.tflite.model import Tensor
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_complex, is_quantized, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import activate, centred, requantize
+from tilewright.relay.frontend.tflite.rescale import activate
+from tilewright.relay.frontend.tflite.rounding import rounded_away
 
 
 @converter("RESHAPE")
@@ -71,8 +72,6 @@ def in_scale_of(v: Value, t: Tensor) -> Expr:
     ratio = np.float32(v.scale) * (np.float32(1) / np.float32(scale_of(t)))
     bias = -np.float32(v.zero_point) * ratio
     real = op.add(op.multiply(cast(v.expr, "float32"), constant(ratio, "float32")), constant(bias, "float32"))
-    from tilewright.relay.frontend.tflite.quantize import rounded_away
-
     whole = op.add(cast(rounded_away(real), "int32"), constant(zero_point_of(t), "int32"))
     low, high = np.iinfo(t.dtype).min, np.iinfo(t.dtype).max
     return cast(op.clip(whole, a_min=int(low), a_max=int(high)), t.dtype)
@@ -141,7 +140,10 @@ def strided_slice(
     first, last, steps = node.ints(begin), node.ints(end), node.ints(strides)
     if not len(first) == len(last) == len(steps):
         node.refuse(f"its begin, end and strides have {len(first)}, {len(last)} and {len(steps)} elements")
-    begins, ends, jumps, shape = [], [], [], []
+    begins: list[int] = []
+    ends: list[int] = []
+    jumps: list[int] = []
+    shape: list[int] = []
     dim = 0
     kept = sum(not (new_axis_mask >> k & 1 or ellipsis_mask >> k & 1) for k in range(len(first)))
     for k, (b, e, s) in enumerate(zip(first, last, steps, strict=True)):
@@ -264,6 +266,12 @@ def shape_of(x: Value, *, out_type: int = 0, node: Node) -> Expr:
     return cast(Constant(np.asarray(x.shape, np.int64)), node.output.dtype)
 
 
+@converter("DENSIFY")
+def densify(x: Value) -> Expr:
+    """Sparse weights are dense as soon as they are read."""
+    return x.expr
+
+
 @converter("RANK")
 def rank_of(x: Value) -> Expr:
     return constant(x.rank, "int32")
@@ -353,10 +361,3 @@ def space_to_batch_nd(x: Value, block: Value, paddings: Value, *, node: Node) ->
     parts = reshape(padded, (batch, *(e for d, b in zip(space, sizes, strict=True) for e in (d // b, b)), *rest))
     order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))]
     return reshape(transpose(parts, order), (batch * math.prod(sizes), *(d // b for d, b in zip(space, sizes, strict=True)), *rest))
-
-
-def rescaled_to(v: Value, t: Tensor) -> Expr:
-    """`v` under the scale of another tensor, in fixed point."""
-    if v.scale == scale_of(t) and v.zero_point == zero_point_of(t):
-        return v.expr
-    return requantize(centred(v.expr, v.zero_point), float(np.float64(np.float32(v.scale)) / np.float64(np.float32(scale_of(t)))), 1.0, zero_point_of(t), t.dtype)

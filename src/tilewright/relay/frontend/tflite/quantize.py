@@ -8,10 +8,10 @@ from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite.hybrid import dequantized
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized
+from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import centred, requantize, scale_of, zero_point_of
-from tilewright.relay.frontend.tflite.tables import limits
+from tilewright.relay.frontend.tflite.rescale import centred, limits, requantize
+from tilewright.relay.frontend.tflite.rounding import rounded_away
 from tilewright.types import DataType
 
 
@@ -28,13 +28,6 @@ def quantize(x: Value, *, node: Node) -> Expr:
     low, high = limits(t.dtype)
     whole = op.add(rounded_away(op.divide(cast(x.expr, "float32"), Constant(scales.reshape(along)))), Constant(zero_points.reshape(along).astype(np.float32)))
     return cast(op.clip(whole, a_min=float(low), a_max=float(high)), t.dtype)
-
-
-def rounded_away(x: Expr) -> Expr:
-    """To the nearest whole number, halves away from zero."""
-    whole = op.trunc(x)
-    one = op.where(op.greater_equal(op.abs(op.subtract(x, whole)), constant(0.5, "float32")), op.sign(x), constant(0, "float32"))
-    return op.add(whole, one)
 
 
 @converter("DEQUANTIZE")

@@ -13,7 +13,6 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_o
 from tilewright.relay.frontend.tflite.quotients import inverse_roots
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import by_fixed_point, requantize, saturated
-
 from tilewright.relay.qnn.numerics import fixed_point
 
 
@@ -115,10 +114,12 @@ def _unit_vectors(x: Value, node: Node) -> Expr:
     most = depth * (255**2)
     if most < 1 << 22:
         m, shift = inverse_roots(np.arange(most + 1, dtype=np.int64))
-        multiplier, right = (op.take(Constant(v.astype(np.int32)), total, mode="fast") for v in (m, shift - 7))
+        bits = 7 if t.dtype == "int8" else 0
+        multiplier, right = (op.take(Constant(v.astype(np.int32)), total, mode="fast") for v in (m, shift - bits))
     else:
         node.refuse(f"its rows of {depth} integers are longer than {(1 << 22) // 255**2}, which is not supported; keep it out of what is quantized")
-    product = op.multiply(cast(data, "int64"), cast(multiplier, "int64"))
+    wide = cast(data, "int64") if bits else op.left_shift(cast(data, "int64"), constant(7, "int64"))
+    product = op.multiply(wide, cast(multiplier, "int64"))
     none = constant(0, "int32")
     left = op.maximum(op.negative(right), none)
     scaled = op.left_shift(product, cast(left, "int64"))
@@ -126,7 +127,7 @@ def _unit_vectors(x: Value, node: Node) -> Expr:
     right = op.maximum(right, none)
     half = op.right_shift(op.left_shift(constant(1, "int32"), right), constant(1, "int32"))
     sign = op.where(op.greater(right, none), op.right_shift(whole, constant(31, "int32")), none)
-    return saturated(op.right_shift(op.add(op.add(whole, half), sign), right), zero_point_of(t) if t.dtype == "uint8" else 0, t.dtype)
+    return saturated(op.right_shift(op.add(op.add(whole, half), sign), right), 0 if bits else 128, t.dtype)
 
 
 @converter("LOCAL_RESPONSE_NORMALIZATION")

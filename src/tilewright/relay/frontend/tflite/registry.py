@@ -36,6 +36,8 @@ class Converter:
     required: int
     optional: frozenset[str]
     variadic: bool
+    gaps: bool
+    """Whether inputs of a variadic operator may be left out: those annotated `Value | None`."""
     options: Mapping[str, Any]
     wants_node: bool
 
@@ -46,7 +48,7 @@ class Converter:
         for k, name in enumerate(self.inputs[: max(self.required, len(inputs))]):
             if (k >= len(inputs) and k < self.required) or (k < len(inputs) and inputs[k] is None and name not in self.optional):
                 raise ModelError(f"input '{name}' is missing", node.origin)
-        if self.variadic and any(x is None for x in inputs[len(self.inputs):]):
+        if self.variadic and not self.gaps and any(x is None for x in inputs[len(self.inputs):]):
             raise ModelError(f"an input of {self.kind} is missing", node.origin)
         for name, value in options.items():
             if name not in self.options and name not in _HINTS and value:
@@ -78,5 +80,6 @@ def described(kind: str, function: Callable[..., Any]) -> Converter:
     return Converter(
         kind, function, tuple(p.name for p in inputs), sum(p.default is _REQUIRED for p in inputs),
         frozenset(p.name for p in inputs if p.default is not _REQUIRED or str(p.annotation).endswith("None")),
-        any(p.kind is p.VAR_POSITIONAL for p in parameters), options, any(p.name == "node" for p in parameters),
+        any(p.kind is p.VAR_POSITIONAL for p in parameters),
+        any(p.kind is p.VAR_POSITIONAL and str(p.annotation).endswith("None") for p in parameters), options, any(p.name == "node" for p in parameters),
     )

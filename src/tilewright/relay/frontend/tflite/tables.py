@@ -52,6 +52,13 @@ def stored(values: Array, t: Tensor, divide: bool = False) -> Array:
     return np.clip(whole.astype(np.float64) + zero_point_of(t), low, high).astype(t.dtype)
 
 
+def truncated(values: Array, t: Tensor) -> Array:
+    """float32 numbers as integers of the scale of `t`, rounded towards zero before the zero point is added."""
+    low, high = limits(t.dtype)
+    scaled = values * (np.float32(1) / np.float32(scale_of(t)))
+    return np.clip(np.trunc(scaled) + zero_point_of(t), low, high).astype(t.dtype)
+
+
 def function_of(x: Value, t: Tensor, function: Function, divide: bool = False) -> Expr:
     """A function of quantized data of 8 or 16 bits. `function` is of float64 numbers that are float32 ones, for the nearest results."""
     if x.dtype == "int16":
