@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.ir import assert_structural_equal
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Expr, If
 from tilewright.relay.frontend.onnx import CONVERTERS, FAMILIES, from_onnx, register_converter, registry
@@ -63,12 +64,31 @@ def test_an_unknown_attribute() -> None:
     refused(ModelError, model([node("Relu", ["x"], name="act", slope=2.0)], {"x": (2,)}), "Relu 'act'", "attribute 'slope' is not one of Relu", "none")
 
 
+def test_a_whole_number_serves_as_a_number() -> None:
+    def leaky(alpha: Any) -> onnx.ModelProto:
+        return model([node("LeakyRelu", ["x"], name="act", alpha=alpha)], {"x": (3,)})
+
+    np.testing.assert_array_equal(evaluate(main(leaky(2)), np.float32([-1.5, 0, 1])), np.float32([-3, 0, 1]))
+    refused(ModelError, leaky("2"), "LeakyRelu 'act'", "attribute 'alpha' is a text, and must be a number; correct it where the model is made")
+    refused(ModelError, model([node("Softmax", ["x"], axis=0.0)], {"x": (3,)}), "attribute 'axis' is a number, and must be a whole number")
+
+
 def test_missing_and_surplus_inputs_and_attributes() -> None:
     refused(ModelError, model([node("Add", ["x"], name="sum")], {"x": (2,)}), "Add 'sum'", "input 'b' is missing")
     refused(ModelError, model([node("Add", ["", "x"])], {"x": (2,)}), "Add 'Add_0'", "input 'a' is missing")
     refused(ModelError, model([node("Relu", ["x", "x"])], {"x": (2,)}), "2 inputs are given; Relu takes at most 1: x")
     refused(ModelError, model([node("Concat", ["x", "x"])], {"x": (2,)}), "Concat 'Concat_0'", "attribute 'axis' is missing")
     refused(ModelError, model([node("Sum", [])], {}), "Sum needs at least one input")
+
+
+def test_whole_numbers_are_numbers() -> None:
+    def imported(alpha: float) -> Any:
+        return main(model([node("LeakyRelu", ["x"], name="act", alpha=alpha)], {"x": (2,)}))
+
+    assert_structural_equal(imported(2), imported(2.0))
+    scaled = [main(model([helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=o)], {"x": (2,)}, domains=["ai.onnx.ml"])) for o in ([1, 2], [1.0, 2.0])]
+    assert_structural_equal(*scaled)
+    refused(ModelError, model([node("Softmax", ["x"], axis=1.0)], {"x": (2, 2)}), "attribute 'axis' is a number, and must be a whole number")
 
 
 def test_every_converter_has_the_signature_of_the_specification() -> None:

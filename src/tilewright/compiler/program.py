@@ -28,7 +28,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, Var
-from tilewright.relay.interpreter import evaluate
+from tilewright.relay.interpreter import prepared
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
@@ -273,8 +273,10 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
 
+        compute = prepared(function)
+
         def run(*arrays: Array) -> Sequence[Array]:
-            result = evaluate(function, *arrays)
+            result = compute(*arrays)
             return result if isinstance(result, (tuple, list)) else (result,)
 
         return self._on_host(title, run, s, origin)

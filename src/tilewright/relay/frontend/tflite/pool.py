@@ -15,6 +15,7 @@ from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate
 from tilewright.relay.frontend.tflite.windows import padding_of
 
+
 @dataclass(frozen=True, slots=True)
 class _Windows:
     """Windows of a pool: their size, how far they are apart, and what is added before and behind both dimensions."""
