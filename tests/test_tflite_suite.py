@@ -1,17 +1,21 @@
-"""The suites of TFLite models, where they are: `TILEWRIGHT_SUITES` names the folder that they are unpacked in.
+"""The suites of TFLite models, where they are: `TILEWRIGHT_SUITES` names the folder that has their archives, or what is in them.
 
 The full count is `python tests/tflite_suite.py FOLDER`; here is a part of each, compiled, and all of them interpreted by the meaning of the operators.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
 from tflite_suite import Outcome, cases, run
 
 FOLDER = Path(os.environ.get("TILEWRIGHT_SUITES", "/nonexistent"))
+ARCHIVES = {"tflite": "relay_tflite.tar.xz", "litert_ops": "litert_ops.tar.xz"}
 EVERY = 29
 """Of so many cases one is compiled."""
 
@@ -41,8 +45,14 @@ def test_some_of_them_compiled(suite: str) -> None:
     assert not {name: o for name, o in outcomes.items() if not o.passed}
 
 
+@functools.cache
 def _folder(suite: str) -> Path:
-    found = FOLDER / suite
-    if not found.is_dir():
-        pytest.skip(f"there is no suite at {found}; unpack it and name its folder in TILEWRIGHT_SUITES")
-    return found
+    if (FOLDER / suite).is_dir():
+        return FOLDER / suite
+    archive = FOLDER / ARCHIVES[suite]
+    if not archive.is_file():
+        pytest.skip(f"there is no {archive}; TILEWRIGHT_SUITES names the folder of the suites")
+    into = Path(tempfile.mkdtemp(prefix="tflite-suite-"))
+    with tarfile.open(archive) as packed:
+        packed.extractall(into, filter="data")
+    return into / suite
