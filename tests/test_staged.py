@@ -18,7 +18,7 @@ from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, ShapeError
 from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.interpreter import evaluate
+from tilewright.relay.interpreter import evaluate, prepared
 from tilewright.relay.op.deferred import Deferred
 from tilewright.relay.op.selection import UniqueSlices
 from tilewright.relay.op.sorting import TopK
@@ -228,6 +228,19 @@ def test_what_goes_on_changing_is_not_compiled_behind_it_either() -> None:
         assert compiled(x).shape == (1, int((x > 0.5).sum()))
     programs = [e for e in compiled._stages.edges() if e.program is not None]
     assert len(programs) <= 2 * (SETTLED + 1)
+
+
+def test_a_prepared_function_gives_what_evaluating_it_gives() -> None:
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3))
+    parts = relay.split(relay.concatenate((relay.exp(x), y), axis=1), 2, axis=1)
+    tuples = relay.Function([x, y], relay.Tuple([parts[0] + parts[1], relay.const(2.0), y]))
+    branch = relay.Function([x, y], relay.If(relay.const(True), x + y, y))
+    for function in (tuples, branch):
+        given = floats(2, 3), floats(2, 3, seed=1)
+        run = prepared(function)
+        for found in (run(*given), run(*given)):
+            for got, wanted in zip(np.atleast_1d(*found), np.atleast_1d(*evaluate(function, *given)), strict=True):
+                np.testing.assert_array_equal(got, wanted)
 
 
 def test_open_sizes_of_inputs_are_keys_of_the_root_too() -> None:

@@ -361,9 +361,9 @@ def _expression(terms: Terms) -> PrimExpr:
 
 
 def _least(a: int, b: int, kind: type) -> int:
-    """The smaller or the larger of two: the one that a sample says, which limits the sizes, where one is a number."""
+    """The smaller or the larger of two; of an open size and a number it is taken to be the open one, which limits that."""
     if isinstance(a, _Open) != isinstance(b, _Open):
-        chosen, other = (a, b) if (int(a) < int(b)) is (kind is Min) else (b, a)
+        chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
         limit(other - chosen if kind is Min else chosen - other, 0)
         return chosen
     return _atom(kind(_expression(_terms(a)), _expression(_terms(b))), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))

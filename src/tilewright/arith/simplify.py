@@ -227,12 +227,22 @@ def _recombine(form: LinearForm, ranges: Ranges) -> LinearForm:
     while changed:
         changed = False
         for atom, k in form.coefs.items():
-            if type(atom) is FloorMod and type(atom.b) is IntImm and atom.b.value > 0:
-                joined = _join(form, atom, k, ranges)
+            if type(atom) is FloorMod:
+                joined = _join_open(form, atom, k, ranges) if type(atom.b) is not IntImm else _join(form, atom, k, ranges) if atom.b.value > 0 else None
                 if joined is not None:
                     form, changed = joined, True
                     break
     return form
+
+
+def _join_open(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm | None:
+    """(x // n) * n + x % n -> x"""
+    for other, m in form.coefs.items():
+        if m == k and isinstance(other, Mul):
+            for quotient, divisor in ((other.a, other.b), (other.b, other.a)):
+                if divisor is mod.b and isinstance(quotient, FloorDiv) and quotient.b is mod.b and quotient.a is mod.a:
+                    return form.without(mod)[1].without(other)[1].plus(form_of(mod.a, ranges), k)
+    return None
 
 
 def _join(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm | None:

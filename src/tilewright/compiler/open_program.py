@@ -38,6 +38,8 @@ from tilewright.target.target import Target
 from tilewright.types import INT64
 
 Array = np.ndarray[Any, Any]
+_FEWEST: Final = 4
+_SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 Range = tuple[int, "int | None"]
 
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
@@ -58,7 +60,8 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             with samples({}, _SAMPLES[0]) as imported:
                 main = make()
             renamed = _named(symbols_of(main))
-            made, limits = _checked(main, renamed, target, name, report, cache)
+            numbers = _numbers([imported.limits.get(v) for v in renamed])
+            made, limits = _checked(main, renamed, numbers, target, name, report, cache)
             symbols = [_symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)]) for old, new in renamed.items()]
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
@@ -89,25 +92,42 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
     return Symbol(new.name, least, most)
 
 
+def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
+    """Two samples for each size, within its limits where these are found before."""
+    free = list(_SMALL)
+    found = []
+    for first, second, limit in zip(*_SAMPLES, limits, strict=False):
+        most = limit[1] if limit is not None else None
+        if most is not None and most < second:
+            fitting = [p for p in (*free, *_SAMPLES[0]) if p <= most]
+            if len(fitting) < _FEWEST:
+                raise OpenSizeError(f"one of its sizes is at most {most}, which is too few to stand for all")
+            found.append((fitting[len(fitting) // 2], fitting[-1]))
+            free = [p for p in free if p not in found[-1]]
+            continue
+        found.append((first, second))
+    return found
+
+
 def _checked(
-    main: Function, renamed: Mapping[Var, Var], target: Target, name: str, report: Report, cache: Cache,
+    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str, report: Report, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """The program, and what it says of its sizes: for one image after the other where that is how large batches are computed, or all that can be done."""
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-        made, limits = _made(main, renamed, batch, 0, target, name, report, cache)
+        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
         if set(renamed) != {batch}:  # of which the program for one image does not know
-            check, _ = _made(main, renamed, batch, 1, target, name, Report(), None)
+            check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, Report(), None)
             _compare(made, check)
         return made, limits
 
     batch = _batch_of(main)
-    if batch is not None and _is_apart(main, batch, target, 0):
+    if batch is not None and _is_apart(main, batch, [n for n, _ in numbers], target, 0):
         return program(batch)
     try:
         return program(None)
     except OpenSizeError:
-        if batch is None or not _is_apart(main, batch, target, 1):
+        if batch is None or not _is_apart(main, batch, [n for n, _ in numbers], target, 1):
             raise
         return program(batch)
 
@@ -120,28 +140,31 @@ def _batch_of(main: Function) -> Var | None:
     return batch if isinstance(batch, Var) and batch not in others else None
 
 
-def _is_apart(main: Function, batch: Var, target: Target, images: int) -> bool:
-    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it can be."""
-    numbers = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), _SAMPLES[0], strict=False)}
+def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int) -> bool:
+    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it can be.
+
+    False, too, where the model does not take sizes in general position, which is then told by who compiles it for them.
+    """
+    known = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), numbers, strict=True)}
     context = PassContext.current()
     switches = {**context.config, "relay.SplitBatch.images": images} if images else dict(context.config)
     try:
         with PassContext(context.opt_level, disabled_pass=tuple(context.disabled_pass), config=switches):
-            optimized = optimize(IRModule({"main": with_samples(main, numbers)}), target)["main"]
-    except CompileError as error:
-        raise OpenSizeError(error.message, error.origin) from error
-    return bool(optimized.attrs.get(PARTS, 1) == numbers[batch].value)
+            optimized = optimize(IRModule({"main": with_samples(main, known)}), target)["main"]
+    except CompileError:
+        return False
+    return bool(optimized.attrs.get(PARTS, 1) == known[batch].value)
 
 
 def _made(
-    main: Function, renamed: Mapping[Var, Var], batch: Var | None, which: int, target: Target, name: str, report: Report, cache: Cache | None,
+    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str, report: Report, cache: Cache | None,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """The program for a sample, and what it says of its sizes; without a `cache` without machine code, to be compared.
 
     With `batch`, it is the program for one image, which is called for each.
     """
     symbols = tuple(renamed.values())
-    with samples(dict(zip(symbols, _SAMPLES[which], strict=False))) as found:
+    with samples(dict(zip(symbols, numbers, strict=True))) as found:
         try:
             sampled = with_samples(main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             if needs_stages(sampled):

@@ -101,9 +101,8 @@ def prepared(function: Function) -> Callable[..., Any]:
 
     def run(*args: Any) -> Any:
         values = [*args, *fixed]
-        with np.errstate(all="ignore"):
-            for step, needed in steps:
-                values.append(step(*[values[k] for k in needed]))
+        for step, needed in steps:
+            values.append(step(*[values[k] for k in needed]))
         return values[result]
 
     return run
@@ -116,8 +115,7 @@ def _is_plain(e: Expr) -> bool:
 def _step(e: Expr) -> Callable[..., Any]:
     """The value of a call, a tuple or a field of one, from those of its operands."""
     if isinstance(e, Call):
-        reference = e.op.reference
-        return lambda *args: _arrays(reference(*args))
+        return lambda *args: apply_op(e, args)
     if isinstance(e, TupleGetItem):
         return operator.itemgetter(e.index)
     return lambda *fields: fields

@@ -119,8 +119,6 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
     """The last dimension holds real and imaginary parts, or real ones alone; the axis is brought before it, cut or filled with zeros."""
     ndim = rank(x)
     along = axis_of(axis, ndim, node)
-    if shape_of(x)[-1] not in (1, 2):
-        node.refuse(f"the last dimension of its input holds a real part and an imaginary one, or a real one alone, and the shape is {shape_of(x)}")
     if along == ndim - 1:
         node.refuse(f"axis is {axis}, which holds the real and imaginary parts; transform another")
     size = node.static(x, "input")[along]
@@ -133,6 +131,8 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
         x = slice_axis(x, along, 0, n)
     elif n > size:
         x = op.nn.pad(x, scalar(0, x), pad_width=tuple((0, n - size if d == along else 0) for d in range(ndim)))
+    if shape_of(x)[-1] not in (1, 2):
+        node.refuse(f"the last dimension of its input holds a real part and an imaginary one, or a real one alone, and the shape is {shape_of(x)}")
     order = [*(d for d in range(ndim - 1) if d != along), along]
     parts = [transpose(reshape(slice_axis(x, ndim - 1, k, k + 1), shape_of(x)[:-1]), order) for k in range(shape_of(x)[-1])]
     real = parts[0]

@@ -30,10 +30,8 @@ _KINDS: Final[dict[int, str]] = {
     AttributeProto.SPARSE_TENSOR: "a sparse tensor", AttributeProto.SPARSE_TENSORS: "a list of sparse tensors",
     AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types", AttributeProto.UNDEFINED: "of no kind",
 }
-_SERVES_AS: Final[dict[int, int]] = {AttributeProto.FLOAT: AttributeProto.INT, AttributeProto.FLOATS: AttributeProto.INTS}
-"""Whole numbers are numbers, and there are models that write them where numbers belong."""
 _RANKS: Final[dict[str, tuple[int, ...]]] = {
-    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4), "RoiAlign": (4, 2, 1),
+    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4),
     "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
     "NonMaxSuppression": (3, 3), "EyeLike": (2,),
 }
@@ -90,7 +88,7 @@ def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) ->
     """What is wrong with the kind of an attribute, or with the sizes and steps of windows; empty when nothing is."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
-        if wanted is not None and a.type not in (wanted, _SERVES_AS.get(wanted)):
+        if wanted is not None and a.type != wanted:
             return f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; correct it where the model is made"
         if name in _OF_WINDOWS and not all(0 < n <= MOST_TAPS for n in (*a.ints, math.prod(a.ints))):
             return f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they must not come to more than {MOST_TAPS}"

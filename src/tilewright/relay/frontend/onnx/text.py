@@ -47,6 +47,12 @@ def tfidf_vectorizer(
 ) -> Expr:
     if bool(pool_int64s) == bool(pool_strings):
         node.refuse("one of the attributes pool_int64s and pool_strings must be given")
+    size = len(pool_int64s or pool_strings)
+    if list(ngram_counts) != sorted(ngram_counts) or not ngram_counts or not 0 <= ngram_counts[0] <= ngram_counts[-1] <= size:
+        node.refuse(f"ngram_counts is {ngram_counts}; where the n-grams of each length begin must be in order, and in the pool of {size}")
+    if not ngram_indexes or min(ngram_indexes) < 0 or max_skip_count < 0:
+        node.refuse(f"ngram_indexes is {ngram_indexes} and max_skip_count {max_skip_count}; there must be an index for each n-gram, and none is negative")
+    node.check_table(max(ngram_indexes) + 1)
     if pool_int64s and dtype_of(x).is_integer and len(set(ngram_indexes)) == len(ngram_indexes) and x.tensor_type.is_static:
         ends = (*ngram_counts[1:], len(pool_int64s))
         pool = {n: np.reshape(pool_int64s[a:b], (-1, n)) for n, (a, b) in enumerate(zip(ngram_counts, ends, strict=True), 1)}
@@ -77,7 +83,7 @@ def _counted(x: Expr, pool: Mapping[int, Array], lengths: range, skips: int) -> 
     found = []
     for n, grams in pool.items():
         total: Expr = op.zeros(shape=(*rows, len(grams)), dtype="float32")
-        for step in range(1, 2 + (skips if n > 1 else 0)):
+        for step in range(1, 2 + (min(skips, items) if n > 1 else 0)):
             windows = items - (n - 1) * step
             if n not in lengths or windows < 1:
                 continue
