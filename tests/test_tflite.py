@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tflite_models import Graph, Op, T, model, tflite
-from tflite_small import MODELS, inputs_of, recorded
 
 import tilewright as tvm
+from tflite_models import Graph, Op, T, model, tflite
+from tflite_small import MODELS, inputs_of, recorded
 from tilewright.errors import ModelError, OpNotImplemented
 from tilewright.relay.frontend.tflite import CONVERTERS, Node, Value, from_tflite, signature
 from tilewright.relay.frontend.tflite.schema import OPERATORS

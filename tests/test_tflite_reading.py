@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from tflite_models import Op, T, model
 from tflite_small import MODELS
-
 from tilewright.errors import CompileError, ModelError
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite.flexbuffer import numbers_of
@@ -120,7 +120,7 @@ def test_sparse_weights_are_made_dense() -> None:
     np.testing.assert_array_equal(dense, [[0, 0, 1], [2, 3, 0]])
     sparsity["dim_metadata"][1]["array_indices"] = {"values": (2, 0, 3)}  # type: ignore[index]
     with pytest.raises(ModelError, match="has an index outside of dimension 1"):
-        densified("w", sparsity, (2, 3), lambda n: np.arange(n))
+        densified("w", sparsity, (2, 3), np.arange)
 
 
 def test_options_of_custom_operators() -> None:

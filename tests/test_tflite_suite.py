@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from tflite_suite import Outcome, cases, run
 
 FOLDER = Path(os.environ.get("TILEWRIGHT_SUITES", "/nonexistent"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from tflite_models import Op, T, model
 
 Array = np.ndarray[Any, Any]
