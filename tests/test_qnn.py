@@ -75,6 +75,7 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     _conv(s8(1, 8, 5, 5), s8(33, 8, 1, 1), zero(-7), zero(0)),
     _conv(s8(1, 4, 6, 6), u8(3, 4, 3, 3) // 2 + 64, zero(5), zero(128), padding=1, dilation=2),
     _conv(u8(1, 4, 6, 6), s8(3, 4, 3, 3), zero(5), zero(17), padding=1),
+    _conv(u8(1, 4, 6, 6), u8(3, 4, 3, 3), zero(5), zero(117), padding=1),  # weights of one bit more than a byte
     _conv(u8(1, 24, 9, 7), s8(24, 1, 3, 3), zero(31), zero(0), padding=1, groups=24),
     _conv(u8(1, 8, 6, 6), s8(12, 4, 3, 3), zero(3), zero(0), padding=1, groups=2),
     _conv(u8(1, 9, 11, 5), s8(3, 3, 5, 7), zero(40), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
