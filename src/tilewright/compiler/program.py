@@ -211,7 +211,12 @@ class _Builder:
         key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
         if key not in self.kernels:
             objects = any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs))
-            self.kernels[key] = None if objects else self._kernel(function, constant, storage)
+            try:
+                self.kernels[key] = None if objects else self._kernel(function, constant, storage)
+            except CompileError as error:
+                if error.origin is not None or not self.symbols:
+                    raise
+                raise type(error)(error.message, s.call.span or function.span) from error
         found = self.kernels[key]
         origin = str(s.call.span or function.span or "")
         if found is None:
