@@ -91,11 +91,13 @@ def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
 
 
 def digest_model(model: Any, cache: Cache) -> str:
-    """The digest of a path, bytes, or a protobuf message. Raises `OSError` for a file that cannot be read, `TypeError` for other things."""
+    """The digest of a path, bytes, a flatbuffer, or a protobuf message. Raises `OSError` for a file that cannot be read, `TypeError` for other things."""
     if isinstance(model, (str, os.PathLike)):
         return known_digest(Path(model), cache)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return digest_bytes(model)
+    if hasattr(model, "_tab"):
+        return digest_bytes(bytes(model._tab.Bytes))
     if not hasattr(model, "SerializeToString"):
         raise TypeError(f"a {type(model).__name__} has no bytes")
     return digest_bytes(model.SerializeToString(deterministic=True))

@@ -16,3 +16,12 @@ def from_onnx(
     from tilewright.relay.frontend.onnx import from_onnx as read
 
     return read(model, shape, dtype, opset, freeze_params, convert_config)
+
+
+def from_tflite(
+    model: Any, shape_dict: dict[str, Any] | None = None, dtype_dict: dict[str, str] | None = None, op_converter: dict[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, Any]]:
+    """Import a TFLite model; see `tilewright.relay.frontend.tflite.from_tflite`."""
+    from tilewright.relay.frontend.tflite import from_tflite as read
+
+    return read(model, shape_dict, dtype_dict, op_converter)

@@ -3,7 +3,8 @@
     qnn.conv2d(%x, w, zx, zw, sx, sw) -> subtract(nn.conv2d(%x, w), zx * sum(w))         constant w, zw = 0
 
 With constant weights the products are those of the bytes as they are stored, unsigned data by signed weights, which is what
-processors multiply fastest, and one constant for each output channel takes the zero point back. Signed data are moved by 128;
+processors multiply fastest, and one constant for each output channel takes the zero point back. Weights that their own zero point makes
+wider than a byte are two products, of what fits and of what is beyond. Signed data are moved by 128;
 padding is the zero point; channels are filled up to whole words. Anything else is computed in int32, zero points subtracted
 before. The scales say what the result is worth, `sx * sw`; they change no number here.
 """
@@ -61,7 +62,7 @@ class QnnConv2d(Conv2d):
         span = call.span
         data_order, kernel_order, out_order = self.axes()
         plain = Conv2d(**{**self.attributes(), "out_dtype": "int32"})
-        stored = _stored(x, w, zx, zw, N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None, span)
+        stored = _stored(x, w, zx, zw, N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None, span, self.groups == 1)
         if stored is None:
             a, b = _exact(x, zx, 4, 0, span), _exact(w, zw, 4, kernel_order[0], span)
             return Call(plain, [a, b], span=span)
@@ -78,7 +79,7 @@ class QnnConv2d(Conv2d):
             plain = Conv2d(**{**plain.attributes(), "padding": (0, 0, 0, 0)})
         if any(map(any, widths)):
             x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
-        product = Call(plain, [x, Constant(weight, w.span)], span=span)
+        product = _total(plain, x, weight, w, span)
         sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
         channel = out_order.index(1)
         return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
@@ -145,7 +146,7 @@ class QnnDense(Op):
     def simplify(self, call: Call) -> Expr:
         x, w, zx, zw = call.args[:4]
         span, plain = call.span, Dense(self.units, "int32")
-        stored = _stored(x, w, zx, zw, N.along(zw.value, 2, 0) if isinstance(zw, Constant) else None, span)
+        stored = _stored(x, w, zx, zw, N.along(zw.value, 2, 0) if isinstance(zw, Constant) else None, span, True)
         if stored is None:
             return Call(plain, [_exact(x, zx, x.tensor_type.ndim, -1, span), _exact(w, zw, 2, 0, span)], span=span)
         x, weight, zero = stored
@@ -153,7 +154,7 @@ class QnnDense(Op):
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
             x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
-        return _corrected(Call(plain, [x, Constant(weight, w.span)], span=span), zero * weight.sum(axis=1, dtype=np.int64), span)
+        return _corrected(_total(plain, x, weight, w, span), zero * weight.sum(axis=1, dtype=np.int64), span)
 
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
@@ -187,19 +188,33 @@ def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw:
     N.require_parameter(sw, "kernel_scale", w, out_axis)
 
 
-def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None) -> tuple[Expr, Array, int] | None:
-    """Unsigned data, signed weights without a zero point, and the data's zero point; None when these are not known or too wide."""
+def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None, split: bool) -> tuple[Expr, Array, int] | None:
+    """Unsigned data, signed weights without a zero point, and the data's zero point; None when these are not known or too wide.
+
+    Weights are of a byte, or of one bit more where they may be `split` into two.
+    """
     if not isinstance(w, Constant) or not isinstance(zx, Constant) or zero_points is None:
         return None
     weight = w.value.astype(np.int64) - zero_points
     kind = x.tensor_type.dtype
-    if kind not in ("uint8", "int8") or weight.min(initial=0) < -128 or weight.max(initial=0) > 127:
+    reach = 256 if split else 128
+    if kind not in ("uint8", "int8") or weight.min(initial=0) < -reach or weight.max(initial=0) >= reach - split:
         return None
     zero = int(zx.value.reshape(()))
     if kind == "int8":
         moved = Call(Add(), [N.casted(x, "int16", span), N.constant(128, "int16")], span=span)
         x, zero = N.casted(moved, "uint8", span), zero + 128
-    return x, weight.astype(np.int8), zero
+    return x, weight, zero
+
+
+def _total(plain: Op, x: Expr, weight: Array, w: Constant, span: Origin | None) -> Expr:
+    """The product with weights of a byte, or with two parts of wider ones: what fits into a byte, and what is beyond."""
+    inside = np.clip(weight, -128, 127)
+    product = Call(plain, [x, Constant(inside.astype(np.int8), w.span)], span=span)
+    beyond = weight - inside
+    if not beyond.any():
+        return product
+    return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), w.span)], span=span)], span=span)
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:

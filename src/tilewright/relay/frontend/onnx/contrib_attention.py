@@ -11,9 +11,9 @@ from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx import linear
 from tilewright.relay.frontend.onnx.contrib_quantized import real
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
 
 MICROSOFT: Final = "com.microsoft"
 

@@ -11,9 +11,9 @@ from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.onnx import linear, nn, sampling, transform
 from tilewright.relay.frontend.onnx import math as elementwise
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
 
 MICROSOFT: Final = "com.microsoft"
 

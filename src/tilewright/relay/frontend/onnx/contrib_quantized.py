@@ -10,9 +10,9 @@ from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx import linear, nn, quantize
 from tilewright.relay.frontend.onnx.contrib_fused import first_last, last_first
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
 
 MICROSOFT: Final = "com.microsoft"
 Array = np.ndarray[Any, Any]

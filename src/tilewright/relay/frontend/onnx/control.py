@@ -12,11 +12,11 @@ from tilewright.errors import CompileError
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.onnx.deferred import is_open
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
 from tilewright.relay.groups import NOTHING, opened
 from tilewright.relay.op.selection import first_of
 from tilewright.types import DataType

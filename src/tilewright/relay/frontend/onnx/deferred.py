@@ -19,8 +19,8 @@ import onnx
 from tilewright.errors import Origin
 from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
-from tilewright.relay.frontend.onnx.known import KnownValues
-from tilewright.relay.frontend.onnx.shaping import fields
+from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.frontend.shaping import fields
 from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.deferred import Ask, Deferred
 from tilewright.types import TensorType, TupleType, Type

@@ -13,8 +13,8 @@ import numpy as np
 
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
-from tilewright.relay.frontend.onnx.operators import op
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
 from tilewright.types import TensorType, TupleType

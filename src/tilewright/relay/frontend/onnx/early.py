@@ -13,11 +13,11 @@ from onnx import TensorProto
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.math import softplus
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import dtype_of, per_channel, rank, scalar, shape_of
 from tilewright.relay.frontend.onnx.transform import slice_
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import dtype_of, per_channel, rank, scalar, shape_of
 
 
 def _times(x: Expr, factor: float) -> Expr:

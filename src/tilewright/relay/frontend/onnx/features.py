@@ -11,9 +11,9 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.labels import strings
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, number, pad, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, number, pad, rank, reshape, scalar, shape_of, slice_axis
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]

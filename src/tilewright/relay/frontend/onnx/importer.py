@@ -19,11 +19,11 @@ from tilewright.errors import CompileError, ModelError, OptionError, Origin, Sha
 from tilewright.ir.module import IRModule
 from tilewright.limits import DEEPEST, MOST_FOR_A_NODE, MOST_WRITTEN_OUT
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
+from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.onnx import functions, registry
 from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
 from tilewright.relay.frontend.onnx.gradient import with_graphs
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
-from tilewright.relay.frontend.onnx.known import KnownValues
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor

@@ -10,9 +10,9 @@ import numpy as np
 from tilewright.contents import of_strings
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import dtype_of, number
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import dtype_of, number
 
 ML: Final = "ai.onnx.ml"
 Array = np.ndarray[Any, Any]

@@ -10,10 +10,10 @@ import numpy as np
 
 from tilewright.relay.expr import Expr, TupleGetItem
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.pooling import max_and_where
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, pad, rank, scalar, shape_of
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, scalar, shape_of
 
 _CONV: Final = {1: (op.nn.conv1d, "NCW", "OIW"), 2: (op.nn.conv2d, "NCHW", "OIHW"), 3: (op.nn.conv3d, "NCDHW", "OIDHW")}
 _CONV_TRANSPOSE: Final = {

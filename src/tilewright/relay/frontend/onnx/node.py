@@ -13,7 +13,7 @@ from tilewright.expr import PrimExpr
 from tilewright.expr_walk import free_vars
 from tilewright.limits import MOST_TABLE
 from tilewright.relay.expr import Expr
-from tilewright.relay.frontend.onnx.known import KnownValues
+from tilewright.relay.frontend.known import KnownValues
 from tilewright.types import DataType
 
 if TYPE_CHECKING:

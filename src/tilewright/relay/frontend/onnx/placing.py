@@ -9,9 +9,9 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Array, Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
 from tilewright.types import INT64
 
 

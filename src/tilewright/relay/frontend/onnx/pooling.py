@@ -9,8 +9,8 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, reshape, scalar, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, scalar, transpose
 
 
 def max_and_where(

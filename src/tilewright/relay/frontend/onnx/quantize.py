@@ -15,11 +15,11 @@ from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.nn import conv, paddings
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, slice_axis, transpose
 from tilewright.relay.qnn.numerics import QUANTIZED
 from tilewright.topi.elementwise import integer_range
 from tilewright.types import FLOAT32, INT32, MINIFLOATS, DataType

@@ -14,10 +14,10 @@ from onnx import TensorProto
 
 from tilewright.relay.expr import Expr, TupleGetItem, const
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, rank, reshape
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape
 from tilewright.relay.random import threefry_key
 from tilewright.types import DataType
 

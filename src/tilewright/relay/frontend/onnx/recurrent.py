@@ -17,9 +17,9 @@ from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx import math
 from tilewright.relay.frontend.onnx.loops import Outside, repeat
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, reshape, scalar, shape_of, slice_axis, transpose
 from tilewright.relay.groups import NOTHING
 from tilewright.relay.loops import Turn
 

@@ -10,10 +10,10 @@ from onnx import TensorProto
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis, transpose
 
 
 @converter("RoiAlign", since=10)

@@ -11,8 +11,8 @@ import numpy as np
 from tilewright.contents import of_strings
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
-from tilewright.relay.frontend.onnx.shaping import cast, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, scalar, shape_of, slice_axis
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """The transforms, at the numbers that TreeEnsemble has for them."""

@@ -12,9 +12,9 @@ import onnx
 from tilewright.limits import MOST_WRITTEN_OUT
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import axis_of, rank, reshape, scalar, slice_axis
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import axis_of, rank, reshape, scalar, slice_axis
 from tilewright.relay.groups import NOTHING, opened
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, reshape, scalar
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, scalar
 
 DOMAIN = "ai.onnx.preview.training"
 

@@ -12,9 +12,9 @@ from tilewright.expr import PrimExpr
 from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.shaping import (
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import (
     axis_of,
     cast,
     dtype_of,

@@ -10,11 +10,11 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.scores import TRANSFORMS, beside, chosen, column, greatest, labels, rows_of, transformed
-from tilewright.relay.frontend.onnx.shaping import cast, dtype_of, scalar
 from tilewright.relay.frontend.onnx.tree_tables import MEMBER, MODES, Array, Leaves, Nodes, ensemble
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
 
 ML: Final = "ai.onnx.ml"
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")

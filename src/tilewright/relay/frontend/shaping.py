@@ -1,19 +1,25 @@
-"""Small graph builders that the converters share. All of them leave out what would do nothing."""
+"""Small graph builders that the converters of all frontends share. All of them leave out what would do nothing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
-from tilewright.relay.frontend.onnx.node import Node
-from tilewright.relay.frontend.onnx.operators import op
+from tilewright.relay.frontend.operators import op
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
+
+
+class Refusing(Protocol):
+    """A node of a model while it is converted."""
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise a `ModelError` at the node."""
 
 
 def shape_of(x: Expr) -> tuple[Any, ...]:
@@ -38,7 +44,7 @@ def number(value: Any, dtype: str = "int64") -> Constant:
     return Constant(np.asarray(value, dtype))
 
 
-def axis_of(axis: int, ndim: int, node: Node) -> int:
+def axis_of(axis: int, ndim: int, node: Refusing) -> int:
     """`axis` counted from the front; an axis that is not there is the node's fault."""
     if not -ndim <= axis < max(ndim, 1):
         node.refuse(f"axis {axis} is outside its input of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]")
