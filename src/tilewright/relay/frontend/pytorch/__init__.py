@@ -1,0 +1,14 @@
+"""The PyTorch frontend: `from_pytorch`, and `register_converter` for operators of your own."""
+
+from __future__ import annotations
+
+from tilewright.relay.frontend.pytorch import attention, create, indexing, linear, losses, math, nn, pooling, reduce, resize, transform
+from tilewright.relay.frontend.pytorch.model import from_pytorch, signature
+from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS
+from tilewright.relay.frontend.pytorch.registry import converter as register_converter
+
+FAMILIES = (attention, create, indexing, linear, losses, math, nn, pooling, reduce, resize, transform)
+"""The modules whose import fills the table of converters."""
+
+__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_pytorch", "register_converter", "signature"]

@@ -1,0 +1,59 @@
+"""`Node`: what a converter may ask about the call it converts, beyond its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilewright.errors import ModelError, Origin
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.known import KnownValues
+from tilewright.types import DataType
+
+Array = np.ndarray[Any, Any]
+
+
+class Node:
+    """One call of an operator while it is converted."""
+
+    __slots__ = ("_known", "_params", "default_dtype", "name", "origin", "quantized")
+
+    def __init__(
+        self, name: str, origin: Origin, default_dtype: DataType, known: KnownValues, params: Callable[[Expr], Array | None], quantized: Any = None,
+    ) -> None:
+        self.name, self.origin, self.default_dtype = name, origin, default_dtype
+        self._known, self._params = known, params
+        self.quantized = quantized
+        """Scales and zero points of quantized tensors: `quantize.Quantized` by expression."""
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise a `ModelError` at this node."""
+        raise ModelError(why, self.origin)
+
+    def known(self, x: Expr | None) -> Array | None:
+        """The value of a tensor if it is known now."""
+        if x is None:
+            return None
+        value = self._known.of(x)
+        return self._params(x) if value is None else value
+
+    def settled(self, x: Expr) -> Expr:
+        """`x`, or the constant that it comes to."""
+        return self._known.settle(x)
+
+    def value(self, x: Expr, name: str) -> Array:
+        """The value of argument `name`; raises `ModelError` when it is computed from the model's inputs."""
+        value = self.known(self.settled(x))
+        if value is None or value.dtype == object:
+            self.refuse(f"argument '{name}' must be known while compiling, and it is computed from the model's inputs; make it a constant of the model")
+        return value
+
+    def static(self, x: Expr, name: str) -> tuple[int, ...]:
+        """The shape of argument `name`; raises `ModelError` when a dimension of it is symbolic."""
+        shape = x.tensor_type.shape
+        if not all(isinstance(d, int) for d in shape):
+            dims = ", ".join(map(str, shape))
+            self.refuse(f"the shape of '{name}' is ({dims}), and must be known while compiling; give the shapes of the inputs when importing")
+        return shape
