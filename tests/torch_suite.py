@@ -24,6 +24,8 @@ import tilewright
 from tilewright.errors import CompileError, NotNativeWarning
 from tilewright.relay.frontend.pytorch import from_pytorch
 
+ARBITRARY = {"randn", "rand", "multinomial", "bernoulli", "empty", "empty_like", "new_empty"}
+"""Operators whose values nobody can know: drawn at random, or never written. Shapes and types are compared."""
 DOORS = {"script": "model.pt", "export": "model.pt2"}
 
 
@@ -117,7 +119,8 @@ def _compare(got: Sequence[Any], wanted: Sequence[Any], said: dict[str, Any]) ->
         expected = np.asarray(theirs)
         assert mine.shape == expected.shape, f"output {k} has the shape {mine.shape}, and torch's {expected.shape}"
         assert mine.dtype == expected.dtype, f"output {k} is {mine.dtype}, and torch's {expected.dtype}"
-        np.testing.assert_allclose(mine, expected, rtol=said["rtol"], atol=said["atol"])
+        if not ARBITRARY & {name.removeprefix("aten::") for name in said["ops"]}:
+            np.testing.assert_allclose(mine, expected, rtol=said["rtol"], atol=said["atol"])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -86,7 +86,9 @@ def scalar_tensor(s: Any, node: Node, dtype: Any = None) -> Expr:
 
 
 @converter("tensor", "as_tensor")
-def tensor_of(data: Any, node: Node, dtype: Any = None) -> Expr:
+def tensor_of(node: Node, data: Any = None, t: Any = None, dtype: Any = None) -> Expr:
+    data = t if data is None else data
+
     def made(value: Any) -> Expr:
         return op.stack(Tuple(tuple(map(made, value))), axis=0) if isinstance(value, list) else tensor(value, kind)
 

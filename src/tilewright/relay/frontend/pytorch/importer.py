@@ -15,6 +15,8 @@ from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
 from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch import quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
@@ -125,13 +127,39 @@ class Importer:
         for argument in schema.arguments if schema is not None else ():
             if argument.name in arguments:
                 arguments[argument.name] = _as_tensors(arguments[argument.name], str(argument.type), self.default_dtype)
-        result = converter.convert(node, arguments, defaults)
+        result = self._converted(converter, node, arguments, defaults)
         settled = self._settled(result, origin, plain in _TELLING or self._all_known(arguments))
         if in_place or plain in ("__iadd__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
             return self._write(args[0], settled, node)
         if plain in VIEWS and args and isinstance(args[0], Reference):
             return self._viewed(settled, args[0], converter, node, arguments, defaults)
         return self.wrap(settled)
+
+    def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any], defaults: Mapping[str, Any]) -> Any:
+        """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
+        first = next(iter(arguments.values()), None)
+        q = self.quantized.get(first) if isinstance(first, Expr) else None
+        if q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
+            return converter.convert(node, arguments, defaults)
+        key = next(iter(arguments))
+        plain = node.name[:-1] if node.name.endswith("_") else node.name
+        if plain == "relu":
+            least = Constant(np.asarray(int(q.zero_point), first.tensor_type.dtype.numpy()))
+            return self._remember(op.maximum(first, least), q)
+        if plain in quantize.KEPT:
+            return self._remember(converter.convert(node, arguments, defaults), q)
+        if plain in quantize.FIXED:
+            scale, zero = quantize.FIXED[plain]
+            found = converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults)
+            is_signed = first.tensor_type.dtype == "int8"
+            return quantize.quantized_from(found, scale, zero - 128 * is_signed, first.tensor_type.dtype, node)
+        return quantize.on_real(lambda x: converter.convert(node, {**arguments, key: x}, defaults), first, node)
+
+    def _remember(self, result: Any, q: Any) -> Any:
+        for r in result if isinstance(result, (list, tuple)) else [result]:
+            if isinstance(r, Expr):
+                self.quantized[r] = q
+        return result
 
     def _write(self, target: Any, value: Any, node: Node) -> Any:
         if not isinstance(target, Reference):
@@ -172,7 +200,7 @@ class Importer:
         if not isinstance(result, Expr):
             return result
         locate(result, origin)
-        return self.known.settle(result) if known else result
+        return self.known.settle_near(result) if known else result
 
     def _all_known(self, arguments: Mapping[str, Any]) -> bool:
         return all(self.known.of(e) is not None for v in arguments.values() for e in (v if isinstance(v, list) else [v]) if isinstance(e, Expr))

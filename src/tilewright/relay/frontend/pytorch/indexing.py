@@ -192,6 +192,8 @@ def scatter_add(self: Expr, dim: int, index: Expr, src: Expr, node: Node) -> Exp
 def _scattered(x: Expr, dim: int, index: Expr, src: Any, how: str, node: Node) -> Expr:
     if not rank(x):
         return reshape(_scattered(reshape(x, (1,)), 0, reshape(index, (-1,)), reshape(tensor(src, dtype_of(x)), (-1,)) if isinstance(src, Expr) else src, how, node), ())
+    if 0 in shape_of(index):
+        return x
     rows = tensor(src, dtype_of(x))
     rows = spread(rows, shape_of(index)) if not rank(rows) else rows
     for k, (a, b) in enumerate(zip(shape_of(rows), shape_of(index), strict=True)):

@@ -69,7 +69,7 @@ def linear(input: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
         return found if bias is None else op.add(found, bias)
     a = reshape(input, (1, *shape_of(input))) if rank(input) == 1 else input
     y = times_matrix(a, weight)
-    y = y if bias is None else op.nn.bias_add(y, bias, axis=-1)
+    y = y if bias is None else op.nn.bias_add(y, bias, axis=-1) if rank(bias) == 1 else op.add(y, bias)
     return reshape(y, shape_of(y)[1:]) if rank(input) == 1 else y
 
 

@@ -41,7 +41,7 @@ class Node:
 
     def settled(self, x: Expr) -> Expr:
         """`x`, or the constant that it comes to."""
-        return self._known.settle(x)
+        return self._known.settle_near(x)
 
     def value(self, x: Expr, name: str) -> Array:
         """The value of argument `name`; raises `ModelError` when it is computed from the model's inputs."""

@@ -67,7 +67,9 @@ class ScriptWalk:
 
         value = node.outputsAt(0).toIValue()
         if isinstance(value, torch.Tensor):
-            return [self.importer.parameter(f"constant_{origin.name}", value)]
+            # A number that was traced is a tensor without dimensions here, and takes part in promotion as the number that it was.
+            is_number = value.dim() == 0 and value.dtype in (torch.float64, torch.int64)
+            return [value.item() if is_number else self.importer.parameter(f"constant_{origin.name}", value)]
         return [_held(self.importer, value, origin.name)]
 
     def attribute(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
@@ -157,7 +159,7 @@ class ScriptWalk:
         value = read(condition)
         if not isinstance(value, Expr):
             return value
-        known = self.importer.known.of(self.importer.known.settle(value))
+        known = self.importer.known.of(self.importer.known.settle_near(value))
         return value if known is None else known.reshape(-1)[0].item()
 
 

@@ -226,6 +226,8 @@ def copy(self: Expr, src: Expr) -> Expr:
 def slice_of(self: Expr, node: Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Expr:
     axis = axis_of(dim, rank(self), node)
     whole = shape_of(self)[axis]
+    if any(isinstance(v, Expr) and node.known(node.settled(v)) is None for v in (start, end)):
+        return _slice_computed(self, axis, start, end, step)
     start, end = (dims_of([v], node)[0] if v is not None else None for v in (start, end))
     if isinstance(whole, int):
         if not all(v is None or isinstance(v, int) for v in (start, end, step)):
@@ -243,6 +245,23 @@ def slice_of(self: Expr, node: Node, dim: int = 0, start: Any = None, end: Any =
     if (begin, stop, step) == (0, whole, 1):
         return self
     return op.strided_slice(self, begin=(begin,), end=(stop,), strides=(step,), axes=(axis,))
+
+
+def _slice_computed(x: Expr, axis: int, start: Any, end: Any, step: int) -> Expr:
+    """A part whose bounds the model computes."""
+    size = tensor(shape_of(x)[axis], "int64")
+    zero = Constant(np.asarray(0, np.int64))
+
+    def bound(v: Any, otherwise: Expr) -> Expr:
+        at = otherwise if v is None else tensor(min(v, _END) if isinstance(v, int) else v, "int64")
+        return op.minimum(op.maximum(op.where(op.less(at, zero), op.add(at, size), at), zero), size)
+
+    first = bound(start, zero)
+    last = op.maximum(bound(end, size), first)
+    before = [tensor(d, "int64") for d in shape_of(x)[:axis]]
+    begins = op.stack(Tuple((*[zero] * axis, first)), axis=0)
+    ends = op.stack(Tuple((*before, last)), axis=0)
+    return op.dyn.strided_slice(x, begins, ends, Constant(np.asarray([*[1] * axis, step], np.int64)))
 
 
 def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: Node) -> Expr:
