@@ -1,226 +1,322 @@
-"""Damaged and hostile models: each is imported, or refused by one of our errors, quickly and in little memory.
+"""Sends damaged and hostile models (`tests/mutated_models.py`) through every door of the compiler, each in a process of its own.
 
-`python tests/onnx_mutations.py --count 5000 --seed 1` makes that many from the small models that come with ONNX and says what
-is not as it should be; the process has a limit of memory, and an alarm for each model.
+`python tests/onnx_mutations.py --count 5000 --seed 0` prints how many were refused, compiled and run, by door and kind of error; then every
+offender: a crash, an error that is none of ours or says nothing, more than `SECONDS` of compiling, more than `MEMORY` bytes. The number
+of an offender is its reproducer: `--only 1234` sends that model alone, and `--keep FOLDER` writes the models of all offenders.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
+import contextlib
+import faulthandler
 import json
+import os
+import re
 import resource
+import shutil
 import signal
 import sys
-import time
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
-import onnx
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError, Message
 
-from tilewright.errors import CompileError
-from tilewright.relay.frontend.onnx import from_onnx
+import mutated_models
+import tilewright
+from mutated_models import DATA_BYTES, DATA_FILE
+from tilewright.driver.main import main as command_line
+from tilewright.errors import CompileError, InternalError
+from tilewright.onnx_session import InferenceSession
+from tilewright.types import DataType
 
-LARGEST_SEED, MEMORY, SECONDS = 40_000, 6 << 30, 10
-NUMBERS = (0, -1, 1, 2, 7, 255, 1 << 31, (1 << 31) - 1, 1 << 40, (1 << 63) - 1, -(1 << 63))
-FLOATS = (0.0, -1.0, 1e-30, 1e38, float("nan"), float("inf"), -float("inf"))
-NAMES = ("", "x", "y", "\0", "a" * 5000, "Relu", "Loop", "If", "Conv", "Reshape", "Constant", "ai.onnx", "n", "\u20ac")
-Random = np.random.Generator
-_SHORT = {FieldDescriptor.TYPE_INT32: 32, FieldDescriptor.TYPE_UINT64: -64}
-
-
-def seeds() -> list[bytes]:
-    """Small models of many operators, with branches and loops among them."""
-    folder = Path(onnx.__file__).parent / "backend" / "test" / "data"
-    found = [p for kind in ("pytorch-operator", "pytorch-converted", "simple") for p in sorted((folder / kind).glob("*/model.onnx"))]
-    return [p.read_bytes() for p in found if p.stat().st_size <= LARGEST_SEED]
+MEMORY, SECONDS, LONGEST = 1 << 30, 10, 240
+"""Bytes of data in a child beyond those it begins with; processor seconds; seconds on the clock, for what waits for ever."""
+LARGEST_INPUT = 1 << 24
+BAD = ("crash", "traceback", "silent", "hang", "memory", "vague")
+VAGUE = ("cannot be made sense of", "more memory than there is")
+"""What is said where nothing better was known: whatever ends there should have been refused by name."""
+_PRELOADED = ("tilewright.compiler.build", "tilewright.compiler.growth", "tilewright.compiler.check", "tilewright.relay.interpreter",
+              "tilewright.relay.frontend.onnx", "tilewright.target.llvm.jit", "tilewright.driver.report", "tilewright.runtime.artifact")
+Model = tuple[str, bytes]
 
 
-def mutate(data: bytes, random: Random) -> bytes:
-    """`data` with one to three faults: one model in five is damaged as a file, the others are files of senseless models."""
-    if random.random() < 0.2:
-        damage: list[Callable[[bytes, Random], bytes]] = [flip, cut, repeat]
-        return damage[random.integers(len(damage))](data, random)
-    for _ in range(random.integers(1, 4)):
-        try:
-            data = (tangle if random.random() < 0.2 else change)(data, random)
-        except (UnicodeDecodeError, ValueError):  # an earlier fault is in the names, which protobuf does not write again
-            data = flip(data, random)
-    return data
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one model: `kind` is one of `BAD`, or ran, run refused, compiled, refused."""
+
+    number: int
+    made: str
+    door: str
+    kind: str
+    error: str = ""
+    words: str = ""
+
+    @property
+    def bad(self) -> bool:
+        return self.kind in BAD
 
 
-def flip(data: bytes, random: Random) -> bytes:
-    """Some bytes are others."""
-    changed = bytearray(data)
-    for _ in range(random.integers(1, 8)):
-        if changed:
-            changed[random.integers(len(changed))] = random.integers(256)
-    return bytes(changed)
+# In the child.
 
 
-def cut(data: bytes, random: Random) -> bytes:
-    """The end is missing, or a piece in the middle."""
-    begin = int(random.integers(len(data) + 1))
-    return data[:begin] + (data[begin + int(random.integers(64)):] if random.random() < 0.5 else b"")
+def through_compile(folder: Path, random: np.random.Generator) -> str:
+    """`tilewright.compile` on the path, and a call."""
+    compiled = tilewright.compile(folder / "model.onnx", threads=1)
+    _note("run")
+    fed = [_array(str(dtype), dims, random) for _, dims, dtype in compiled._signature]
+    if any(x is None for x in fed):
+        return "compiled"
+    compiled(*fed)
+    return "ran"
 
 
-def repeat(data: bytes, random: Random) -> bytes:
-    """A piece stands twice."""
-    begin = int(random.integers(len(data) + 1))
-    return data[:begin] + data[max(0, begin - int(random.integers(200))):]
+def through_session(folder: Path, random: np.random.Generator) -> str:
+    """`InferenceSession`, and a run."""
+    session = InferenceSession(folder / "model.onnx", threads=1)
+    _note("run")
+    fed = {n: _array(str(dtype), dims, random) for n, dims, dtype in session.model._signature}
+    if any(x is None for x in fed.values()):
+        return "compiled"
+    session.run(None, fed)
+    return "ran"
 
 
-def change(data: bytes, random: Random) -> bytes:
-    """One field of one message has another value, or is away, or is there twice."""
-    model = _parsed(data)
-    if model is None:
-        return flip(data, random)
-    messages = list(_messages(model))
-    message = messages[random.integers(len(messages))]
-    fields = message.DESCRIPTOR.fields if random.random() < 0.3 else [f for f, _ in message.ListFields()] or message.DESCRIPTOR.fields
-    field = fields[random.integers(len(fields))]
-    if random.random() < 0.15:
-        message.ClearField(field.name)
-    elif _is_repeated(field):
-        _change_list(getattr(message, field.name), field, random)
-    elif field.message_type is not None:
-        getattr(message, field.name).SetInParent()
-    else:
-        setattr(message, field.name, _value(field, random))
-    return model.SerializeToString()
+def through_check(folder: Path, random: np.random.Generator) -> str:
+    """`tilewright.check`: what it says can be written as JSON."""
+    report = tilewright.check(folder / "model.onnx")
+    json.dumps(report.as_dict())
+    if report.refused:
+        raise CompileError(report.refused)
+    return "compiled"
 
 
-def tangle(data: bytes, random: Random) -> bytes:
-    """The names of the graph are mixed up: cycles, names made twice, names that nothing makes, graphs in graphs, functions of themselves."""
-    model = _parsed(data)
-    if model is None or not model.graph.node:
-        return cut(data, random)
-    nodes = model.graph.node
-    node = nodes[random.integers(len(nodes))]
-    names = [n for m in nodes for n in (*m.input, *m.output)] or ["x"]
-    which = random.integers(6)
-    if which == 0 and node.input:
-        node.input[random.integers(len(node.input))] = names[random.integers(len(names))]
-    elif which == 1 and node.output:
-        node.output[random.integers(len(node.output))] = names[random.integers(len(names))]
-    elif which == 2:
-        node.op_type = NAMES[random.integers(len(NAMES))]
-    elif which == 3:
-        whole = onnx.GraphProto.FromString(model.graph.SerializeToString())  # a message cannot be copied into itself
-        node.attribute.add(name="body", type=onnx.AttributeProto.GRAPH).g.CopyFrom(whole if len(data) < LARGEST_SEED else onnx.GraphProto())
-    elif which == 4:
-        made = model.functions.add(name=node.op_type, domain=node.domain)
-        made.input.extend(node.input)
-        made.output.extend(node.output)
-        made.node.add().CopyFrom(node)
-    else:
-        tensor = model.graph.initializer.add(name=names[random.integers(len(names))], data_type=1, dims=[int(NUMBERS[random.integers(len(NUMBERS))])])
-        tensor.data_location = onnx.TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value=("/etc/passwd", "../x", "x", "")[random.integers(4)])
-    return model.SerializeToString()
+def through_commands(*words: str) -> Callable[[Path, np.random.Generator], str]:
+    """The command line in this process; what it says on stderr is its message."""
+
+    def run(folder: Path, random: np.random.Generator) -> str:
+        said = folder / "stderr"
+        _note("run" if words[0] == "run" else "compile")
+        with said.open("w") as file, contextlib.redirect_stderr(file), contextlib.redirect_stdout(file):
+            code = command_line([w.replace("FOLDER", str(folder)) for w in words])
+        text = said.read_text()
+        if "Traceback" in text or "fault of the compiler" in text or code not in (0, 1, 2):
+            raise AssertionError(f"{code}: {text}")
+        if code and "Error: " not in text and words[0] != "check":
+            raise CompileError("")
+        if code:
+            raise CompileError(text.partition("refused: " if words[0] == "check" else "Error: ")[2] or text)
+        return "ran" if words[0] == "run" else "compiled"
+
+    return run
 
 
-def _parsed(data: bytes) -> onnx.ModelProto | None:
-    try:
-        return onnx.ModelProto.FromString(data)
-    except DecodeError:
+DOORS: dict[str, Callable[[Path, np.random.Generator], str]] = {
+    "compile": through_compile,
+    "session": through_session,
+    "check": through_check,
+    "command check": through_commands("check", "FOLDER/model.onnx"),
+    "command compile": through_commands("compile", "FOLDER/model.onnx", "-o", "FOLDER/made.tar", "--threads", "1"),
+    "command run": through_commands("run", "FOLDER/model.onnx", "--threads", "1"),
+}
+_TURNS = ("compile",) * 4 + ("session",) * 2 + ("check", "command check", "command compile", "command run")
+
+
+def _array(dtype: str, dims: Sequence[int | str], random: np.random.Generator) -> Any:
+    """An input of a signature, None where it would be too large; a sequence has one element, an optional a value."""
+    if dtype.startswith("seq("):
+        return [_array(dtype[4:-1], (2, 3), random)]
+    if dtype.startswith("optional("):
+        return _array(dtype[9:-1], (2, 3), random)
+    shape = tuple(d if isinstance(d, int) else int(random.integers(1, 4)) for d in dims if d is not ...)
+    kind = DataType(dtype)
+    if np.prod([float(d) for d in shape]) > LARGEST_INPUT:
         return None
+    if kind.is_object:
+        return np.full(shape, "text", object)
+    if kind.numpy().kind == "b":
+        return random.random(shape) < 0.5
+    if kind.numpy().kind in "iu" and kind.numpy().itemsize > 1:
+        wild = random.integers(-(1 << 63), (1 << 63) - 1, shape, dtype=np.int64)
+        return np.where(random.random(shape) < 0.1, wild, random.integers(0, 4, shape)).astype(kind.numpy())
+    values = random.standard_normal(shape) * random.choice([1, 1, 1, 1e20])
+    return np.where(random.random(shape) < random.choice([0, 0, 0, 0.1]), np.nan, values).astype(kind.numpy())
 
 
-def _messages(root: Message) -> Iterator[Message]:
-    stack = [root]
-    while stack:
-        message = stack.pop()
-        yield message
-        for field, value in message.ListFields():
-            if field.message_type is not None:
-                stack.extend(value if _is_repeated(field) else [value])
+def _note(phase: str) -> None:
+    """Leave in the folder what the child is doing, for whoever finds it dead."""
+    Path("phase").write_text(phase)
 
 
-def _is_repeated(field: Any) -> bool:
-    return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == FieldDescriptor.LABEL_REPEATED
-
-
-def _change_list(values: Any, field: Any, random: Random) -> None:
-    if len(values) and random.random() < 0.3:
-        del values[random.integers(len(values))]
-    elif field.message_type is not None:
-        made = values.add()
-        if len(values) > 1:
-            made.CopyFrom(values[random.integers(len(values) - 1)])
-    elif len(values) and random.random() < 0.7:
-        values[random.integers(len(values))] = _value(field, random)
-    else:
-        values.extend(_value(field, random) for _ in range(random.integers(1, 4)))
-
-
-def _value(field: Any, random: Random) -> Any:
-    if field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE):
-        return FLOATS[random.integers(len(FLOATS))]
-    if field.type == FieldDescriptor.TYPE_STRING:
-        return NAMES[random.integers(len(NAMES))]
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return random.bytes(int(random.integers(20)))
-    if field.enum_type is not None:
-        values = field.enum_type.values
-        return values[random.integers(len(values))].number
-    number = int(NUMBERS[random.integers(len(NUMBERS))])
-    bits = _SHORT.get(field.type, 64)
-    return abs(number) % (1 << 63) if bits < 0 else (number + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-
-
-def fault(data: bytes) -> str:
-    """What is wrong with how `data` is imported; empty where it is imported, or refused as it should be."""
-    begin = time.process_time()
+def _child(folder: Path, door: str, number: int, kinds: Sequence[tuple[Model, ...]]) -> None:
+    """Make one model and send it through one door; the outcome is left in a file of the folder."""
+    os.chdir(folder)
+    made, data = mutated_models.made(number, kinds)
+    Path("made").write_text(made)
+    Path("model.onnx").write_bytes(data)
+    Path(DATA_FILE).write_bytes(bytes(DATA_BYTES))
+    messages = os.open("native", os.O_CREAT | os.O_WRONLY)
+    os.dup2(messages, 1)
+    os.dup2(messages, 2)
+    faulthandler.enable(messages)
+    faulthandler.register(signal.SIGXCPU, messages, chain=True)
+    signal.alarm(LONGEST)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit = _data_bytes() + MEMORY
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    _note("compile")
+    warnings.simplefilter("ignore")
+    error, kind = "", ""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from_onnx(data)
-    except CompileError as error:
-        if not error.message.strip():
-            return f"{type(error).__name__} without a message"
-    except Exception as error:  # whatever else is raised is what is looked for
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        place = f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where else ""
-        return f"{type(error).__name__} at {place}: {str(error)[:150]}"
-    seconds = time.process_time() - begin
-    return f"took {seconds:.1f} s" if seconds > SECONDS else ""
+        kind = DOORS[door](folder, np.random.default_rng(number))
+    except CompileError as found:
+        error = f"{type(found).__name__}: {found}"
+        kind = "silent" if not found.message.strip() else "vague" if any(v in found.message for v in VAGUE) else "run refused" if Path("phase").read_text() == "run" else "refused"
+    except Exception as found:  # whatever else is raised is what is looked for
+        kind, error = "traceback", f"{type(found).__name__}{_places(found)}: {str(found)[:300]}"
+        if isinstance(found, InternalError):
+            error = f"{error} (internal)"
+    Path("outcome").write_text(json.dumps([kind, error]), errors="replace")
 
 
-def _alarm(number: int, frame: FrameType | None) -> None:
-    place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?"
-    raise TimeoutError(f"still at {place} after {SECONDS} s")
+def _data_bytes() -> int:
+    """What the system counts against `RLIMIT_DATA`."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.partition("VmData:")[2].split()[0]) * 1024
+
+
+def _places(error: BaseException) -> str:
+    """The last lines of code of a traceback, innermost first."""
+    found, where = [], error.__traceback__
+    while where is not None:
+        found.append(f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}")
+        where = where.tb_next
+    return f" at {' < '.join(found[::-1][:6])}"
+
+
+# In the parent.
+
+
+def outcomes(numbers: Sequence[int], kinds: Sequence[tuple[Model, ...]], jobs: int, doors: Sequence[str] = _TURNS, keep: Path | None = None) -> Iterator[Outcome]:
+    """What becomes of the mutations of these numbers; the children are forked from this process, which has everything loaded."""
+    for name in _PRELOADED:
+        __import__(name)
+    running: dict[int, tuple[int, str, Path]] = {}
+    left = iter(numbers)
+    with tempfile.TemporaryDirectory() as place:
+        while True:
+            for number in left:
+                door, folder = doors[number % len(doors)], Path(place) / str(number)
+                folder.mkdir()
+                running[_forked(folder, door, number, kinds)] = (number, door, folder)
+                if len(running) >= jobs:
+                    break
+            if not running:
+                return
+            child, status, used = os.wait3(0)
+            number, door, folder = running.pop(child)
+            found = _outcome(number, door, folder, status, used.ru_maxrss * 1024)
+            if found.bad and keep is not None and (folder / "model.onnx").exists():
+                keep.mkdir(parents=True, exist_ok=True)
+                shutil.copy(folder / "model.onnx", keep / f"{number}.onnx")
+            shutil.rmtree(folder)
+            yield found
+
+
+def _forked(folder: Path, door: str, number: int, kinds: Sequence[tuple[Model, ...]]) -> int:
+    sys.stdout.flush()
+    child = os.fork()
+    if child:
+        return child
+    try:
+        _child(folder, door, number, kinds)
+    finally:
+        os._exit(0)
+
+
+def _outcome(number: int, door: str, folder: Path, status: int, peak: int) -> Outcome:
+    made, phase, native = (_left(folder / name) for name in ("made", "phase", "native"))
+    code = os.waitstatus_to_exitcode(status)
+    if code in (-signal.SIGXCPU, -signal.SIGALRM, -signal.SIGKILL):
+        # A model may say that a loop has as many turns as it likes: what runs too long is told apart.
+        kind = "ran long" if phase == "run" and "relay/transform" not in native else "hang"
+        return Outcome(number, made, door, kind, "", f"{phase}: {_stack(native)}")
+    if code or not (folder / "outcome").exists():
+        return Outcome(number, made, door, "crash", f"signal {-code}", f"{phase}: {_stack(native)}")
+    kind, words = json.loads((folder / "outcome").read_text())
+    if peak > MEMORY:
+        return Outcome(number, made, door, "memory", f"{peak >> 20} MB", f"{kind}: {words}")
+    error, _, words = words.partition(": ")
+    if kind == "traceback" and "MemoryError" in error:
+        kind = "memory"
+    return Outcome(number, made, door, kind, error, words)
+
+
+def _left(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""
+
+
+def _stack(native: str) -> str:
+    """The last places of a stack that was printed by a dying child, innermost first, and what stood before it."""
+    places = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', native)
+    return f"{native.partition('File ')[0][:200].strip()} {' < '.join(f'{Path(f).name}:{n} {w}' for f, n, w in places[:9])}"
+
+
+def shape_of(message: str) -> str:
+    """A message without its names and numbers, so that messages of one kind are alike."""
+    text = re.sub(r"b?'[^']*'|\"[^\"]*\"|/\S+", "'…'", message)
+    return re.sub(r"\S*\d\S*", "#", text)[:160]
+
+
+def show(found: Sequence[Outcome], messages: bool) -> None:
+    """Print tables of outcomes and errors, all offenders, and if asked for each kind of message with one example."""
+    print(f"{len(found)} models")
+    for door in DOORS:
+        counted = collections.Counter(o.kind for o in found if o.door == door)
+        print(f"  {door:16s} {', '.join(f'{k} {n}' for k, n in counted.most_common())}")
+    for error, n in collections.Counter(o.error.partition(" at ")[0] for o in found if o.error).most_common():
+        print(f"  {n:6d} {error}")
+    if messages:
+        alike: dict[str, list[Outcome]] = {}
+        for o in found:
+            if o.kind in ("refused", "run refused"):
+                alike.setdefault(shape_of(o.words), []).append(o)
+        for several in sorted(alike.values(), key=len, reverse=True):
+            print(f"  {len(several):5d} ({several[0].number}) {several[0].error}: {several[0].words[:400]}")
+    for o in sorted((o for o in found if o.bad or o.kind == "ran long"), key=lambda o: (o.kind, o.error, o.words)):
+        print(f"{o.kind} --only {o.number}, {o.door} [{o.made}]: {o.error}: {o.words[:600]}")
 
 
 def main(arguments: list[str]) -> int:
-    """Import many; print each fault with its seed as JSON, then the most memory that was used, in bytes."""
-    parser = argparse.ArgumentParser()
+    """Send many; exit with 1 when there is an offender."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="a folder for the models that are not refused as they should be")
+    parser.add_argument("--only", type=int, nargs="*", help="the numbers of single models")
+    parser.add_argument("--door", choices=[*DOORS], help="this door for all of them")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--small", action="store_true", help="from the small models alone, which need no suite to be loaded")
+    parser.add_argument("--messages", action="store_true", help="show each kind of message once")
+    parser.add_argument("--json", action="store_true", help="one line of JSON with the counts and the offenders")
+    parser.add_argument("--keep", type=Path, help="a folder for the models of offenders")
     chosen = parser.parse_args(arguments)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    signal.signal(signal.SIGPROF, _alarm)
-    models, faults = seeds(), {}
-    for k in range(chosen.seed, chosen.seed + chosen.count):
-        random = np.random.default_rng(k)
-        data = mutate(models[random.integers(len(models))], random)
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process, whatever else the machine does
-        found = fault(data)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        if found:
-            faults[k] = found
-            if chosen.keep:
-                (chosen.keep / f"{k}.onnx").write_bytes(data)
-    print(json.dumps({"count": chosen.count, "faults": faults, "bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}, indent=1))
-    return int(bool(faults))
+    small, nodes, real = mutated_models.small_models, mutated_models.node_models, mutated_models.networks
+    kinds = [small()] if chosen.small else [small()] * 8 + [nodes()] * 26 + ([real()] if real() else [])
+    numbers = chosen.only or range(chosen.seed, chosen.seed + chosen.count)
+    doors = [chosen.door] if chosen.door else _TURNS
+    found = list(outcomes(numbers, kinds, chosen.jobs, doors, chosen.keep))
+    bad = [o for o in found if o.bad]
+    if chosen.json:
+        print(json.dumps({"counts": collections.Counter(o.kind for o in found), "bad": [f"{o.number} {o.door} {o.kind} {o.error}: {o.words}" for o in bad]}))
+    else:
+        show(found, chosen.messages)
+    return int(bool(bad))
 
 
 if __name__ == "__main__":

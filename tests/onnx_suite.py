@@ -1,7 +1,8 @@
 """The conformance tests that come with ONNX, compiled and run through `tilewright.onnx_backend`.
 
 `python tests/onnx_suite.py --write` makes docs/onnx_refused.md, the list of what is refused and why. With folders as arguments,
-it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX carry them.
+it runs the cases in these: each a folder with `model.onnx` and `test_data_set_*`, as older releases of ONNX carry them. An archive
+of such folders will do, also a wheel of ONNX. What the answers are compared with is in `onnx_verdict`.
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ from __future__ import annotations
 import collections
 import functools
 import json
+import os
+import re
+import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TypeProto, numpy_helper
+from onnx import TypeProto
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 import tilewright.onnx_backend as backend
+from onnx_verdict import Answer, as_declared, made_up, plain, redeclare, reference, verdict
 from tilewright.errors import CompileError, NotNativeWarning
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 PAGE = Path(__file__).parent.parent / "docs" / "onnx_refused.md"
+_HEAD = "| reason | cases |"
 RTOL, ATOL = 1e-3, 1e-7
 DataSets = Sequence[tuple[Sequence[Any], Sequence[Any]]]
 
@@ -48,14 +54,18 @@ class Outcome:
 
     refused: str = ""
     """Our message, when the model was refused."""
+    apart: str = ""
+    """Why the suite's values say nothing of ours, which are right by other values or a check of their own (`onnx_verdict`)."""
     wrong: str = ""
     """What is wrong with the answer, or the error that is none of ours."""
+    unknown: bool = False
+    """Whether nobody knows the right answer: the case has no data, and ONNX's reference implementation cannot run it."""
     native: bool = False
-    """Whether all of it ran compiled."""
+    """Whether it passes and all of it ran compiled."""
 
     @property
     def passed(self) -> bool:
-        return not (self.refused or self.wrong)
+        return not (self.refused or self.apart or self.wrong or self.unknown)
 
 
 @functools.cache
@@ -69,48 +79,76 @@ def cases() -> tuple[Case, ...]:
 
 def folder_cases(folder: Path) -> Iterator[Case]:
     """The cases in the folders under `folder`; tolerances are in `meta.json` or `data.json` where there is one."""
-    for path in sorted(folder.rglob("model.onnx")):
+    found = sorted(folder.rglob("model.onnx"))
+    top = os.path.commonpath([path.parent.parent for path in found]) if found else folder
+    for path in found:
         said: dict[str, Any] = {}
         for name in ("meta.json", "data.json"):
             if (path.parent / name).exists():
                 said.update(json.loads((path.parent / name).read_text()))
-        yield Case(str(path.parent.relative_to(folder)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL), said.get("atol", ATOL))
+        yield Case(str(path.parent.relative_to(top)), functools.partial(_load_folder, path.parent), said.get("rtol", RTOL), said.get("atol", ATOL))
+
+
+def unpacked(path: Path, into: Path) -> Path:
+    """`path` where it is a folder; of an archive, the folder in `into` that it was unpacked to."""
+    if path.is_dir():
+        return path
+    target = into / path.name
+    if not target.exists():
+        if path.suffix == ".whl":
+            shutil.unpack_archive(path, target, "zip")
+        else:
+            shutil.unpack_archive(path, target, filter="data")
+    return target
 
 
 def run(case: Case) -> Outcome:
     """Compile the model and compare its answers with those of the suite, within the suite's tolerances."""
+    apart = ""
     with warnings.catch_warnings(record=True) as said, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             model, data_sets = case.load()
             prepared = backend.prepare(model)
             for inputs, outputs in data_sets:
-                got = prepared.run([_value(x) for x in inputs])
-                Runner.assert_similar_outputs([_value(y) for y in outputs], [*map(_plain, got)], case.rtol, case.atol, case.name)
+                given, wanted = plain(inputs), plain(outputs)
+                got = [*map(_as_arrays, prepared.run(given))]
+                apart = verdict(Answer(case.name, model, given, wanted, got, case.rtol, case.atol)) or apart
         except CompileError as error:
             return Outcome(refused=error.message)
         except Exception as error:  # whatever it is, it is reported as this case's failure
             return Outcome(wrong=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    return Outcome(native=not any(issubclass(w.category, NotNativeWarning) for w in said))
+    known = bool(data_sets)
+    return Outcome(apart=apart, unknown=not known, native=known and not apart and not any(issubclass(w.category, NotNativeWarning) for w in said))
 
 
-def page(refused: dict[str, str]) -> str:
-    """The list of the refused cases, by reason."""
-    by_reason: dict[str, list[str]] = collections.defaultdict(list)
-    for name, why in sorted(refused.items()):
-        by_reason[_cell(why)].append(name)
+def reasons(outcomes: Mapping[str, Outcome]) -> tuple[dict[str, str], dict[str, str]]:
+    """Why cases are refused, and why others are not compared with the suite's values: what belongs on the page."""
+    refused, apart = ({name: said for name, o in outcomes.items() if (said := _cell(getattr(o, what)))} for what in ("refused", "apart"))
+    return refused, apart
+
+
+def page(refused: dict[str, str], apart: dict[str, str]) -> str:
+    """The lists of the refused cases and of those that are not compared with the suite's values, by reason."""
     lines = [
         "# What is refused of ONNX's conformance suite", "",
         f"Release {onnx.__version__} of ONNX; every other case of it passes. `python tests/onnx_suite.py --write` makes this page, and the tests compare it.", "",
-        "| reason | cases |", "| --- | --- |",
+        *_table(refused), "", "Compared with other values than those of the suite:", "", *_table(apart),
     ]
-    return "\n".join([*lines, *(f"| {why} | {' '.join(names)} |" for why, names in sorted(by_reason.items()))]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def listed() -> set[str]:
-    """The cases that the page says are refused."""
-    rows = [line.split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and not line.startswith("| ---")]
-    return {name for row in rows[1:] for name in row[-2].split()}
+def _table(reasons: dict[str, str]) -> list[str]:
+    by_reason: dict[str, list[str]] = collections.defaultdict(list)
+    for name, why in sorted(reasons.items()):
+        by_reason[why].append(name)
+    return [_HEAD, "| --- | --- |", *(f"| {why} | {' '.join(names)} |" for why, names in sorted(by_reason.items()))]
+
+
+def listed() -> dict[str, str]:
+    """Why each case is on the page, by its name."""
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ") and line not in (_HEAD, "| --- | --- |")]
+    return {name: why.strip() for _, why, names, _ in (re.split(r"(?<!\\)\|", row) for row in rows) for name in names.split()}
 
 
 def _cell(why: str) -> str:
@@ -131,12 +169,17 @@ def _load_folder(folder: Path) -> tuple[onnx.ModelProto, DataSets]:
     given = [i.type for i in model.graph.input]
     made = [o.type for o in model.graph.output]
     sets = [(_files(d, "input", given), _files(d, "output", made)) for d in sorted(folder.glob("test_data_set_*"))]
-    return model, sets
+    if any(outputs for _, outputs in sets):
+        redeclare(model, sets[0][0])
+        return model, sets
+    inputs = made_up(model)  # the one who made the suite had no answer
+    answer = reference(model, inputs)
+    return model, [] if answer is None else [(inputs, answer)]
 
 
 def _files(folder: Path, what: str, types: Sequence[TypeProto]) -> list[Any]:
     paths = ((folder / f"{what}_{k}.pb", t) for k, t in enumerate(types))
-    return [_parsed(path.read_bytes(), kind) for path, kind in paths if path.exists()]
+    return [as_declared(_parsed(path.read_bytes(), kind), kind) for path, kind in paths if path.exists()]
 
 
 def _load_light(path: Path) -> tuple[onnx.ModelProto, DataSets]:
@@ -152,42 +195,30 @@ def _parsed(data: bytes, kind: TypeProto) -> Any:
     which = kind.WhichOneof("value")
     proto = onnx.SequenceProto() if which == "sequence_type" else onnx.OptionalProto() if which == "optional_type" else onnx.TensorProto()
     proto.ParseFromString(data)
-    return _value(proto)
+    return plain(proto)
 
 
-def _value(x: Any) -> Any:
-    if isinstance(x, onnx.TensorProto):
-        return numpy_helper.to_array(x)
-    if isinstance(x, onnx.SequenceProto):
-        return numpy_helper.to_list(x)
-    if isinstance(x, onnx.OptionalProto):
-        return numpy_helper.to_optional(x)
-    return [*map(_value, x)] if isinstance(x, (list, tuple)) else x
-
-
-def _plain(x: Any) -> Any:
-    return [*map(_plain, x)] if isinstance(x, (list, tuple)) else None if x is None else np.asarray(x)
+def _as_arrays(x: Any) -> Any:
+    return [*map(_as_arrays, x)] if isinstance(x, (list, tuple)) else None if x is None else np.asarray(x)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite, or the cases in folders; say what is not as it should be."""
-    folders: Iterable[str] = [a for a in arguments if not a.startswith("-")]
-    chosen = [c for f in folders for c in folder_cases(Path(f))] or cases()
-    outcomes = {c.name: run(c) for c in chosen}
-    refused = {name: o.refused for name, o in outcomes.items() if o.refused}
+    """Run the suite, or the cases in folders and archives; say what is not as it should be."""
+    given = [Path(a) for a in arguments if not a.startswith("-")]
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = [c for path in given for c in folder_cases(unpacked(path, Path(folder)))] or cases()
+        outcomes = {c.name: run(c) for c in chosen}
     for name, o in outcomes.items():
-        if o.wrong or (folders and o.refused):
-            print(f"{name}: {o.wrong or o.refused}")
+        if o.wrong or (given and not o.passed):
+            print(f"{name}: {o.wrong or o.refused or o.apart or 'it has no values, and the reference implementation of ONNX has none either'}")
     if "--write" in arguments:
-        PAGE.write_text(page(refused), encoding="utf-8")
-    counts = f"{sum(o.passed for o in outcomes.values())} pass, {sum(o.native for o in outcomes.values())} of them native"
-    print(f"{len(outcomes)} cases: {counts}; {len(refused)} are refused, {sum(bool(o.wrong) for o in outcomes.values())} are wrong")
-    return int(any(o.wrong for o in outcomes.values()))
+        PAGE.write_text(page(*reasons(outcomes)), encoding="utf-8")
+    counts = {what: sum(bool(getattr(o, what)) for o in outcomes.values()) for what in ("passed", "native", "apart", "refused", "unknown", "wrong")}
+    print(f"{len(outcomes)} cases: {', '.join(f'{count} {what}' for what, count in counts.items())}")
+    return int(bool(counts["wrong"]))
 
 
 if __name__ == "__main__":
-    import os
-
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TILEWRIGHT_CACHE_DIR"] = cache
         sys.exit(main(sys.argv[1:]))

@@ -17,6 +17,7 @@ from tilewright.relay.op import (
     elementwise,
     ensembles,
     fast_math,
+    fixed_point,
     image,
     image_sampling,
     indexing,
@@ -116,7 +117,7 @@ def _elementwise() -> list[Example]:
         ("float8_e8m0fnu", codes), ("int16", real(9).astype(np.float16)), ("uint4", np.arange(-8, 8).astype(DataType("int4").numpy())))]
     found += [Example(e.CastLike(), (real(3, low=-9, high=9), whole(2))), Example(e.Cast("float64"), (real(5),))]
     found += [Example(e.Clip(-1, 0.5), (real(9),)), Example(e.Clip(-300, 20), (whole(9, dtype="int8"),)), Example(e.Clip(0, 6), (real(2, 3, 4, 5, low=-9, high=9),))]
-    found += [Example(e.FixedPointMultiply(1 << 30, -3), (whole(9, low=-9999, high=9999),)), Example(e.FixedPointMultiply(1395864371, 2), (whole(9),))]
+    found += [Example(fixed_point.FixedPointMultiply(1 << 30, -3), (whole(9, low=-9999, high=9999),)), Example(fixed_point.FixedPointMultiply(1395864371, 2), (whole(9),))]
     found += [Example(nn.LeakyRelu(0.1), (real(3, 5),)), Example(nn.PRelu(), (real(2, 3, 4, 5), real(3))), Example(nn.PRelu(-1), (real(2, 3), real(3)))]
     return found
 
@@ -481,7 +482,7 @@ def _lookup() -> list[Example]:
     r = reduction
     found += [Example(r.CollapseSumTo(shape), (real(2, 3, 4),)) for shape in ((3, 1), (1, 1, 4), (), (2, 3, 4))] + [Example(r.CollapseSumLike(), (whole(2, 3, 4), whole(1, 4)))]
     q31, shifts = whole(3, low=1 << 28, high=1 << 30), whole(3, low=0, high=6)
-    fixed = elementwise.FixedPointMultiplyPerAxis
+    fixed = fixed_point.FixedPointMultiplyPerAxis
     found += [Example(fixed(left, right, (1,)), (whole(2, 3, 4, low=-900, high=900), q31, shifts, shifts)) for left in (False, True) for right in (False, True)]
     return found
 

@@ -51,6 +51,15 @@ def test_sizes_that_fill_no_vector_or_tile(sizes: tuple[int, ...], target: Targe
     assert relative(native(op, *inputs, target=target), op, *inputs) < 1e-6
 
 
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_halves_are_rounded_at_the_end(sizes: tuple[int, ...]) -> None:
+    batch, queries, keys, heads, size, width = sizes
+    op = nn.Attention(heads=heads, size=size, width=width)
+    shapes = (batch, queries, heads * size), (batch, keys, heads * size), (batch, keys, heads * width), (1, heads, keys, queries)
+    inputs = tuple(real(*s).astype("float16") for s in shapes)
+    assert relative(native(op, *inputs), op, *inputs) < 2**-11
+
+
 def test_heads_read_where_they_lie() -> None:
     op = nn.Attention(heads=3, size=8, width=8, starts=(0, 24, 48), causal=True)
     packed = real(2, 37, 75)

@@ -196,6 +196,18 @@ def test_a_hit_imports_neither_the_frontend_nor_the_compiler(path: Path, tmp_pat
     assert runs[1] == []
 
 
+def test_two_compilations_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    filled = iter((0x11, 0xEE))
+
+    def dirty(shape: tuple[int, ...]) -> Any:
+        return np.full(shape, next(filled), np.uint8)
+
+    monkeypatch.setattr(program, "aligned_empty", dirty)
+    first, second = (tilewright.compile(cnn(), cache=Cache(None)).artifact for _ in range(2))
+    assert first.constants.tobytes() == second.constants.tobytes()
+    assert first.objects == second.objects
+
+
 def test_digests(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     known = set()

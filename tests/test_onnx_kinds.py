@@ -226,6 +226,16 @@ def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> Non
     same(node_model("Resize", {"x": x}, {"s": np.float32([1, 1, 0.6, 0.4])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s", **attrs), {"x": x}, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("transformation", ["align_corners", "tf_crop_and_resize"])
+@pytest.mark.parametrize("scale", [0.6, 1.3, 0.2])
+def test_resize_to_a_length_that_is_no_whole_number(mode: str, transformation: str, scale: float) -> None:
+    x, region = _real(1, 1, 9, 7), np.float32([0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1])
+    known = {"r": region, "s": np.float32([1, 1, scale, scale])}
+    attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "extrapolation_value": 5.0}
+    same(node_model("Resize", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=19, **attrs), {"x": x}, 1e-5, 1e-5)
+
+
 def test_antialiasing_refuses_cropping() -> None:
     x = _real(1, 1, 4, 4)
     with pytest.raises(ModelError, match="antialias=1 with mode 'linear' and 'tf_crop_and_resize' is not supported"):
@@ -267,6 +277,30 @@ def test_random_numbers() -> None:
     logs = np.log(np.float32([[0.1, 0.2, 0.7]]))
     drawn = tvm.compile(node_model("Multinomial", {"x": logs}, {}, {"y": TensorProto.INT32}, sample_size=4000))(logs)
     np.testing.assert_allclose(np.bincount(drawn[0], minlength=3) / 4000, [0.1, 0.2, 0.7], atol=0.03)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_dropout_in_training_mode(dtype: type) -> None:
+    x = (1 + _rng().random((50, 40))).astype(dtype)
+    kinds = {"y": helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), "mask": TensorProto.BOOL}
+    ratio, training = np.array(0.3, dtype), np.array(True)
+    for given, known in (({"r": ratio, "t": training}, {}), ({}, {"r": ratio, "t": training})):  # computed, and known while compiling
+        y, mask = tvm.compile(node_model("Dropout", {"x": x, **given}, known, kinds, seed=3))(x=x, **given)
+        assert y.dtype == dtype and abs(float(mask.mean()) - 0.7) < 0.05
+        np.testing.assert_allclose(y.astype(np.float64), np.where(mask, x.astype(np.float64) / 0.7, 0), 2e-3 if dtype is np.float16 else 1e-6)
+    kept, mask = tvm.compile(node_model("Dropout", {"x": x}, {"r": ratio, "t": np.array(False)}, kinds))(x=x)
+    assert mask.all() and np.array_equal(kept, x)
+    halves = tvm.compile(node_model("Dropout", {"x": x}, {"t": training}, {"y": kinds["y"]}, order="x,,t"))(x=x)
+    assert abs(float((halves == 0).mean()) - 0.5) < 0.05
+
+
+@pytest.mark.parametrize(("opset", "ends"), [(21, (-8, 7)), (24, (4, -6))])
+def test_numbers_that_do_not_fit_into_four_bits(opset: int, ends: tuple[int, int]) -> None:
+    """Out of range is undefined; ONNX's implementation held numbers at the ends, and lets the high bits go since."""
+    x = np.array([-12, 10, 3.5, -2], np.float32)
+    found = tvm.compile(node_model("Cast", {"x": x}, {}, {"y": TensorProto.INT4}, opset=opset, to=TensorProto.INT4))(x)
+    assert found.astype(int).tolist() == [*ends, 3, -2]
+
 
 
 def _png(pixels: Array) -> Array:

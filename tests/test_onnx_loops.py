@@ -71,6 +71,13 @@ def test_while(ends: list[str], first: bool) -> None:
     compare(model([node("Loop", ends, ["last"], body=inner)], given, {"last": FLOAT}, M=20, most=np.float32(50)), given)
 
 
+def test_a_condition_that_is_made_of_itself_is_refused() -> None:
+    circle = [node("Identity", ["c2"], ["c3"]), node("Identity", ["c3"], ["c2"])]
+    m = model([node("Loop", ["M", "", "x"], ["last"], body=body(*circle, condition="c2", gathers=False))], {"x": X}, {"last": FLOAT}, M=3, w=W)
+    with pytest.raises(ModelError, match=r"Loop 'Loop_0': the graph 'b' has a cycle through these nodes: Identity 'Identity_4', Identity 'Identity_5'"):
+        from_onnx(m)
+
+
 @pytest.mark.parametrize("count", [3, 12])
 @pytest.mark.parametrize("op", ["Loop", "Scan"])
 def test_turns_that_are_not_alike_are_copied_out(op: str, count: int) -> None:

@@ -15,6 +15,7 @@ import tilewright as tvm
 from tilewright.compiler.cache import Cache
 from tilewright.errors import InputError, ModelError
 from tilewright.relay.frontend.onnx import from_onnx, signature
+from tilewright.relay.frontend.onnx.sequences import MOST_PARTS
 
 FLOAT = TensorProto.FLOAT
 node = helper.make_node
@@ -145,6 +146,13 @@ def test_refused(made: Any, given: list[Any], message: str) -> None:
 def test_what_is_not_there_cannot_be_taken() -> None:
     with pytest.raises(ModelError, match="its optional is empty; ask OptionalHasElement before"):
         tvm.compile(model([node("OptionalGetElement", ["s"], ["y"])], [sequence("s", optional=True)], [sequence("y")]))(None)
+
+
+def test_more_parts_than_a_program_may_have_are_refused() -> None:
+    split = node("SplitToSequence", ["x", "two"], ["y"])
+    with pytest.raises(ModelError, match=rf"axis 0 has {1 << 40} slices, and a sequence of {1 << 39} parts is more than {MOST_PARTS}, what a program may have"):
+        from_onnx(model([split], [tensor("x", shape=(1 << 40,))], [sequence("y")], two=2))
+    assert len(from_onnx(model([split], [tensor("x", shape=(9,))], [sequence("y")], two=2))[0]["main"].body.fields) == 5
 
 
 def test_wrong_kinds_of_inputs() -> None:

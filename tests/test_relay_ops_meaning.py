@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.relay.op import broadcast, elementwise, image, indexing, nn, reduction, scans, sorting, transform
+from tilewright.relay.op import broadcast, elementwise, fixed_point, image, indexing, nn, reduction, scans, sorting, transform
 from tilewright.relay.op.blocks import DepthToSpace, SpaceToDepth
 from tilewright.relay.op.registry import Op
 
@@ -190,8 +190,8 @@ def test_moves() -> None:
 
 def test_fixed_point_multiply_rounds_half_up() -> None:
     x = np.asarray([-5, -4, -3, -1, 0, 1, 3, 4, 5], "int32")
-    np.testing.assert_array_equal(elementwise.FixedPointMultiply(1 << 30, 0).reference(x), np.floor(x * 0.5 + 0.5))
-    np.testing.assert_array_equal(elementwise.FixedPointMultiply(1 << 30, 2).reference(x), x * 2)
+    np.testing.assert_array_equal(fixed_point.FixedPointMultiply(1 << 30, 0).reference(x), np.floor(x * 0.5 + 0.5))
+    np.testing.assert_array_equal(fixed_point.FixedPointMultiply(1 << 30, 2).reference(x), x * 2)
 
 
 def _resize_in_onnxruntime(x: Array, attributes: dict[str, Any], roi: Any, scales: Any, sizes: Any) -> Array:

@@ -55,7 +55,7 @@ def run_case(case: re.Match[str]) -> str:
     graph_pass = eval(case["pass"], {**vars(transform), "relay": relay, "p": dataflow_pattern})
     after = graph_pass(before)
     inputs = [random_input(p.type_annotation, k) for k, p in enumerate(before["main"].params)]
-    compare(evaluate(before, *inputs), evaluate(after, *inputs), halves="MixedPrecision" in case["pass"])
+    compare(evaluate(before, *inputs), evaluate(after, *inputs), halves="MixedPrecision" in case["pass"] or "float16" in case["code"])
     assert_structural_equal(graph_pass(after), after)
     return text_of(after["main"]) if len(after) == 1 else after.astext().partition("\n")[2]
 

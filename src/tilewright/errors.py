@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+_LONGEST_NAME: Final = 200
+"""Of a name that is shown whole: those of nodes in functions in functions grow long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,8 @@ class Origin:
 
     def __str__(self) -> str:
         where = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file})" if self.file else ""
-        return f"{self.kind} '{self.name}'{where}" if self.kind else f"'{self.name}'{where}"
+        name = self.name if len(self.name) <= _LONGEST_NAME else f"{self.name[:_LONGEST_NAME // 2]}…{self.name[-_LONGEST_NAME // 2:]}"
+        return f"{self.kind} '{name}'{where}" if self.kind else f"'{name}'{where}"
 
 
 class TVMError(RuntimeError):

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 import numpy as np
 
 from tilewright.errors import CompileError
-from tilewright.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType
+from tilewright.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize
 
 _INTERNED: dict[tuple[Any, ...], Any] = {}
 _MANY: Final = 1_000_000
@@ -366,14 +366,19 @@ class Buffer:
         self, name: str, shape: Sequence[Any], dtype: str | DataType = FLOAT32, scope: str = "global", strides: Sequence[Any] = ()
     ) -> None:
         self.name, self.scope, self.dtype = name, scope, DataType(dtype)
-        self.shape: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in shape)
-        self.strides: tuple[Any, ...] = tuple(int(d) if isinstance(d, IntImm) else d for d in strides)
+        self.shape: tuple[Any, ...] = tuple(_known(d) for d in shape)
+        self.strides: tuple[Any, ...] = tuple(_known(d) for d in strides)
 
     def __getitem__(self, indices: Any) -> Load:
         return Load(self, indices if isinstance(indices, tuple) else (indices,))
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]" + ("" if self.scope == "global" else f" {self.scope}")
+
+
+def _known(d: Any) -> Any:
+    """A size of a buffer: an int where it is known, else an expression."""
+    return int(d) if isinstance(d, IntImm) else d.expr if isinstance(d, OpenSize) else d
 
 
 class Load(PrimExpr):
@@ -450,6 +455,8 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
     kind = DataType(dtype)
     if kind.lanes > 1:
         return Broadcast(const(value, kind.element), kind.lanes)
+    if isinstance(value, OpenSize):
+        return as_expr(value, kind)
     if kind.is_float:
         if kind.code in MINIFLOATS:
             return FloatImm(kind, float(np.asarray(value, kind.numpy())))
@@ -484,6 +491,9 @@ def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
         return value
     if isinstance(value, Operand):
         return value.expr
+    if isinstance(value, OpenSize):
+        found: PrimExpr = value.expr
+        return found if dtype is None else cast(dtype, found)
     if dtype is not None:
         return const(value, dtype)
     if isinstance(value, np.generic):

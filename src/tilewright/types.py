@@ -30,8 +30,8 @@ MINIFLOATS: Final = {
 """The floats of a byte or less and their bits, each under one name for its exponent, its mantissa and its special values."""
 _OBJECTS: Final = ("string", "object")
 _NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromkeys(_OBJECTS, 64)}
-_NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|int|uint)(\d*)(?:x(\d+))?")
-_BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,)}
+_NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|complex|int|uint)(\d*)(?:x(\d+))?")
+_BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,), "complex": (64, 128)}
 _KNOWN: dict[str, DataType] = {}
 
 
@@ -43,6 +43,7 @@ class DataTypeCode(enum.IntEnum):
     FLOAT = 2
     HANDLE = 3
     BFLOAT = 4
+    COMPLEX = 5
     FLOAT8_E4M3FN = 10
     FLOAT8_E4M3FNUZ = 11
     FLOAT8_E5M2 = 12
@@ -55,15 +56,16 @@ class DataTypeCode(enum.IntEnum):
 
 _CODE_NUMBERS: Final = {
     "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT, "handle": DataTypeCode.HANDLE,
-    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT, **{name: DataTypeCode[name.upper()] for name in MINIFLOATS},
+    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT, "complex": DataTypeCode.COMPLEX, **{name: DataTypeCode[name.upper()] for name in MINIFLOATS},
     **dict.fromkeys(_OBJECTS, DataTypeCode.HANDLE),
 }
 FIRST_CUSTOM_CODE: Final = 129
 
 
 class DataType(str):
-    """A scalar or vector element type: a code (`int uint float bfloat bool handle void`, or the name of a small float), bits, and lanes.
+    """A scalar or vector element type: a code (`int uint float bfloat complex bool handle void`, or the name of a small float), bits, and lanes.
 
+    Compiled code takes complex numbers apart and puts them together, and computes with their parts (`relay/op/complex_numbers.py`).
     `string` and `object` are Python objects: a tensor of them is a numpy array of dtype object, of which compiled code never reads an element.
     """
 
@@ -193,6 +195,12 @@ class Size(int):
         return int(self)
 
 
+class OpenSize(Size):
+    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it (`arith/open_sizes.py`)."""
+
+    expr: Any
+
+
 class Type:
     """Base of the types of graph values; compared by value."""
 
@@ -222,6 +230,11 @@ class TensorType(Type):
     @property
     def is_static(self) -> bool:
         return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is known only when the program runs, and a sample of it now."""
+        return any(isinstance(d, OpenSize) for d in self.shape)
 
     @property
     def size(self) -> int:
@@ -482,7 +495,7 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 def _dim(value: Any) -> Any:
     """A dimension in normal form: an int where the value is known."""
-    if type(value) is Size:
+    if isinstance(value, Size):
         return value
     known = value if isinstance(value, (int, np.integer)) else getattr(value, "value", None)
     return Size(known) if isinstance(known, (int, np.integer)) else value

@@ -22,20 +22,26 @@ LANE: Final = Var("lane")
 
 
 class Ranges:
-    """A mapping from variables to inclusive integer intervals."""
+    """A mapping from variables to inclusive integer intervals. `ends` are expressions that variables are less than, where no number says it."""
 
-    __slots__ = ("_lanes", "bounds", "forms", "known", "simplified")
+    __slots__ = ("_lanes", "bounds", "ends", "forms", "known", "simplified")
 
-    def __init__(self, known: dict[Var, Interval] | None = None) -> None:
+    def __init__(self, known: dict[Var, Interval] | None = None, ends: dict[Var, PrimExpr] | None = None) -> None:
         self.known: dict[Var, Interval] = known or {}
+        self.ends: dict[Var, PrimExpr] = ends or {}
         self.bounds: dict[PrimExpr, Interval] = {}
         self.forms: dict[PrimExpr, LinearForm] = {}
         self.simplified: dict[PrimExpr, PrimExpr] = {}
         self._lanes: dict[int, Ranges] = {}
 
-    def bind(self, var: Var, lo: int | None, hi: int | None) -> Ranges:
-        """The same with `lo <= var <= hi`."""
-        return Ranges({**self.known, var: (lo, hi)})
+    def bind(self, var: Var, lo: int | None, hi: int | None, end: PrimExpr | None = None) -> Ranges:
+        """The same with `lo <= var <= hi`, or `var < end` where `hi` is not known."""
+        ends = self.ends
+        if end is not None and hi is None:
+            ends = {**ends, var: end}
+        elif var in ends:
+            ends = {v: e for v, e in ends.items() if v is not var}
+        return Ranges({**self.known, var: (lo, hi)}, ends)
 
     def bind_loop(self, var: Var, first: PrimExpr, extent: PrimExpr) -> Ranges:
         """The same with `first <= var < first + extent`."""
@@ -43,7 +49,7 @@ class Ranges:
 
         lo, _ = bounds(first, self)
         _, hi = bounds(first + extent - 1, self)
-        return self.bind(var, lo, hi)
+        return self.bind(var, lo, hi, first + extent)
 
     def __contains__(self, var: object) -> bool:
         return var in self.known

@@ -54,6 +54,7 @@ from tilewright.expr import (
 from tilewright.expr_walk import free_vars
 from tilewright.types import BOOL, INT32, INT64, DataType
 
+_MOST_ENDS: Final = 4
 _LEAVES: Final = (Var, IntImm, FloatImm)
 
 
@@ -283,6 +284,8 @@ def difference(e: Comparison, ranges: Ranges) -> tuple[type[Comparison], LinearF
 def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
     kind, d = difference(e, ranges)
     decided = decide(kind, bounds_of_form(d, ranges))
+    if decided is None and (kind is LT or kind is GE):
+        decided = _decide_open(kind, d, ranges)
     if decided is not None:
         return IntImm(BOOL, decided)
     g = gcd(*d.coefs.values())
@@ -299,6 +302,29 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
     right = LinearForm({a: -k for a, k in d.coefs.items() if k < 0}, -d.const)
     dtype = e.a.dtype
     return kind(expression(left, dtype), expression(right, dtype))
+
+
+def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool | None:
+    """The same where a variable has no greatest number, but an expression that it is less than: `i*8 + j < n*8` for `i < n`, `j < 8`."""
+    if kind is GE:
+        return _decide_open(LT, d.times(-1).plus(LinearForm({}, -1)), ranges)  # d >= 0  <=>  -d - 1 < 0
+    largest = d
+    for _ in range(_MOST_ENDS):
+        found = next(((a, end) for a, k in largest.coefs.items() if k > 0 and (end := _end(a, ranges)) is not None), None)
+        if found is None:
+            break
+        k, rest = largest.without(found[0])
+        largest = rest.plus(form_of(found[1], ranges), k).plus(LinearForm({}, -k))
+        if decide(LT, bounds_of_form(largest, ranges)) is True:
+            return True
+    return None
+
+
+def _end(atom: PrimExpr, ranges: Ranges) -> PrimExpr | None:
+    """What an atom is less than: an end of a variable, or the open divisor of a remainder."""
+    if isinstance(atom, FloorMod):
+        return None if isinstance(atom.b, IntImm) else atom.b
+    return ranges.ends.get(atom) if ranges.ends and isinstance(atom, Var) else None
 
 
 def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> bool | None:

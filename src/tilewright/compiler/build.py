@@ -57,11 +57,11 @@ def build_made(
                 report.module = optimized
             kept = cache or Cache.default()
             if lowered is None:
-                finish = build_program(optimized["main"], chosen, name, report, kept, names)
+                program = build_program(optimized["main"], chosen, name, report, kept, names)
             else:
-                finish = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
+                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
             del mod, optimized, lowered
-            made = finish()
+            made = program.finish()
             return replace(made, manifest=replace(made.manifest, lists=lists)) if lists else made
         finally:
             expr.release()

@@ -16,6 +16,7 @@ at its own speed, where sha256 takes half a second a gigabyte; code and manifest
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -59,12 +60,12 @@ class Cache:
 
     @staticmethod
     def default() -> Cache:
-        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`."""
+        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`: one for each folder, measured once."""
         named = os.environ.get(VARIABLE, "")
         if named == "off":
             return Cache(None)
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Cache(Path(named).expanduser() if named else Path(base) / "tilewright")
+        return _cache_in(Path(named).expanduser() if named else Path(base) / "tilewright")
 
     @staticmethod
     def key(kind: str, *parts: str) -> str:
@@ -239,6 +240,11 @@ class Cache:
                 f"Set {VARIABLE} to a folder that can be written, or to 'off'",
                 stacklevel=3,
             )
+
+
+@functools.lru_cache(maxsize=8)
+def _cache_in(folder: Path) -> Cache:
+    return Cache(folder)
 
 
 def page_sums(data: np.ndarray[Any, Any]) -> str:

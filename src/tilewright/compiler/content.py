@@ -91,11 +91,13 @@ def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
 
 
 def digest_model(model: Any, cache: Cache) -> str:
-    """The digest of a path, bytes, or a protobuf message. Raises `OSError` for a file that cannot be read, `TypeError` for other things."""
+    """The digest of a path, bytes, a flatbuffer, or a protobuf message. Raises `OSError` for a file that cannot be read, `TypeError` for other things."""
     if isinstance(model, (str, os.PathLike)):
         return known_digest(Path(model), cache)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return digest_bytes(model)
+    if hasattr(model, "_tab"):
+        return digest_bytes(bytes(model._tab.Bytes))
     if not hasattr(model, "SerializeToString"):
         raise TypeError(f"a {type(model).__name__} has no bytes")
     return digest_bytes(model.SerializeToString(deterministic=True))
@@ -106,5 +108,14 @@ def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
     if not locations or not isinstance(model, (str, os.PathLike)):
         return ""
     folder = Path(model).resolve().parent
-    files = ((location, (folder / location).resolve()) for location in locations)
-    return ";".join(f"{location}={known_digest(f, cache)}" for location, f in files if f.is_relative_to(folder) and f.is_file())
+    files = ((location, _file_in(folder, location)) for location in locations)
+    return ";".join(f"{location}={known_digest(f, cache)}" for location, f in files if f is not None)
+
+
+def _file_in(folder: Path, location: str) -> Path | None:
+    """The file of that name in the folder; None where there is none, or there cannot be one."""
+    try:
+        file = (folder / location).resolve()
+        return file if file.is_relative_to(folder) and file.is_file() else None
+    except (OSError, ValueError):
+        return None  # too long for a name, or not text

@@ -14,7 +14,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.groups import with_known_outputs
 from tilewright.relay.interpreter import apply_op, evaluate
-from tilewright.relay.op.deferred import Deferred, pending
+from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.infer_type import InferType
@@ -140,7 +140,7 @@ def _sizer(call: Call) -> Callable[..., list[Array]]:
 def typed(mod: IRModule) -> IRModule:
     """`mod` with the types that are known before it runs; raises `CompileError` where one is not that should be."""
     main = mod["main"]
-    if any(isinstance(e, Call) and isinstance(e.op, Deferred) for e in post_order(main)):
+    if any(isinstance(e, Call) and isinstance(e.op, Waiting) for e in post_order(main)):
         return mod
     return DynamicToStatic()(InferType()(mod))
 

@@ -7,23 +7,26 @@ compiling, and its result is the kernel's parameter.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tilewright import te
 from tilewright.errors import InternalError, Origin
-from tilewright.expr import const
+from tilewright.expr import Buffer, const
+from tilewright.expr import Var as Symbol
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
-from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
+from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.topi import machine as machines
 from tilewright.topi.machine import Machine
+from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.arrange import arrange
 from tilewright.types import DataType, TensorType
 
@@ -53,11 +56,11 @@ Shape = tuple[int, ...]
 
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (),
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (),
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
-    `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
+    `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
@@ -66,19 +69,54 @@ def lower(
             te.placeholder(p.checked_type.shape, p.checked_type.dtype, name=p.name_hint, constant=c)  # type: ignore[attr-defined]
             for p, c in zip(function.params, constants, strict=True)
         ]
-        origins: dict[Operation, Origin] = {}
-        outputs = _tensors(function, inputs, origins)
-        packed = _packable(outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
-        needed = _needed(packed, outputs)
-        args = [t for t in [*inputs, *packed] if t in needed]
-        larger = {t: shape for t, shape in zip((*inputs, *outputs), storage, strict=False) if shape is not None}
-        func = create_prim_func(args, outputs, name, function.span or _origin(function), origins, storage=larger)
-        scheduled = arrange(func, args, outputs)
-        blocks = lower_blocks(scheduled)
+        made = _Computed(function, inputs, constants, storage)
+        func = made.func(name, symbols)
+        chosen = open_rows.heights(made.args, made.outputs) if symbols else ()
+        if chosen:
+            scheduled, blocks = func, _by_height(made, func, chosen)
+        else:
+            scheduled = arrange(func, made.args, made.outputs)
+            blocks = lower_blocks(scheduled)
         flat = lower_loops(blocks)
     where = {t: k for k, t in enumerate(inputs)}
-    arguments = tuple(_argument(t, where) for t in args)
+    arguments = tuple(_argument(t, where) for t in made.args)
     return Kernel(flat, arguments, {"scheduled": scheduled, "lowered": blocks} if keep_stages else {})
+
+
+class _Computed:
+    """The computations of a function: what they take, and what they make."""
+
+    def __init__(self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None]) -> None:
+        self.function, self.inputs, self.constants, self.storage = function, inputs, constants, storage
+        self.origins: dict[Operation, Origin] = {}
+        self.outputs = _tensors(function, inputs, self.origins)
+        packed = _packable(self.outputs, {t for t, c in zip(inputs, constants, strict=True) if c})
+        needed = _needed(packed, self.outputs)
+        self.args = [t for t in [*inputs, *packed] if t in needed]
+
+    def func(self, name: str, symbols: Sequence[Symbol], params: Sequence[Buffer] = ()) -> PrimFunc:
+        """The loops, one nest for each computation, over `params` where they are given."""
+        larger = {t: shape for t, shape in zip((*self.inputs, *self.outputs), self.storage, strict=False) if shape is not None}
+        binds = dict(zip((*self.args, *self.outputs), params, strict=True)) if params else None
+        origin = self.function.span or _origin(self.function)
+        func = create_prim_func(self.args, self.outputs, name, origin, self.origins, binds, storage=larger)
+        return replace(func, attrs={**func.attrs, NUMBERS: tuple(symbols)}) if symbols else func
+
+    def again(self) -> _Computed:
+        """The same, computed again: for tiles of another height."""
+        return _Computed(self.function, self.inputs, self.constants, self.storage)
+
+
+def _by_height(made: _Computed, func: PrimFunc, chosen: open_rows.Heights) -> PrimFunc:
+    """The blocks of a kernel that has code for several heights of its tiles, and takes the one that fits its sizes."""
+    body: Stmt | None = None
+    for height, condition in reversed(chosen):
+        with open_rows.at_height(height):
+            one = made.again()
+            blocks = lower_blocks(arrange(one.func(func.name, func.attrs[NUMBERS], func.params), one.args, one.outputs))
+        body = blocks.body if body is None else IfThenElse(condition, blocks.body, body)
+    assert body is not None
+    return convert_ssa(blocks.with_body(body))
 
 
 def _argument(t: Tensor, where: Mapping[Tensor, int]) -> Argument:

@@ -22,6 +22,7 @@ from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.content import digest_external, digest_model
+from tilewright.compiler.formats import format_of
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Program, Stages, described, in_order
@@ -57,7 +58,7 @@ def compile(
 ) -> Model:
     """Compile a model for this machine or for `target`.
 
-    `model` is a path to an ONNX file, its bytes, a `ModelProto`, or an `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
+    `model` is a path to an ONNX or TFLite file, its bytes, a `ModelProto`, a `tflite.Model`, or an `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
     Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. `opt_level`,
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
     stands between them in that type, with sums in float32; inputs and outputs keep their types. `threads` share the work of a call (default: all cores).
@@ -289,10 +290,8 @@ class Model:
             return grow(self._imported(shapes, self.report)["main"], values)
 
     def _imported(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
-        from tilewright.relay.frontend.onnx import from_onnx
-
         with report.phase("import"):
-            return from_onnx(self._source, shapes)[0]
+            return format_of(self._source).read(self._source, shapes)[0]
 
     def _compiled(self, tree: Stages, make: Callable[[], Function], edge: Edge) -> Program:
         """The program of a stage, which the cache keeps by the way to it; that of a whole model by the shapes of its inputs."""
@@ -339,10 +338,8 @@ class Model:
         key = Cache.key("signature", __version__, content)
         stored = self._cache.get(key)
         if stored is None:
-            from tilewright.relay.frontend.onnx.signature import survey
-
             with self.report.phase("import"):
-                stored = json.dumps(survey(self._source)).encode()
+                stored = json.dumps(format_of(self._source).survey(self._source)).encode()
             self._cache.put(key, stored)
         inputs, locations = json.loads(stored)
         self._signature = [(str(n), list(d), str(t)) for n, d, t in inputs]
@@ -357,9 +354,7 @@ class Model:
         try:
             return made.result()
         except (OSError, TypeError):
-            from tilewright.relay.frontend.onnx.signature import survey
-
-            survey(self._source)  # raises the ModelError that says what is wrong with something that has no content
+            format_of(self._source).survey(self._source)  # raises the ModelError that says what is wrong with something that has no content
             raise
 
 

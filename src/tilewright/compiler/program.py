@@ -8,10 +8,9 @@ written to its place, so that a large model is in memory about once, and not twi
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,11 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.memory import check_memory
+from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
+from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
@@ -32,8 +34,10 @@ from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import Manifest, Piece
+from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_blocks, emit_entry
@@ -48,24 +52,50 @@ Pack = Callable[..., Array]
 _ALIGNMENT = 64
 
 
-def build_program(main: Function, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = ()) -> Callable[[], Artifact]:
+def build_program(
+    main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (), symbols: Sequence[Symbol] = (),
+) -> Unfinished:
     """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files.
 
-    The result packs the constants and makes the artifact; it is to be called once.
+    `symbols` are the sizes that are open. Without a `cache`, texts are made, and no machine code.
     """
     with report.phase("plan"):
         plan = plan_memory(main)
-    builder = _Builder(target, report, cache)
+    check_memory(plan, target, name)
+    builder = _Builder(target, report, cache, symbols=symbols)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    if symbols:
+        pieces = tuple(Piece(written(p.nbytes), p.birth, p.death) for p in plan.pieces)
+        manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
+        manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return functools.partial(_finished, manifest, (*builder.objects.values(), entry), builder.constants, report)
+    return Unfinished(manifest, (*builder.objects.values(), entry), builder.constants, report)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A program whose constants are not packed yet."""
+
+    manifest: Manifest
+    objects: tuple[bytes, ...]
+    constants: _Constants
+    report: Report
+
+    def finish(self) -> Artifact:
+        """Pack the constants and make the artifact; to be called once."""
+        with self.report.phase("pack"):
+            return Artifact(self.manifest, self.objects, self.constants.blob())
+
+    def sources(self) -> list[Sequence[Array]]:
+        """What the constants are packed from, in order."""
+        return [values for _, _, _, values in self.constants.pending]
 
 
 def build_flow(
     lowered: Lowered, main: Function, blocks: IRModule, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = (),
-) -> Callable[[], Artifact]:
+) -> Unfinished:
     """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
     builder = _Builder(target, report, cache, in_python=False)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
@@ -74,6 +104,7 @@ def build_flow(
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
             plan = plan_memory(block)
+        check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
@@ -87,7 +118,7 @@ def build_flow(
     text = emit_blocks(made) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
-    return functools.partial(_finished, manifest, (*builder.objects.values(), *entries), builder.constants, report)
+    return Unfinished(manifest, (*builder.objects.values(), *entries), builder.constants, report)
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
@@ -106,7 +137,7 @@ def _manifest(
         inputs=tuple(_info(p.name_hint, p.checked_type, parts) for p in inputs),
         outputs=tuple(_info(output_names[k] if k < len(output_names) else f"output_{k}", t, parts) for k, t in enumerate(outputs)),
         constants_bytes=builder.constants.size,
-        parts=parts,
+        parts=written(parts),
         target=str(target),
         triple=target.mtriple,
         cpu=target.mcpu,
@@ -136,15 +167,10 @@ def _tensors(t: Type | None) -> list[TensorType]:
     return [t]
 
 
-def _finished(manifest: Manifest, objects: tuple[bytes, ...], constants: _Constants, report: Report) -> Artifact:
-    with report.phase("pack"):
-        return Artifact(manifest, objects, constants.blob())
-
-
 def _info(name: str, kind: Any, parts: int) -> TensorInfo:
     """An input or output of the whole program, of which `main` sees one of `parts` along the first axis."""
     shape = _static(kind, name)
-    return TensorInfo(name, shape if parts == 1 else (shape[0] * parts, *shape[1:]), kind.dtype)
+    return TensorInfo(name, tuple(map(written, shape if parts == 1 else (shape[0] * parts, *shape[1:]))), kind.dtype)
 
 
 def _static(t: Any, what: str) -> tuple[int, ...]:
@@ -156,8 +182,9 @@ def _static(t: Any, what: str) -> tuple[int, ...]:
 class _Builder:
     """The kernels and constants of one program while it is built."""
 
-    def __init__(self, target: Target, report: Report, cache: Cache, in_python: bool = True) -> None:
-        """`in_python` says whether operators without a native kernel may run in Python."""
+    def __init__(self, target: Target, report: Report, cache: Cache | None, in_python: bool = True, symbols: Sequence[Symbol] = ()) -> None:
+        """`in_python` says whether operators without a native kernel may run in Python; `symbols` are the sizes that are open."""
+        self.symbols = symbols
         self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
         self.machine = target.machine
@@ -175,7 +202,7 @@ class _Builder:
             (source,), (destination,) = s.inputs, s.outputs
             if destination.type.dtype.is_object:
                 return [self._on_host("copy", lambda x: (x,), s, "")]
-            return [Copy(self.place(source), self.place(destination), destination.type.nbytes)]
+            return [Copy(self.place(source), self.place(destination), written(destination.type.nbytes))]
         function = s.call.op
         if not isinstance(function, Function):
             raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
@@ -198,7 +225,7 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol, storage=storage)
+                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols)
             except NotImplementedError:
                 return None
         with self.report.phase("emit"):
@@ -209,6 +236,8 @@ class _Builder:
         return symbol, kernel
 
     def object(self, symbol: str, text: str) -> bytes:
+        if self.cache is None:
+            return b""
         key = Cache.key("object", __version__, str(self.target), text)
         found = self.cache.get(key)
         if found is None:
@@ -226,6 +255,8 @@ class _Builder:
                 return Place(loc.place.value, loc.index, loc.skip)
             case Memory.OBJECT:
                 return Place("object", loc.index)
+            case Memory.PIECE:
+                return Place("piece", loc.index, written(loc.skip))
             case _:
                 return Place("workspace", loc.index)
 
@@ -278,7 +309,7 @@ class _Constants:
         if found is None:
             found = self.offsets[key] = self.size
             self.pending.append((found, nbytes, pack, values))
-            self.size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+            self.size += _aligned(nbytes)
         return found
 
     def blob(self) -> Array:
@@ -291,7 +322,12 @@ class _Constants:
             if array.nbytes != nbytes:
                 raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
             blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
+            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # what the memory held before is nobody's business
         return blob
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _title(function: Function) -> str:

@@ -269,7 +269,7 @@ class Stages:
         """The inputs; raises `InputError` where sizes are open."""
         if self.open:
             raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=")
-        return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
+        return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
         """What to say to whoever wants the one program of a model that is compiled in stages."""

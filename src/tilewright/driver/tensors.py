@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import InputError, OptionError
+from tilewright.limits import machine_bytes, shown_bytes
 
 
 class Fill(StrEnum):
@@ -37,6 +38,8 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     if not all(isinstance(size, int) for size in info.shape):
         shape = ", ".join(map(str, info.shape))
         raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\"")
+    if (needed := info.nbytes) > (there := machine_bytes()):
+        raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
     if fill is not Fill.RANDOM:
         return np.full(info.shape, fill is Fill.ONES, dtype)

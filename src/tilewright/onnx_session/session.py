@@ -159,6 +159,8 @@ class InferenceSession:
         if x.dtype != wanted:
             raise InputError(f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with .astype('{wanted}')")
         if declared is not None:
+            if not len(declared) and x.size == 1:
+                return x.reshape(())
             if x.ndim != len(declared):
                 raise InputError(f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: {list(declared)}")
             for axis, (size, known) in enumerate(zip(x.shape, declared, strict=True)):

@@ -25,6 +25,7 @@ from tilewright.runtime import host
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code, entry_symbols
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Artifact:
         """
         if self.manifest.functions:
             raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module")
-        return Executable(self.manifest, self.code(), self.constants, threads)
+        made = OpenExecutable if self.manifest.symbols else Executable
+        return made(self.manifest, self.code(), self.constants, threads)
 
     def code(self) -> Code:
         """The code, in this process. Raises `ArtifactError` when it is for another machine."""

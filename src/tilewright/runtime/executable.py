@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import InputError, InternalError, RunError
+from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
@@ -37,12 +38,12 @@ class _Frame:
 
     __slots__ = ("address", "block", "objects", "workspace")
 
-    def __init__(self, size: int, constants: int, workspace_bytes: int) -> None:
+    def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
         self.objects: dict[int, Array] = {}
-        self.block = bytearray(8 * (size + 2))
+        self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
-        struct.pack_into("2Q", self.block, 8 * size, constants, _address(self.workspace))
+        struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
 
 
 class Executable:
@@ -53,9 +54,11 @@ class Executable:
     a tuple of them when the model has several outputs.
     """
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None) -> None:
-        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes."""
+    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+        """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
+        program that was compiled for open ones, and is called with these."""
         self.manifest = manifest
+        self._table = table
         self.code = code
         self._constants = _aligned(constants)
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
@@ -105,10 +108,13 @@ class Executable:
             results = self._run_into(given, out, places)
         else:
             results = []
-            for dtype, shape in self._gives:
-                new = _new(shape, dtype)
-                results.append(new)
-                places.append(_slow_address(new) if _MEMORY is None else _MEMORY[(id(new) >> 3) + _FIELD])
+            try:
+                for dtype, shape in self._gives:
+                    new = _new(shape, dtype)
+                    results.append(new)
+                    places.append(_slow_address(new) if _MEMORY is None else _MEMORY[(id(new) >> 3) + _FIELD])
+            except MemoryError:
+                raise self._no_memory() from None
             self._run(given, results, places)
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -194,7 +200,15 @@ class Executable:
         self._generation = generation
 
     def _new_frame(self) -> _Frame:
-        return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes)
+        try:
+            return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes, 0 if self._table is None else _address(self._table))
+        except MemoryError:
+            raise self._no_memory() from None
+
+    def _no_memory(self) -> RunError:
+        manifest = self.manifest
+        needed = manifest.workspace_bytes + sum(t.nbytes for t in manifest.outputs)
+        return RunError(f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; give it smaller inputs, or end other programs")
 
     def _run(self, inputs: Sequence[Array], outputs: Sequence[Array], places: Sequence[int]) -> None:
         """Run on arrays that kernels can read and write as they are; `places` are their addresses."""
@@ -346,7 +360,10 @@ def _aligned(constants: Array) -> Array:
 
 
 def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
-    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype."""
+    """`value` as a contiguous, aligned array, copied where it is not; raises `InputError` for another shape or dtype.
+
+    A scalar may come as an array of one number.
+    """
     x = as_numpy(value)
     if info.dtype.is_object:
         return _of_objects(info, x)
@@ -355,6 +372,8 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
             raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
         x = x.astype(dtype)
+    if x.shape != info.shape and not info.shape and x.size == 1:  # one number, of whatever rank, for a scalar
+        x = x.reshape(())
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
     if x.flags.c_contiguous and not _address(x) & (_KERNEL_ALIGNMENT - 1):

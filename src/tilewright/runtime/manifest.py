@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.runtime.program import HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
-from tilewright.runtime.sizes import check_size
+from tilewright.runtime.sizes import Size, check_size
 from tilewright.types import DataType
 
 FORMAT: Final = 1
@@ -17,9 +17,6 @@ FORMAT: Final = 1
 
 NO_MEMORY, NO_STACK, FIRST_MESSAGE = 1, 2, 3
 """What a run that failed returns; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
-
-Size: TypeAlias = int | str
-"""A dimension or a stride: a number, or integer arithmetic over the names of sizes (`n`, `(n * 2)`), see `runtime/sizes.py`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,27 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that is known when the program is called, and between which numbers it may be (`most` None: no limit)."""
+
+    name: str
+    least: int = 1
+    most: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} from {self.least}" + ("" if self.most is None else f" to {self.most}")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the workspace: so many bytes, from the step that writes it first to the one that reads it last."""
+
+    nbytes: Size
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a program needs and does. A library of functions has `functions`, by symbol, and no steps.
 
@@ -64,7 +82,7 @@ class Manifest:
     steps: tuple[Step, ...]
     workspace_bytes: int = 0
     constants_bytes: int = 0
-    parts: int = 1
+    parts: Size = 1
     target: str = "llvm"
     triple: str = ""
     cpu: str = ""
@@ -76,6 +94,11 @@ class Manifest:
     failures: tuple[str, ...] = ()
     lists: tuple[int | str | None, ...] = ()
     """What each output of the model is of `outputs`: a list of so many, a "tensor", or None for nothing; empty where all are tensors."""
+    symbols: tuple[Symbol, ...] = ()
+    """The open sizes of the inputs. Where there are some, `pieces` are what the workspace consists of, and the code reads a table:
+    the values of `symbols`, those of `sizes`, and where each of the `pieces` begins (`runtime/open_program.py`)."""
+    sizes: tuple[str, ...] = ()
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -159,8 +182,12 @@ class Manifest:
             content["failures"] = list(self.failures)
         if self.lists:
             content["lists"] = list(self.lists)
-        if self.parts > 1:
+        if self.parts != 1:
             content["parts"] = self.parts
+        if self.symbols:
+            content["symbols"] = [[s.name, s.least, s.most] for s in self.symbols]
+            content["sizes"] = list(self.sizes)
+            content["pieces"] = [[p.nbytes, p.birth, p.death] for p in self.pieces]
         if self.functions:
             content["functions"] = {
                 name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
@@ -194,7 +221,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         steps=tuple(map(step_from_json, content["steps"])),
         workspace_bytes=_count(content["workspace_bytes"]),
         constants_bytes=_count(content["constants_bytes"]),
-        parts=max(1, _count(content.get("parts", 1))),
+        parts=_size(content.get("parts", 1)) or 1,
         target=str(content["target"]),
         triple=str(content["triple"]),
         cpu=str(content["cpu"]),
@@ -205,6 +232,9 @@ def _read(content: dict[str, Any]) -> Manifest:
         functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
         failures=tuple(map(str, content.get("failures", ()))),
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
+        symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
+        sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
+        pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )
 
 
@@ -214,7 +244,7 @@ def _comment(value: object) -> str:
 
 def _tensor(fields: Any) -> TensorInfo:
     name, shape, dtype = fields
-    return TensorInfo(str(name), tuple(map(_count, shape)), DataType(str(dtype)))
+    return TensorInfo(str(name), tuple(map(_size, shape)), DataType(str(dtype)))
 
 
 def _parameter_to_json(p: Parameter | Scalar) -> list[Any]:

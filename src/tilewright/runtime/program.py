@@ -14,19 +14,25 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.runtime.sizes import Size, check_size
 from tilewright.types import DataType
 
-INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT = "input", "output", "constant", "workspace", "object"
-_KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE)
+INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT, PIECE = "input", "output", "constant", "workspace", "object", "piece"
+_KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Name, shape and element type of an input or output; the shape is known."""
+    """Name, shape and element type of an input or output. In a program for open sizes, a dimension may be arithmetic over these, as text."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: DataType
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is only known when the program is called."""
+        return any(isinstance(d, str) for d in self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -43,12 +49,13 @@ class TensorInfo:
 class Place:
     """Memory: `offset` is the number of an input or output, or bytes into the constants or the workspace.
 
-    `skip` is where in an input or output it begins, in bytes. An `object` is no memory, but the number of an array of Python objects.
+    `skip` is where in an input or output it begins, in bytes. An `object` is no memory, but the number of an array of Python objects. A
+    `piece` is a part of the workspace by its number, which has a place when the sizes of a call are known; there `skip` may be a size.
     """
 
     kind: str
     offset: int
-    skip: int = 0
+    skip: Size = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Copy:
 
     source: Place
     destination: Place
-    nbytes: int
+    nbytes: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,7 @@ def step_to_json(step: NativeStep) -> list[Any]:
 def step_from_json(fields: Any) -> NativeStep:
     """The inverse of `step_to_json`; raises `ArtifactError` for anything else."""
     match fields:
-        case ["copy", str(source), str(destination), int(nbytes)]:
+        case ["copy", str(source), str(destination), int() | str() as nbytes]:
             return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
@@ -155,6 +162,6 @@ def _place_to_json(place: Place) -> str:
 def _place_from_json(text: Any) -> Place:
     kind, _, where = str(text).partition(":")
     offset, plus, skip = where.partition("+")
-    if kind not in _KINDS or not offset.isdecimal() or (plus and not skip.isdecimal()):
+    if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
         raise ArtifactError(f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again")
-    return Place(kind, int(offset), int(skip or 0))
+    return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

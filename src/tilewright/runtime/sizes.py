@@ -10,7 +10,10 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+Size: TypeAlias = int | str
+"""A dimension or a stride: a number, or integer arithmetic over the names of sizes (`n`, `(n * 2)`)."""
 
 _BINARY: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,

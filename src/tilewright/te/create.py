@@ -56,7 +56,8 @@ def create_blocks(
     names: set[str] = set()
     for t in (*args, *outputs):
         if t not in buffers:
-            buffers[t] = _bound(t, binds[t]) if binds and t in binds else _buffer(t, names, (storage or {}).get(t))
+            larger = (storage or {}).get(t)
+            buffers[t] = _bound(t, binds[t], larger) if binds and t in binds else _buffer(t, names, larger)
     ops = computations(args, outputs)
     scans = [op for op in ops if isinstance(op, ScanOp)]
     inner = _share_memory(scans, buffers, names)
@@ -144,8 +145,10 @@ def _buffer(t: Tensor, names: set[str], shape: Sequence[int] | None = None) -> B
     return Buffer(_unique(t.name.replace(".", "_"), names), t.shape if shape is None else shape, t.dtype)
 
 
-def _bound(t: Tensor, buffer: Buffer) -> Buffer:
-    """A buffer that the caller gave for a tensor, which has the shape of the tensor."""
+def _bound(t: Tensor, buffer: Buffer, larger: Sequence[int] | None = None) -> Buffer:
+    """A buffer that the caller gave for a tensor, which has the shape of the tensor, or that of the `larger` array in which it lies."""
+    if larger is not None:
+        return buffer
     shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
     if not isinstance(buffer, Buffer):
         raise CompileError(f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from tilewright.arith.open_sizes import open_size
 from tilewright.errors import CompileError
 from tilewright.expr import (
     IntImm,
@@ -83,10 +84,11 @@ class Tensor:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The shape as integers; raises `CompileError` when a dimension is symbolic."""
-        if not all(isinstance(d, IntImm) for d in self.shape):
+        """The shape as integers, samples for open sizes; raises `CompileError` when a dimension is symbolic otherwise."""
+        found = [d.value if isinstance(d, IntImm) else open_size(d) for d in self.shape]
+        if any(d is None for d in found):
             raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed")
-        return tuple(d.value for d in self.shape if isinstance(d, IntImm))
+        return tuple(d for d in found if d is not None)
 
     def __getitem__(self, indices: Any) -> PrimExpr:
         return self(*indices) if isinstance(indices, tuple) else self(indices)

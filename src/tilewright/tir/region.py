@@ -61,7 +61,7 @@ def _span(index: PrimExpr, outer: Ranges, ranges: Ranges) -> Span | None:
     base: PrimExpr = const(0, INT64)
     low = high = 0
     for atom, coef in form.coefs.items():
-        if all(v in outer for v in walk(atom) if isinstance(v, Var)):
+        if all(v in outer or v not in ranges for v in walk(atom) if isinstance(v, Var)):
             base = add(base, atom * coef)
             continue
         lo, hi = bounds(atom, ranges)

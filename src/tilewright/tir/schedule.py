@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from tilewright.arith import Ranges, prove, simplify
+from tilewright.arith.open_sizes import open_size
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
 from tilewright.expr import (
@@ -103,11 +104,12 @@ class Schedule(Recorder):
         return [v for v in loops if v not in over], [v for v in loops if v in over]
 
     def extent(self, loop: Var) -> int:
-        """The constant extent of a loop."""
+        """The constant extent of a loop, or a sample of an open one."""
         extent = self._loop(loop).extent
-        if not isinstance(extent, IntImm):
+        found = extent.value if isinstance(extent, IntImm) else open_size(extent)
+        if found is None:
             raise ScheduleError(f"loop '{loop.name}' has the extent {extent}, and a constant one is needed here")
-        return extent.value
+        return found
 
     # Steps.
     @recorded

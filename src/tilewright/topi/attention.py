@@ -12,16 +12,23 @@ and values are read where they are. Queries alone are turned, a block at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.intrinsics import dot2, exp
 from tilewright.topi import machine
 from tilewright.topi.dots import Along, dot_of
-from tilewright.topi.products import unroll
+from tilewright.topi.products import rows_tile, unroll
+from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.attention import AttentionStages, schedule_attention
 from tilewright.topi.tiles import Tile, register_tile
+from tilewright.types import OpenSize
+
+_FEW_KEYS: Final = -1
+_MOST_VECTORS: Final = 4
+"""Of queries in a block, where their number is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +53,10 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
     blocks, block = _blocks(queries, keys, cpu)
     padded = blocks * block
     deep, steps = heads.size // dot.width, -(-keys // dot.width)
-    first = register_tile(keys, block, deep, cpu)
-    second = _second_tile(register_tile(block, heads.width, steps, cpu), block)
+    first = rows_tile(keys, block, deep)
+    if isinstance(keys, OpenSize) and open_rows.current() == _FEW_KEYS:
+        first = replace(first, rows=1)
+    second = _second_tile(register_tile(block, heads.width, int(steps), cpu), block)
     at_query, at_key, at_value = heads.starts
 
     def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
@@ -105,11 +114,11 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
 
     stages = AttentionStages(
         turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op, None if packed is None else packed.op,
-        heads.count, blocks, block, first, second, unroll(deep), unroll(steps),
+        heads.count, blocks, block, first, second, unroll(deep), 1 if isinstance(steps, OpenSize) else unroll(steps),
     )
     context = te.compute(
         (batch, queries, heads.count * heads.width), weighted, name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
-        attrs={"stages": stages, "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
+        attrs={"stages": stages, "heights": _heights(queries, keys, cpu), "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
     )
     return te.compute(  # type: ignore[no-any-return]
         context.shape, lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
@@ -120,10 +129,23 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
 def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
     """How many blocks of how many queries, whole vectors, so that the scores of a block stay in the second-level cache."""
     lanes = cpu.lanes("float32")
+    if isinstance(queries, OpenSize) or isinstance(keys, OpenSize):
+        block = lanes * (1 if (height := open_rows.current()) == _FEW_KEYS else height or _MOST_VECTORS)
+        return -(-queries // block), block
     vectors = -(-queries // lanes)
     blocks = -(-vectors // max(1, cpu.l2_bytes // 4 // (4 * keys * lanes)))
     each = -(-vectors // blocks)
     return -(-vectors // each), each * lanes
+
+
+def _heights(queries: int, keys: int, cpu: machine.Machine) -> open_rows.Heights:
+    """Where sizes are open: blocks of so many vectors, as few blocks as with the most; of one vector where there are few keys."""
+    if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
+        return ()
+    lanes = cpu.lanes("float32")
+    vectors = -(-queries // lanes)
+    blocks = open_rows.balanced(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
+    return ((_FEW_KEYS, open_rows.fewer_than(keys, open_rows.MOST_OPEN_ROWS)), *blocks) if isinstance(keys, OpenSize) else blocks
 
 
 def _second_tile(tile: Tile, block: int) -> Tile:

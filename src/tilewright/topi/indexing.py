@@ -15,14 +15,14 @@ def bounded(index: PrimExpr, size: Any, mode: str) -> PrimExpr:
     """An index into `[0, size)`: held there (`clip`), taken modulo `size` (`wrap`), trusted (`fast`)."""
     position = E.cast("int64", index)
     if mode == "clip":
-        return E.minimum(E.maximum(position, 0), size - 1)
+        return E.maximum(E.minimum(position, size - 1), 0)
     return E.floormod(position, size) if mode == "wrap" else position
 
 
 def from_end(index: PrimExpr, size: Any) -> PrimExpr:
-    """An index that counts from the end when it is negative."""
+    """An index that counts from the end when it is negative, held in `[0, size)`."""
     position = E.cast("int64", index)
-    return E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position
+    return bounded(E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size, "clip")
 
 
 def take_flat(data: te.Tensor, indices: te.Tensor, mode: str) -> te.Tensor:

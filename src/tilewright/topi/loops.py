@@ -91,6 +91,11 @@ def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
 
 
 def from_end(index: PrimExpr, size: int) -> PrimExpr:
-    """An index that counts from the end when it is negative."""
+    """An index that counts from the end when it is negative, held in `[0, size)`: no value leads out of the memory of a tensor."""
     position = E.cast("int64", index)
-    return E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position
+    return held(E.if_then_else(position < 0, position + size, position) if index.dtype.code == "int" else position, size)
+
+
+def held(index: PrimExpr, size: int) -> PrimExpr:
+    """An index held in `[0, size)`."""
+    return E.maximum(E.minimum(E.cast("int64", index), size - 1), 0)

@@ -66,7 +66,7 @@ def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, ba
     along, batch = axis_of(seq_axis, a.ndim), axis_of(batch_axis, a.ndim)
 
     def element(*i: Var) -> PrimExpr:
-        length = E.cast("int64", seq_lengths(i[batch]))
+        length = E.minimum(E.cast("int64", seq_lengths(i[batch])), a.shape[along])
         place = E.if_then_else(i[along] < length, length - 1 - i[along], i[along])
         return a(*(place if d == along else v for d, v in enumerate(i)))
 

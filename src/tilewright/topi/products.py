@@ -12,8 +12,10 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.dots import Dot, dot_of
+from tilewright.topi.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, balanced
 from tilewright.topi.schedules.tile import schedule_matmul
 from tilewright.topi.tiles import Tile, register_tile
+from tilewright.types import OpenSize
 
 Array = np.ndarray[Any, Any]
 
@@ -60,7 +62,7 @@ def row_products(
     most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
     dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous)
     steps, dtype = depth // dot.width, dot.accumulator(out_dtype)
-    tile = register_tile(rows, columns, steps, machine.current(), most_rows=most, most_sums=dot.most_sums)
+    tile = rows_tile(rows, columns, steps, most, dot.most_sums)
     packed = _pack(weight, element, matrix, columns, steps, tile, dot)
     k = te.reduce_axis((0, steps), "k")
 
@@ -72,11 +74,18 @@ def row_products(
     return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
         attrs={
-            "tile": tile, "batch_axes": 0, "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize, "right_bytes": columns * depth * data.dtype.itemsize,
+            "tile": tile, "batch_axes": 0, "heights": balanced(rows, tile.rows), "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize, "right_bytes": columns * depth * data.dtype.itemsize,
             "unroll": unroll(steps), "scattered": scattered, "exact": dtype.is_integer,
         },
         axis_names=("m", "n"),
     )
+
+
+def rows_tile(rows: int, columns: int, depth: int, most_rows: int = 16, most_sums: int = 32) -> Tile:
+    """The tile for a product; where the number of rows is open, one of many rows, lower than the tallest, so that there are few heights."""
+    if isinstance(rows, OpenSize):
+        return register_tile(OPEN_ROWS, columns, depth, machine.current(), most_rows=min(most_rows, MOST_OPEN_ROWS), most_sums=most_sums)
+    return register_tile(rows, columns, depth, machine.current(), most_rows=most_rows, most_sums=most_sums)
 
 
 def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:

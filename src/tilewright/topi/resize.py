@@ -30,16 +30,21 @@ def _exact(number: float) -> Fraction:
 
 
 def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
-    """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode)."""
+    """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode).
+
+    The length that `scale` asks for may be a fraction, of which `out` is the whole part; as in ONNX's reference implementation,
+    the corners are those of this length.
+    """
     factor = Fraction(out, size) if scale is None else _exact(scale)
+    gaps = factor * size - 1
     half = Fraction(1, 2)
     step, start = 1 / factor, Fraction(0)
     if mode == "align_corners":
-        step = Fraction(size - 1, out - 1) if out > 1 else Fraction(0)
+        step = (size - 1) / gaps if gaps > 0 else Fraction(0)
     elif mode == "tf_crop_and_resize":
         low, high = map(_exact, roi or (0, 1))
-        step = (high - low) * (size - 1) / (out - 1) if out > 1 else Fraction(0)
-        start = low * (size - 1) if out > 1 else (low + high) * (size - 1) * half
+        step = (high - low) * (size - 1) / gaps if gaps > 0 else Fraction(0)
+        start = low * (size - 1) if gaps > 0 else (low + high) * (size - 1) * half
     elif mode == "tf_half_pixel_for_nn":
         start = half * step
     elif mode == "half_pixel_symmetric":

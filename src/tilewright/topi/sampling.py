@@ -11,6 +11,7 @@ from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.topi.elementwise import greatest
+from tilewright.topi.indexing import bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def crop_and_resize(
             taps = [[Tap(E.cast("int64", I.floor(p + 0.5)), None)] for p in held]
         else:
             taps = [taps_at(p, size, "bilinear", "border", True) for p, size in zip(held, sizes, strict=True)]
-        image = E.cast("int64", box_indices(r))
+        image = bounded(box_indices(r), data.extents[0], "clip")
 
         def read(y: PrimExpr, x: PrimExpr) -> PrimExpr:
             value = data(image, y, x, c) if last else data(image, c, y, x)

@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of, lesser_of
-from tilewright.topi.loops import Loops, Rows, from_end, loops
+from tilewright.topi.loops import Loops, Rows, from_end, held, loops
 
 __all__ = ["invert_permutation", "scatter_elements", "scatter_nd", "sparse_reshape", "sparse_to_dense"]
 
@@ -100,7 +100,7 @@ def sparse_to_dense(indices: te.Tensor, output_shape: Sequence[int], values: te.
             to: PrimExpr = E.const(0, "int64")
             for c, size in enumerate(shape):
                 coordinate = at[()] if not indices.ndim else at[p * width + c]
-                to = to * size + E.cast("int64", coordinate)
+                to = to * size + held(coordinate, size)
             out[to] = value[p if values.ndim else ()]
 
     return loops("sparse_to_dense", [indices, values, default], [(shape, values.dtype)], body)  # type: ignore[no-any-return]
@@ -137,6 +137,6 @@ def invert_permutation(data: te.Tensor) -> te.Tensor:
 
     def body(b: Loops, x: BufferVar, out: BufferVar) -> None:
         with b.for_range(0, data.extents[0], "k") as k:
-            out[E.cast("int64", x[k])] = E.cast(data.dtype, k)
+            out[held(x[k], data.extents[0])] = E.cast(data.dtype, k)
 
     return loops("invert_permutation", [data], [(data.extents, data.dtype)], body)  # type: ignore[no-any-return]

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tilewright.arith.open_sizes import limit, open_size
 from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr
-from tilewright.types import TensorType
+from tilewright.expr import PrimExpr, as_expr, minimum, sub
+from tilewright.types import OpenSize, TensorType
 
 Shape = tuple[Any, ...]
 """Dimensions: ints, or integer `PrimExpr`s where the size is symbolic."""
@@ -215,6 +216,11 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
         return first, size - first if end < 0 else end, 1
     if step == 0:
         raise ShapeError("a stride of 0 goes nowhere; use 1 or more, or a negative stride to go backward")
+    if isinstance(size, OpenSize) or isinstance(end, OpenSize):
+        return _open_slice(size, begin, end, step)
+    if isinstance(end, PrimExpr):
+        last = minimum(end, size)
+        return begin, sub(as_expr(open_size(last) or last), begin), 1
     if not isinstance(size, int):
         if begin == 0 and step == 1 and end >= 2**31 - 1:
             return 0, size, 1
@@ -223,3 +229,15 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
         raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
     found = range(size)[begin:end:step]
     return found.start if len(found) else 0, len(found), step
+
+
+def _open_slice(size: int, begin: int, end: int, step: int) -> Slice:
+    """A slice of a dimension whose size is open, or one that ends there; what it takes for granted limits the sizes."""
+    if step < 0:
+        raise ShapeError(f"a dimension of the open size {size} is not sliced backwards")
+    first = size + begin if begin < 0 else begin
+    last = size + end if end < 0 else size if end >= 2**31 - 1 else end
+    for bound in (first, last):
+        if bound is not size:
+            limit(size - bound, 0)
+    return first, (last - first + step - 1) // step, step

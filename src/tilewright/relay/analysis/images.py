@@ -63,7 +63,7 @@ def batch_of(function: Function) -> Batch | None:
 def images_of(function: Function) -> int:
     """The first dimension of all parameters; 0 where it is not the same, or not known."""
     types = [p.checked_type for p in function.params]
-    leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static else None for t in types}
+    leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static and not t.is_open else None for t in types}
     images = leading.pop() if len(leading) == 1 else None
     return images if isinstance(images, int) else 0
 

@@ -26,3 +26,12 @@ def from_pytorch(
     from tilewright.relay.frontend.pytorch import from_pytorch as read
 
     return read(script_module, input_infos, custom_convert_map, default_dtype, use_parser_friendly_name, keep_quantized_weight)
+
+
+def from_tflite(
+    model: Any, shape_dict: dict[str, Any] | None = None, dtype_dict: dict[str, str] | None = None, op_converter: dict[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, Any]]:
+    """Import a TFLite model; see `tilewright.relay.frontend.tflite.from_tflite`."""
+    from tilewright.relay.frontend.tflite import from_tflite as read
+
+    return read(model, shape_dict, dtype_dict, op_converter)

@@ -13,14 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.expr import PrimExpr, UnknownDim
+from tilewright.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
 from tilewright.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
-_MOST_FLOATS: Final = 4096
-_MOST_INTEGERS: Final = 1 << 24
 _MOST_STEPS: Final = 8
 
 _SELECTING: Final = frozenset({
@@ -140,11 +139,11 @@ def _apply(op: Op, args: list[Any]) -> Any:
 
 def _is_bounded(t: TensorType) -> bool:
     """Whether a value of that type may be made; one whose size is in the data of its inputs is not larger than these."""
-    return t.size <= _MOST_INTEGERS if t.is_static else any(isinstance(d, UnknownDim) for d in t.shape)
+    return t.size <= MOST_KNOWN_INTEGERS if t.is_static else any(isinstance(d, UnknownDim) for d in t.shape)
 
 
 def _is_small(e: Expr) -> bool:
     t = e.known_type()
     if not isinstance(t, TensorType) or not _is_bounded(t):
         return False
-    return not t.dtype.is_object and (not t.is_static or t.size <= (_MOST_FLOATS if t.dtype.is_float else _MOST_INTEGERS))
+    return not t.dtype.is_object and (not t.is_static or t.size <= (MOST_KNOWN_FLOATS if t.dtype.is_float else MOST_KNOWN_INTEGERS))

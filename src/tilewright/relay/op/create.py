@@ -8,12 +8,13 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import indexing as topi
 from tilewright.topi import lookup, moves
 from tilewright.topi.shapes import axis_of, product, text
-from tilewright.types import DataType, TensorType, Type
+from tilewright.types import DataType, OpenSize, TensorType, Type
 
 
 @op("full", kind=Fusion.BROADCAST)
@@ -137,7 +138,9 @@ class Arange(Op):
     step: float = 1
     dtype: str = "float32"
 
-    def _count(self) -> int:
+    def _count(self) -> Any:
+        if isinstance(self.stop, (PrimExpr, OpenSize)) and self.step == 1 and isinstance(self.start, int):
+            return self.stop - self.start  # of open size
         return lookup.arange_count(self.start, self.stop, self.step)
 
     def infer(self) -> TensorType:
@@ -204,7 +207,7 @@ class ShapeOf(Op):
 
     def simplify(self, call: Call) -> Expr | None:
         t = call.args[0].tensor_type
-        return _constant(t.shape, call) if t.is_static else None
+        return _constant(t.shape, call) if t.is_static and not t.is_open else None
 
 
 @op("ndarray_size", kind=Fusion.OPAQUE)
@@ -226,7 +229,7 @@ class NdarraySize(Op):
 
     def simplify(self, call: Call) -> Expr | None:
         t = call.args[0].tensor_type
-        return _constant(t.size, call) if t.is_static else None
+        return _constant(t.size, call) if t.is_static and not t.is_open else None
 
 
 @op("trilu", kind=Fusion.INJECTIVE)

@@ -21,8 +21,34 @@ Ask = Callable[[Expr], "Array | None"]
 """The value of an expression for whoever cannot go on without it; None where it is not known yet."""
 
 
+class Waiting(Op):
+    """Base of the operators that stand for one of a model that could not be converted yet. Nothing is known of their type."""
+
+    objects = True
+    random: bool
+
+    @property
+    def pure(self) -> bool:  # type: ignore[override]
+        """False for what draws random numbers."""
+        return not self.random
+
+    def infer(self, *inputs: Any) -> Any:
+        """Not known."""
+
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        """What is converted, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
+        raise NotImplementedError
+
+    def reference(self, *inputs: Array) -> Any:
+        from tilewright.relay.interpreter import evaluate
+
+        found = self.resolve(Call(self, [_given(x) for x in inputs]), _value)
+        assert found is not None
+        return _there(found, evaluate(Function((), found)))
+
+
 @op("onnx.deferred", kind=Fusion.OPAQUE)
-class Deferred(Op):
+class Deferred(Waiting):
     """A node of an ONNX model that could not be converted yet; a tuple where the node has several outputs.
 
     `model` is the model of that node alone, serialized, in base64; `config` the importer's options; `random` says that two runs of
@@ -34,26 +60,28 @@ class Deferred(Op):
     config: tuple[tuple[str, Any], ...] = ()
     random: bool = False
 
-    @property
-    def pure(self) -> bool:  # type: ignore[override]
-        """False for a node that draws random numbers."""
-        return not self.random
-
-    def infer(self, *inputs: Any) -> Any:
-        """Not known."""
-
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
         from tilewright.relay.frontend.onnx.deferred import convert
 
         return convert(self, call, ask)
 
-    def reference(self, *inputs: Array) -> Any:
-        from tilewright.relay.interpreter import evaluate
 
-        found = self.resolve(Call(self, [_given(x) for x in inputs]), _value)
-        assert found is not None
-        return _there(found, evaluate(Function((), found)))
+@op("tflite.deferred", kind=Fusion.OPAQUE)
+class DeferredTflite(Waiting):
+    """An operator of a TFLite model that could not be converted yet; a tuple where it has several results.
+
+    `operator` is what the file says of it, as JSON; `model` the whole file in base64 for an operator that runs other graphs of it.
+    """
+
+    op_kind: str
+    operator: str
+    model: str = ""
+    random: bool = False
+
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        from tilewright.relay.frontend.tflite.deferred import convert
+
+        return convert(self, call, ask)
 
 
 def _given(value: Any) -> Expr:

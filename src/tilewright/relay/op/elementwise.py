@@ -15,10 +15,10 @@ from tilewright.errors import InputError, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
-from tilewright.topi.math import fixed_point_multiply_per_axis, log10
+from tilewright.topi.math import log10
 from tilewright.topi.nn.activation import prelu
 from tilewright.topi.orders import Order
-from tilewright.topi.shapes import Perm, axis_of, differ, text
+from tilewright.topi.shapes import Perm, axis_of, differ
 from tilewright.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
@@ -501,70 +501,6 @@ class Copy(Elementwise):
 
     def simplify(self, call: Call) -> Expr | None:
         return call.args[0]
-
-
-@op("fixed_point_multiply", kind=Fusion.ELEMWISE)
-class FixedPointMultiply(Elementwise):
-    """x * multiplier * 2^(shift - 31), rounded, in integers: int32 times a number in Q31 (gemmlowp's requantization)."""
-
-    multiplier: int
-    shift: int
-
-    def infer(self, data: Type) -> TensorType:
-        (t,) = tensors(data)
-        if t.dtype != "int32":
-            raise ShapeError(f"an int32 tensor was expected, and this one is {t.dtype}; cast it first")
-        return t
-
-    def _shifts(self) -> tuple[int, int]:
-        return max(self.shift, 0), 31 - min(self.shift, 0)
-
-    def reference(self, data: Array) -> Array:
-        left, right = self._shifts()
-        product = (data.astype(np.int64) << left) * self.multiplier
-        return ((product + (1 << (right - 1))) >> right).astype(np.int32)
-
-    def compute(self, data: te.Tensor) -> te.Tensor:
-        left, right = self._shifts()
-        return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right), "fixed_point_multiply")
-
-
-@op("fixed_point_multiply_per_axis", kind=Fusion.OPAQUE)
-class FixedPointMultiplyPerAxis(Op):
-    """x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of the dimensions `axes` of x.
-
-    A shift that is not required is not read, and counts as zero.
-    """
-
-    is_lshift_required: bool = False
-    is_rshift_required: bool = False
-    axes: tuple[int, ...] = ()
-
-    def infer(self, x: Type, y: Type, lshift: Type, rshift: Type) -> TensorType:
-        t, *numbers = tensors(x, y, lshift, rshift)
-        along = [axis_of(a, t.ndim, "axes") for a in self.axes]
-        for n, what in zip(numbers, ("y", "lshift", "rshift"), strict=True):
-            if n.ndim != len(along) or any(differ(m, t.shape[a]) for m, a in zip(n.shape, along, strict=True)):
-                raise ShapeError(f"{what} must have the shape of dimensions {text(along)} of {text(t.shape)}, and it has {text(n.shape)}")
-        for n in (t, *numbers):
-            if n.dtype != "int32":
-                raise ShapeError(f"int32 tensors were expected, and one is {n.dtype}; cast it first")
-        return t
-
-    def reference(self, x: Array, y: Array, lshift: Array, rshift: Array) -> Array:
-        def along(v: Array) -> Array:
-            order = np.argsort(self.axes)
-            shape = [x.shape[d] if d in [a % x.ndim for a in self.axes] else 1 for d in range(x.ndim)]
-            return v.transpose(order).reshape(shape).astype(np.int64)
-
-        left = along(lshift) if self.is_lshift_required else np.int64(0)
-        right = along(rshift) + 31 if self.is_rshift_required else np.int64(31)
-        product = (x.astype(np.int64) << left) * along(y)
-        return np.asarray((product + (np.int64(1) << (right - 1))) >> right).astype(np.int32)
-
-    def compute(self, x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor) -> te.Tensor:
-        axes = [a % x.ndim for a in self.axes]
-        return fixed_point_multiply_per_axis(x, y, lshift, rshift, self.is_lshift_required, self.is_rshift_required, axes)
 
 
 @op("nn.relu", kind=Fusion.ELEMWISE)

@@ -159,7 +159,7 @@ class CropAndResize(Op):
         axes = data_axes(self.layout, 2)
         x, kind = data.transpose(axes), boxes.dtype.type
         result = np.full((len(boxes), x.shape[1], *self.crop_size), self.extrapolation_value, boxes.dtype)
-        for out, box, image in zip(result, boxes, box_indices, strict=True):
+        for out, box, image in zip(result, boxes, np.clip(box_indices, 0, len(data) - 1), strict=True):
             taps, inside = [], []
             for d, (size, n) in enumerate(zip(x.shape[2:], self.crop_size, strict=True)):
                 low, high = box[d], box[d + 2]

@@ -43,6 +43,8 @@ class Take(Op):
         _integers(where)
         if self.mode not in ("clip", "wrap", "fast"):
             raise ShapeError(f"mode '{self.mode}' is not known; it is clip, wrap or fast")
+        for size in t.shape if self.axis is None else [t.shape[axis_of(self.axis, t.ndim)]]:
+            _refuse_empty(size, where.shape)
         return TensorType(self._shape(t.shape, where.shape), t.dtype)
 
     def _shape(self, shape: Shape, indices: Shape) -> Shape:
@@ -89,12 +91,22 @@ class Take(Op):
 
 
 def _positive(indices: Array, size: int) -> Any:
-    return np.where(indices < 0, indices + size, indices).astype(np.int64)
+    wide = indices.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
+
+
+def _refuse_empty(size: Any, indices: Shape) -> None:
+    """Refuse an axis without elements where there are indices into it."""
+    if isinstance(size, int) and not size and all(d for d in indices if isinstance(d, int)):
+        raise ShapeError(f"indices {text(indices)} point into a dimension of size 0, which has no elements")
 
 
 @op("gather", kind=Fusion.INJECTIVE)
 class Gather(Op):
-    """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements); negative indices count from the end."""
+    """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements); negative indices count from the end.
+
+    Indices outside are held at the ends, here and in all that follow: no value leads out of the memory of a tensor.
+    """
 
     objects = True
     precision = Precision.FOLLOW
@@ -106,6 +118,7 @@ class Gather(Op):
         axis_of(self.axis, t.ndim)
         if where.ndim != t.ndim:
             raise ShapeError(f"indices {text(where.shape)} must have as many dimensions as the data {text(t.shape)}")
+        _refuse_empty(t.shape[axis_of(self.axis, t.ndim)], where.shape)
         return TensorType(where.shape, t.dtype)
 
     def reference(self, data: Array, indices: Array) -> Array:
@@ -140,6 +153,8 @@ class GatherNd(Op):
             raise ShapeError(f"the first dimension of indices {text(indices)} is the number of coordinates and must be known")
         if self.batch_dims + indices[0] > len(shape):
             raise ShapeError(f"points of {indices[0]} coordinates after {self.batch_dims} batch dimensions do not lie in {text(shape)}")
+        for size in shape[self.batch_dims : self.batch_dims + indices[0]]:
+            _refuse_empty(size, indices)
         return (*indices[1:], *shape[self.batch_dims + indices[0] :])
 
     def reference(self, data: Array, indices: Array) -> Array:
@@ -188,6 +203,7 @@ class ScatterElements(Op):
         _known_update(self.reduction, "reduction")
         if where.ndim != t.ndim or where.shape != new.shape:
             raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have one shape, of {t.ndim} dimensions")
+        _refuse_empty(t.shape[axis_of(self.axis, t.ndim)], where.shape)
         return t
 
     def reference(self, data: Array, indices: Array, updates: Array) -> Array:

@@ -111,7 +111,7 @@ class ReverseSequence(Op):
         result = data.copy()
         moved, source = (np.moveaxis(x, (self.batch_axis, self.seq_axis), (0, 1)) for x in (result, data))
         for b, n in enumerate(seq_lengths):
-            moved[b, :n] = source[b, :n][::-1]
+            moved[b, : max(n, 0)] = source[b, : max(n, 0)][::-1]
         return result
 
     def compute(self, data: te.Tensor, seq_lengths: te.Tensor) -> te.Tensor:

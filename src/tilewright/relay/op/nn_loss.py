@@ -22,7 +22,7 @@ from tilewright.types import TensorType, Type
 class NllLoss(Op):
     """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, without those of `ignore_index`.
 
-    `predictions` (batch, classes, …), `targets` (batch, …). `reduction` "mean" divides by the sum of the weights used, "sum"
+    `predictions` (batch, classes, …), `targets` (batch, …), held at the first and last class. `reduction` "mean" divides by the sum of the weights used, "sum"
     and "none" do not.
     """
 
@@ -35,6 +35,8 @@ class NllLoss(Op):
         if t.ndim < 1 or kinds.ndim != t.ndim - 1 or any(map(differ, kinds.shape, (*t.shape[:-1][:1], *t.shape[2:]) if t.ndim > 1 else ())):
             raise ShapeError(f"targets {text(kinds.shape)} must have the shape of predictions {text(t.shape)} without the classes")
         classes = t.shape[1 if t.ndim > 1 else 0]
+        if isinstance(classes, int) and classes < 1:
+            raise ShapeError(f"predictions {text(t.shape)} are of no class; there must be one at least")
         if share.ndim != 1 or differ(share.shape[0], classes):
             raise ShapeError(f"weights must be one for each of the {classes} classes, and they have the shape {text(share.shape)}")
         if not kinds.dtype.is_integer:
@@ -46,7 +48,7 @@ class NllLoss(Op):
     def reference(self, predictions: Array, targets: Array, weights: Array) -> Array:
         axis = 1 if predictions.ndim > 1 else 0
         used = targets != self.ignore_index
-        kinds = np.where(used, targets, 0)
+        kinds = np.where(used, np.clip(targets, 0, predictions.shape[axis] - 1), 0)
         share = np.where(used, weights[kinds], 0).astype(predictions.dtype)
         loss = -np.take_along_axis(predictions, np.expand_dims(kinds, axis), axis).squeeze(axis) * share
         if self.reduction == "none":
@@ -60,9 +62,10 @@ class NllLoss(Op):
         def body(b: Loops, x: BufferVar, kinds: BufferVar, share: BufferVar, out: BufferVar) -> None:
             total, weight = b.variable("total", dtype, 0.0), b.variable("weight", dtype, 0.0)
             with b.for_range(0, rows.count, "row") as row:
-                kind = b.let("kind", E.cast("int64", kinds[row if targets.ndim else ()]))
-                used = E.compare(E.NE, kind, ignored)
-                here = b.let("here", E.if_then_else(used, share[E.if_then_else(used, kind, 0)], E.const(0, dtype)))
+                given = b.let("given", E.cast("int64", kinds[row if targets.ndim else ()]))
+                used = E.compare(E.NE, given, ignored)
+                kind = b.let("kind", E.maximum(E.minimum(given, E.const(weights.extents[0] - 1, "int64")), E.const(0, "int64")))
+                here = b.let("here", E.if_then_else(used, share[kind], E.const(0, dtype)))
                 loss = b.let("loss", E.if_then_else(used, -x[rows.at(row, kind)] * here, E.const(0, dtype)))
                 if self.reduction == "none":
                     out[row if targets.ndim else ()] = loss

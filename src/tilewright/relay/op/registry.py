@@ -20,6 +20,7 @@ from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.expr import Var as ScalarVar
 from tilewright.expr_walk import walk
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
+from tilewright.limits import refused_size
 from tilewright.relay.expr import Call, Expr, Tuple, const
 from tilewright.relay.op.left_out import left_out
 from tilewright.types import DataType, TensorType, TupleType, Type
@@ -239,6 +240,7 @@ class Op:
             if not self.objects:
                 _refuse_objects(types)
             found = self.infer(types[0]) if self.variadic else self.infer(*types)
+            _refuse_sizes(found)
             return found if type(found) is TensorType and found.is_static else without_unknown_terms(found)
         except ShapeError as error:
             if error.origin is not None:
@@ -375,6 +377,13 @@ def without_unknown_terms(t: Type) -> Type:
     if isinstance(t, TupleType):
         return TupleType([without_unknown_terms(f) for f in t.fields])
     return t
+
+
+def _refuse_sizes(found: Type | None) -> None:
+    """Refuse a result that no machine has room for, or whose size is negative."""
+    for t in (found,) if type(found) is TensorType else found.fields if isinstance(found, TupleType) else ():
+        if isinstance(t, TensorType) and (why := refused_size(t.shape, t.dtype.itemsize)):
+            raise ShapeError(why)
 
 
 def _refuse_objects(types: Sequence[Type]) -> None:

@@ -60,7 +60,8 @@ class SparseToDense(Op):
 
     def reference(self, sparse_indices: Array, sparse_values: Array, default_value: Array) -> Array:
         result = np.full(self.output_shape, default_value.reshape(()), sparse_values.dtype)
-        result[tuple(sparse_indices.reshape(-1, len(self.output_shape)).T)] = sparse_values
+        last = np.asarray(self.output_shape) - 1
+        result[tuple(np.clip(sparse_indices.reshape(-1, len(self.output_shape)), 0, last).T)] = sparse_values
         return result
 
     def compute(self, sparse_indices: te.Tensor, sparse_values: te.Tensor, default_value: te.Tensor) -> te.Tensor:
@@ -101,7 +102,7 @@ class InvertPermutation(Op):
 
     def reference(self, data: Array) -> Array:
         result = np.empty_like(data)
-        result[data] = np.arange(len(data), dtype=data.dtype)
+        result[np.clip(data, 0, len(data) - 1)] = np.arange(len(data), dtype=data.dtype)
         return result
 
     def compute(self, data: te.Tensor) -> te.Tensor:

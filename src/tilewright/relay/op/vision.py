@@ -98,7 +98,7 @@ class NonMaxSuppression(Op):
         result, places = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
         number = np.zeros((data.shape[0], 1), np.int32)
         for i, rows in enumerate(data):
-            chosen = self._chosen(rows[: valid_count[i]])
+            chosen = self._chosen(rows[: max(valid_count[i], 0)])
             number[i] = len(chosen)
             for k, (turn, place) in enumerate(chosen):
                 result[i, k if self.invalid_to_bottom else turn] = rows[place]

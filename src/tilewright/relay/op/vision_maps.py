@@ -43,7 +43,7 @@ class OfRegions(Op):
     def reference(self, data: Array, rois: Array) -> Array:
         axes = data_axes(self.layout, 2)
         x = data.transpose(axes)
-        found = [self._cells(x[int(r[0])], r[1:]) for r in rois]
+        found = [self._cells(x[int(np.clip(r[0], 0, len(x) - 1))], r[1:]) for r in rois]
         stacked = np.stack(found) if found else np.zeros((0, x.shape[1], *self.pooled_size))
         return np.ascontiguousarray(stacked.transpose(inverse(axes)).astype(data.dtype))
 

@@ -17,7 +17,7 @@ from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.types import FLOAT32, INT32, DataType, TensorType
 
 QUANTIZED: Final = ("int8", "uint8", "int16", "uint16", "int32")
-ROUNDING: Final = ("UPWARD", "TONEAREST")
+ROUNDING: Final = ("UPWARD", "TONEAREST", "TFLITE")
 COMPUTE: Final = ("float32", "float64", "int32", "int64")
 
 
@@ -50,10 +50,10 @@ def require_quantized(t: TensorType, what: str) -> TensorType:
     return t
 
 
-def require_parameter(t: Any, what: str, of: TensorType, axis: int) -> None:
-    """A scale (float32) or zero point (int32) of one number, or of one for each element of `axis`."""
+def require_parameter(t: Any, what: str, of: TensorType, axis: int, exact: bool = False) -> None:
+    """A scale (float32, or float64 where it may be `exact`) or zero point (int32) of one number, or of one for each element of `axis`."""
     wanted = FLOAT32 if what.endswith("scale") else INT32
-    if not isinstance(t, TensorType) or t.dtype is not wanted:
+    if not isinstance(t, TensorType) or (t.dtype is not wanted and not (exact and wanted is FLOAT32 and t.dtype == "float64")):
         raise ShapeError(f"{what} must be a tensor of {wanted}, and it is {t!r}")
     if all(d == 1 for d in t.shape):
         return
@@ -86,6 +86,8 @@ def fixed_point(multiplier: float) -> tuple[int, int]:
         return 0, 0
     fraction, exponent = math.frexp(multiplier)
     m = math.floor(fraction * (1 << 31) + 0.5)
+    if exponent < -31:
+        return 0, 0  # less than half of one for every number of 32 bits
     return (m // 2, exponent + 1) if m == 1 << 31 else (m, exponent)
 
 
@@ -98,15 +100,40 @@ def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
     return m, np.maximum(shift, 0), 31 - np.minimum(shift, 0)
 
 
-def fixed_product(x: Array, multipliers: Array, rounding: str) -> Array:
-    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero."""
+def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = False) -> Array:
+    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero.
+
+    TFLITE is the arithmetic of TensorFlow Lite's reference kernels, bit by bit: the product with a number of 31 bits is rounded twice, to 32 bits
+    with halves upward, then to what is asked for with halves away from zero. For `wide` sums, of more than 32 bits, it is one rounding
+    upward of the product with a number of 15 bits.
+    """
     m, left, right = fixed_points(multipliers)
+    if rounding == "TFLITE":
+        return _twice_rounded(x, m, left, right) if not wide else _reduced_product(x, m, right - left)
     product = (x << left) * m
     half = np.int64(1) << (right - 1)
     if rounding == "TONEAREST":
         half = np.where(product >= 0, half, half - 1)
     result: Array = (product + half) >> right
     return result
+
+
+def _twice_rounded(x: Array, m: Array, left: Array, right: Array) -> Array:
+    whole = ((x << left).astype(np.int32).astype(np.int64) * m + (1 << 30)) >> 31
+    last = right - 31
+    half = (np.int64(1) << last) >> 1
+    result: Array = (whole + half + np.where(last > 0, whole >> 63, 0)) >> last
+    return result
+
+
+def _reduced_product(x: Array, m: Array, right: Array) -> Array:
+    result: Array = (x * reduced(m) + (np.int64(1) << (right - 17))) >> (right - 16)
+    return result
+
+
+def reduced(m: Array) -> Array:
+    """Multipliers of 31 bits as numbers of 15 bits."""
+    return np.where(m < 0x7FFF0000, (m + (1 << 15)) >> 16, 0x7FFF)
 
 
 # Graphs.
@@ -167,9 +194,11 @@ def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Orig
     return casted(Call(Clip(low, high), [x], span=span), dtype, span)
 
 
-def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None) -> Expr:
-    """`fixed_product` of an int64 expression."""
+def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False) -> Expr:
+    """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide`."""
     m, left, right = fixed_points(multipliers)
+    if rounding == "TFLITE":
+        return twice_rounded_graph(x, m, left, right, span) if not wide else _reduced_product_graph(x, m, right - left, span)
     if left.any():
         x = Call(LeftShift(), [x, Constant(left)], span=span)
     product = Call(Multiply(), [x, Constant(m)], span=span)
@@ -178,3 +207,25 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
     if rounding == "TONEAREST":
         more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span=span), more, Constant(np.asarray(half - 1))], span=span)
     return Call(RightShift(), [Call(Add(), [product, more], span=span), Constant(right)], span=span)
+
+
+def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Origin | None) -> Expr:
+    """`_twice_rounded` of an int32 expression: int32, with the product alone in 64 bits."""
+    if left.any():
+        x = Call(LeftShift(), [x, Constant(left.astype(np.int32))], span=span)
+    product = Call(Multiply(), [casted(x, "int64", span), Constant(m)], span=span)
+    rounded = Call(Add(), [product, constant(1 << 30, "int64")], span=span)
+    whole: Expr = casted(Call(RightShift(), [rounded, constant(31, "int64")], span=span), "int32", span)
+    last = (right - 31).astype(np.int32)
+    if not last.any():
+        return whole
+    sign: Expr = Call(RightShift(), [whole, constant(31, "int32")], span=span)
+    if not last.all():
+        sign = Call(Multiply(), [sign, Constant((last > 0).astype(np.int32))], span=span)
+    half = Constant(((np.int64(1) << last) >> 1).astype(np.int32))
+    return Call(RightShift(), [Call(Add(), [Call(Add(), [whole, half], span=span), sign], span=span), Constant(last)], span=span)
+
+
+def _reduced_product_graph(x: Expr, m: Array, right: Array, span: Origin | None) -> Expr:
+    product = Call(Multiply(), [x, Constant(reduced(m))], span=span)
+    return Call(RightShift(), [Call(Add(), [product, Constant(np.int64(1) << (right - 17))], span=span), Constant(right - 16)], span=span)

@@ -13,7 +13,7 @@ from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.shapes import Perm
-from tilewright.types import FLOAT32, DataType, TensorType, Type
+from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 
 
 class Scaling(Op):
@@ -90,7 +90,8 @@ class Requantize(Scaling):
     plus `output_zero_point`, saturated to `out_dtype`.
 
     `compute_dtype` "int32" or "int64" (the default) multiplies by a fixed-point number of 31 bits, whose halves go up
-    (UPWARD, the default) or away from zero (TONEAREST), and needs constant scales; "float32" and "float64" multiply by the quotient
+    (UPWARD, the default) or away from zero (TONEAREST), or as in TensorFlow Lite's reference kernels (TFLITE, see `numerics.fixed_product`; there
+    the scales may be float64 and the data int64), and needs constant scales; "float32" and "float64" multiply by the quotient
     of the scales, and halves go up or to the even number.
     """
 
@@ -105,9 +106,11 @@ class Requantize(Scaling):
 
     def infer(self, data: Type, input_scale: Type, input_zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
         t, *parameters = tensors(data, input_scale, input_zero_point, output_scale, output_zero_point)
-        N.require_quantized(t, "data")
+        exact = self.rounding == "TFLITE"
+        if not (exact and t.dtype is INT64):
+            N.require_quantized(t, "data")
         for p, what in zip(parameters, ("input_scale", "input_zero_point", "output_scale", "output_zero_point"), strict=True):
-            N.require_parameter(p, what, t, self.axis)
+            N.require_parameter(p, what, t, self.axis, exact)
         return TensorType(t.shape, self.out_dtype)
 
     def reference(self, data: Array, input_scale: Array, input_zero_point: Array, output_scale: Array, output_zero_point: Array) -> Array:
@@ -120,7 +123,7 @@ class Requantize(Scaling):
             return N.saturated(whole + out_z.astype(kind), self.out_dtype)
         exact = data.astype(np.int64) - z
         if not np.all(s == to):
-            exact = N.fixed_product(exact, s.astype(np.float64) / to.astype(np.float64), rounding)
+            exact = N.fixed_product(exact, s.astype(np.float64) / to.astype(np.float64), rounding, data.dtype == np.int64)
         return N.saturated(exact + out_z, self.out_dtype)
 
     def simplify(self, call: Call) -> Expr:
@@ -134,9 +137,11 @@ class Requantize(Scaling):
             return N.saturated_graph(N.rounded_graph(real, rounding, span), out_z, self.out_dtype, span)
         if not isinstance(s, Constant) or not isinstance(to, Constant):
             raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span)
-        whole = N.difference(N.casted(data, "int64", span), N.casted(z, "int64", span), span)
+        wide = data.tensor_type.dtype is INT64
+        sums = "int32" if rounding == "TFLITE" and not wide else "int64"
+        whole = N.difference(N.casted(data, sums, span), N.casted(z, sums, span), span)
         if not np.all(s.value == to.value):
-            whole = N.fixed_product_graph(whole, s.value.astype(np.float64) / to.value.astype(np.float64), rounding, span)
+            whole = N.fixed_product_graph(whole, s.value.astype(np.float64) / to.value.astype(np.float64), rounding, span, wide)
         return N.saturated_graph(whole, out_z, self.out_dtype, span)
 
 

@@ -36,7 +36,7 @@ _SWAP: Final = Transpose(axes=(0, 2, 1))
 
 @dataclass(frozen=True)
 class FuseAttention(FunctionPass):
-    """Works on static shapes of float32 and float64; needs constants folded, and is better after `SimplifyExpr`."""
+    """Works on static shapes of floats of 16 bits and more; needs constants folded, and is better after `SimplifyExpr`."""
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2
@@ -72,7 +72,7 @@ class _Rule:
         if not (isinstance(e, Call) and isinstance(e.op, BatchMatmul)) or e.attrs.transpose_a:
             return None
         kind = e.known_type()
-        if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype not in ("float32", "float64"):
+        if not isinstance(kind, TensorType) or not kind.is_static or not kind.dtype.is_float or kind.dtype.bits < 16:
             return None
         softmax = self._behind_views(e.args[0])
         if not (isinstance(softmax, Call) and isinstance(softmax.op, Softmax)) or softmax.op.axis % softmax.tensor_type.ndim != softmax.tensor_type.ndim - 1:

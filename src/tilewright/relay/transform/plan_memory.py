@@ -19,19 +19,18 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from tilewright.errors import CompileError, InternalError
 from tilewright.node import node
+from tilewright.pieces import place_pieces
 from tilewright.relay.analysis.boxes import Box, joined, whole, windows
 from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.elementwise import Copy
 from tilewright.relay.visitor import post_order
-from tilewright.types import TensorType, TupleType, Type
-
-ALIGNMENT: Final = 64
+from tilewright.types import OpenSize, TensorType, TupleType, Type
 
 
 class Place(enum.Enum):
@@ -42,6 +41,7 @@ class Place(enum.Enum):
     CONSTANT = "constant"
     WORKSPACE = "workspace"
     OBJECT = "object"
+    PIECE = "piece"
 
 
 @node
@@ -80,6 +80,15 @@ class Step:
 
 
 @node
+class Piece:
+    """A piece of a workspace of open size: so many bytes, needed from the step `birth` to the step `death`."""
+
+    nbytes: int
+    birth: int
+    death: int
+
+
+@node
 class MemoryPlan:
     """The steps in order, and the memories they use; `constants` are distinct arrays."""
 
@@ -88,6 +97,8 @@ class MemoryPlan:
     outputs: tuple[TensorType, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
     workspace_bytes: int
+    pieces: tuple[Piece, ...] = ()
+    """What the workspace consists of where sizes are open; a `Location` then has the number of its piece."""
 
     def __repr__(self) -> str:
         lines = [f"workspace: {self.workspace_bytes} bytes, {len(self.constants)} constants"]
@@ -110,7 +121,6 @@ class _Memory:
     nbytes: int = 0
     birth: int = 0
     death: int = 0
-    clashes: list[_Memory] = field(default_factory=list)
     parent: _Memory | None = None
     width: int = 0
     pitch: int = 0
@@ -172,9 +182,11 @@ def plan_memory(function: Function) -> MemoryPlan:
         planner.visit(e)
     outputs = planner.values[function.body]
     planner.finish(outputs)
-    workspace = _assign(planner.roots())
+    roots = planner.roots()
+    workspace = _assign(roots)
+    pieces = tuple(Piece(m.nbytes, m.birth, m.death) for m in roots if m.place is Place.PIECE)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
-    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace)
+    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces)
 
 
 class _Planner:
@@ -390,41 +402,15 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
 
 
 def _assign(memories: list[_Memory]) -> int:
-    """Give every piece its offset in the workspace; returns the size of the workspace."""
-    _find_clashes(memories)
-    total = 0
-    for m in sorted(memories, key=lambda m: -m.nbytes):
-        size = _aligned(m.nbytes)
-        taken = sorted((c.index, c.index + _aligned(c.nbytes)) for c in m.clashes if c.index >= 0)
-        m.index = _best_gap(taken, size)
-        total = max(total, m.index + size)
+    """Give every piece its offset in the workspace, or its number where sizes are open; returns the size of the workspace."""
+    if any(isinstance(m.nbytes, OpenSize) for m in memories):
+        for k, m in enumerate(memories):
+            m.place, m.index = Place.PIECE, k
+        return 0
+    offsets, total = place_pieces(memories)
+    for m, offset in zip(memories, offsets, strict=True):
+        m.index = offset
     return total
-
-
-def _find_clashes(memories: list[_Memory]) -> None:
-    """Note which lifetimes overlap; a kernel's inputs and outputs do."""
-    alive: list[_Memory] = []
-    for m in memories:  # in order of birth
-        alive = [a for a in alive if a.death >= m.birth]
-        for a in alive:
-            a.clashes.append(m)
-            m.clashes.append(a)
-        alive.append(m)
-
-
-def _best_gap(taken: list[tuple[int, int]], size: int) -> int:
-    """The start of the smallest gap that holds `size`, else the end."""
-    best, room, end = -1, 0, 0
-    for begin, stop in taken:
-        gap = begin - end
-        if gap >= size and (best < 0 or gap < room):
-            best, room = end, gap
-        end = max(end, stop)
-    return end if best < 0 else best
-
-
-def _aligned(n: int) -> int:
-    return max(ALIGNMENT, -(-n // ALIGNMENT) * ALIGNMENT)
 
 
 def _location(v: _Value) -> Location:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -12,10 +12,11 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from tilewright.relay.op.broadcast import Add, BroadcastToLike, Divide, Multiply, Power, Subtract
+from tilewright.relay.op.broadcast import Add, BroadcastToLike, Divide, Multiply, Power, Subtract, Where
 from tilewright.relay.op.create import Filled, Full, FullLike, OnesLike, ZerosLike
 from tilewright.relay.op.elementwise import Cast, CastLike, Clip, Copy, Rsqrt, Sqrt
 from tilewright.relay.op.indexing import Take
+from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import InstanceNorm
 from tilewright.relay.op.reduction import ArgMax, ArgMin
@@ -24,6 +25,7 @@ from tilewright.relay.op.shaping import ReshapeLike
 from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
+from tilewright.relay.transform.fold_explicit_padding import both_sides
 from tilewright.relay.transform.movement import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
 from tilewright.types import FLOAT32, MINIFLOATS, DataType, TensorType
@@ -162,6 +164,15 @@ def plain_power(e: Call) -> Expr | None:
     if value is not None and value == 0.5:
         return Call(Sqrt(), [x], span=e.span)
     return None
+
+
+def where_known(e: Call) -> Expr | None:
+    """where(True, x, y) -> x; where(False, x, y) -> y"""
+    condition = uniform(e.args[0])
+    if condition is None:
+        return None
+    chosen = e.args[1 if condition else 2]
+    return chosen if chosen.known_type() == e.known_type() else None
 
 
 def cast_nothing(e: Call) -> Expr | None:
@@ -388,12 +399,39 @@ def norm_of_groups(e: Call) -> Expr | None:
 
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
+def conv_of_column(e: Call) -> Expr | None:
+    """nn.conv2d(x: (N, H, 1, C), w: (kh, 1, ...)) -> the same along the width, where kernels compute many outputs at once: reshapes alone"""
+    (data, weight), op = e.args, e.op
+    if not isinstance(op, Conv2d) or op.data_layout != "NHWC" or op.out_layout not in ("", "NHWC") or "HW" not in op.kernel_layout:
+        return None
+    shape, row = weight.tensor_type.shape, op.kernel_layout.index("H")
+    before, after = both_sides(op.padding, 2)
+    if not (e.tensor_type.is_static and data.tensor_type.is_static) or data.tensor_type.shape[2] != 1 or shape[row + 1] != 1 or shape[row] == 1:
+        return None
+    if before[1] or after[1] or e.tensor_type.shape[1] == 1:
+        return None
+
+    def swapped(dims: Sequence[Any], first: int) -> tuple[Any, ...]:
+        return (*dims[:first], dims[first + 1], dims[first], *dims[first + 2 :])
+
+    changed = {
+        "strides": swapped(op.strides, 0), "dilation": swapped(op.dilation, 0), "kernel_size": (1, shape[row]),
+        "padding": (0, before[0], 0, after[0]),
+    }
+    made = Call(
+        Conv2d(**{**op.attributes(), **changed}),
+        [reshaped(data, swapped(data.tensor_type.shape, 1)), reshaped(weight, swapped(shape, row))], span=e.span,
+    )
+    return reshaped(made, e.tensor_type.shape)
+
+
 _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Add: (add_zero, merge_constants, merge_scaled_sums),
     Subtract: (add_zero,),
     Multiply: (multiply_one, merge_constants),
     Divide: (multiply_one, divide_by_constant, reciprocal_root),
     Power: (multiply_one, plain_power),
+    Where: (where_known,),
     Cast: (cast_nothing, cast_of_clip, cast_twice),
     Clip: (clip_nothing,),
     Copy: (copy_of,),
@@ -403,6 +441,7 @@ _RULES: Final[dict[type, tuple[CallRule, ...]]] = {
     Take: (take_one,),
     BatchMatmul: (product_of_transpose,),
     InstanceNorm: (norm_of_groups,),
+    Conv2d: (conv_of_column,),
     **dict.fromkeys((FullLike, ZerosLike, OnesLike, CastLike, BroadcastToLike), (like_another,)),
     **dict.fromkeys((ArgMax, ArgMin, ArgSort), (extreme_of_quantized,)),
 }

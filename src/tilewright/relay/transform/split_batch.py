@@ -74,9 +74,15 @@ class SplitBatch(Pass):
 def best_part(function: Function, batch: int, second_level: int) -> int:
     """The divisor of `batch` with which least is waited for memory, the larger one of equals; `batch` where not much less is."""
     traffic = _Traffic(function, batch)
-    waiting = {n: traffic.waiting(n, second_level) for n in range(batch, 0, -1) if batch % n == 0}
+    waiting = {n: traffic.waiting(n, second_level) for n in divisors(batch)}
     best = min(waiting, key=waiting.__getitem__)
     return best if waiting[best] <= _GAIN * waiting[batch] else batch
+
+
+def divisors(n: int) -> list[int]:
+    """The divisors of `n`, the largest first."""
+    low = [k for k in range(1, math.isqrt(n) + 1) if n % k == 0]
+    return [n // k for k in low] + [k for k in reversed(low) if k * k != n]
 
 
 class _Traffic:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, RunError
+from tilewright.errors import CompileError
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
@@ -29,8 +29,6 @@ from tilewright.types import FuncType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 
-MOST_BYTES: Final = 1 << 39
-"""A value larger than this is refused before memory is asked for."""
 _FOLDED_BYTES: Final = 1 << 16
 """Constants larger than this are left to the passes of the stage."""
 _OPAQUE: Final = 32
@@ -126,7 +124,6 @@ class _Resolver:
         for e in _between(found, call.args):
             now = [new.get(o, o) for o in operands(e)]
             made = e if all(a is b for a, b in zip(operands(e), now, strict=True)) else with_operands(e, now)
-            _check_size(made)
             if isinstance(made, Call) and pending(made) and all(is_static(a.known_type()) for a in made.args):
                 made = self._resolved(made)
             new[e] = made
@@ -147,17 +144,6 @@ def _between(root: Expr, given: Sequence[Expr]) -> list[Expr]:
             stack.append((e, True))
             stack += [(o, False) for o in reversed(operands(e))]
     return order
-
-
-def _check_size(e: Expr) -> None:
-    """Refuse a value that no machine has room for, or whose size is negative."""
-    t = e.known_type()
-    for tensor in t.fields if isinstance(t, TupleType) else [t]:
-        if isinstance(tensor, TensorType) and tensor.is_static:
-            if any(d < 0 for d in tensor.shape):
-                raise RunError(f"a value of the shape {tensor.shape} is asked for, which has a negative size", getattr(e, "span", None))
-            if math.prod(tensor.shape) * tensor.dtype.itemsize > MOST_BYTES:
-                raise RunError(f"a value of the shape {tensor.shape} is asked for, which is larger than any memory", getattr(e, "span", None))
 
 
 @dataclass(frozen=True, slots=True)

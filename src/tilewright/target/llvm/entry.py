@@ -13,7 +13,9 @@ from typing import Final
 
 from tilewright.errors import InternalError
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, Copy, KernelCall, Place, Step, TensorInfo, entry_symbols, segments
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
+from tilewright.runtime.sizes import Size
+from tilewright.runtime.table import first_piece, part_bytes, positions
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
@@ -40,10 +42,10 @@ done:
 def emit_entry(manifest: Manifest) -> str:
     """All entry functions of the program, and the declarations of its kernels."""
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
-    lines = _declarations(step for part in native for step in part)
+    lines = _declarations((step for part in native for step in part), len(manifest.symbols))
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _Function(manifest).emit(symbol, part)
-        if manifest.parts > 1:
+        if manifest.parts != 1:
             lines.append(_loop(manifest, symbol))
     return "\n".join(lines) + "\n"
 
@@ -53,14 +55,14 @@ def emit_blocks(blocks: Sequence[Manifest]) -> str:
     lines = _declarations(step for block in blocks for step in block.steps)
     for k, block in enumerate(blocks):
         lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
-        if block.parts > 1:
+        if block.parts != 1:
             lines.append(_loop(block, f"flow.block.{k}"))
     return "\n".join(lines) + "\n"
 
 
-def _declarations(steps: Iterable[Step]) -> list[str]:
+def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
     kernels = {step.symbol: len(step.args) for step in steps if isinstance(step, KernelCall)}
-    lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count))})" for symbol, count in kernels.items()]
+    lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count) + ['i64'] * numbers)})" for symbol, count in kernels.items()]
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
 
 
@@ -74,10 +76,14 @@ class _Function:
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
         self._parts = manifest.parts
-        self._lengths = {INPUT: _part_bytes(manifest, manifest.inputs), OUTPUT: _part_bytes(manifest, manifest.outputs)}
+        lengths = part_bytes(manifest)
+        self._lengths = {INPUT: lengths[:count], OUTPUT: lengths[count:]}
+        self._table, self._symbols = constants + 2, len(manifest.symbols)
+        self._positions, self._pieces = positions(manifest), first_piece(manifest)
         self._bytes = {CONSTANT: manifest.constants_bytes, "workspace": manifest.workspace_bytes}
         self._bases: dict[int, str] = {}
         self._known: dict[Place, str] = {}
+        self._addresses: set[str] = set()
         self._head: list[str] = []
         self._body: list[str] = []
 
@@ -85,14 +91,14 @@ class _Function:
         for step in steps:
             if isinstance(step, Copy):
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
-                self._body.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 {step.nbytes}, i1 false)")
+                self._body.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 {self._size(step.nbytes)}, i1 false)")
             elif isinstance(step, KernelCall):
                 if self._fetches:
                     self._fetch_inputs(step)
-                args = "".join(f", ptr {self._pointer(place)}" for place in step.args)
+                args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(f", i64 {self._entry(k)}" for k in range(self._symbols))
                 self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
         head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
-        if self._parts > 1:
+        if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]
         return [head, *self._head, *self._body, "  ret i32 0", "}"]
@@ -102,7 +108,7 @@ class _Function:
         for place in step.args:
             if place.kind == INPUT and place not in self._known:
                 pointer, size = self._pointer(place), self._lengths[INPUT][place.offset]
-                if 0 < size <= _MOST_FETCHED:
+                if isinstance(size, int) and 0 < size <= _MOST_FETCHED:
                     self._body.append(f"  call void @fetch(ptr {pointer}, i64 {size})")
 
     def _pointer(self, place: Place) -> str:
@@ -116,19 +122,42 @@ class _Function:
         if place.kind in self._sizes:
             if offset >= self._sizes[place.kind]:
                 raise InternalError(f"a step names {place.kind} {offset}, the program has {self._sizes[place.kind]}")
-            if not 0 <= place.skip < max(1, self._lengths[place.kind][offset]):
-                raise InternalError(f"a step names byte {place.skip} of {place.kind} {offset}, which has {self._lengths[place.kind][offset]}")
+            length = self._lengths[place.kind][offset]
+            if isinstance(place.skip, int) and isinstance(length, int) and not 0 <= place.skip < max(1, length):
+                raise InternalError(f"a step names byte {place.skip} of {place.kind} {offset}, which has {length}")
             return self._after(self._base(self._first[place.kind] + offset), place.skip, f"%{place.kind}.{offset}")
+        if place.kind == PIECE:
+            piece = self._after(self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}")
+            return self._after(piece, place.skip, f"%piece.{offset}.skip{len(self._known)}")
         if not 0 <= offset <= self._bytes[place.kind]:
             raise InternalError(f"a step names byte {offset} of the {place.kind}, which has {self._bytes[place.kind]}")
         return self._after(self._base(self._first[place.kind]), offset, f"%{place.kind}")
 
-    def _after(self, base: str, count: int, name: str) -> str:
+    def _after(self, base: str, count: Size, name: str) -> str:
         """The address `count` bytes after `base`."""
         if not count:
             return base
-        self._head.append(f"  {name}.{count} = getelementptr inbounds i8, ptr {base}, i64 {count}")
-        return f"{name}.{count}"
+        text = self._size(count)
+        address = f"{name}.{text.removeprefix('%')}"
+        if address not in self._addresses:
+            self._addresses.add(address)
+            self._head.append(f"  {address} = getelementptr inbounds i8, ptr {base}, i64 {text}")
+        return address
+
+    def _size(self, size: Size) -> str:
+        """A size as an operand: a number, or what the table says."""
+        if isinstance(size, int):
+            return str(size)
+        return size if size.startswith("%") else self._entry(self._positions[size])
+
+    def _entry(self, position: int) -> str:
+        """What stands in the table."""
+        name = f"%size{position}"
+        if name not in self._addresses:
+            self._addresses.add(name)
+            self._head.append(f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}")
+            self._head.append(f"  {name} = load i64, ptr {name}.at, align 8")
+        return name
 
     def _base(self, slot: int) -> str:
         name = self._bases.get(slot)
@@ -139,17 +168,12 @@ class _Function:
         return name
 
 
-def _part_bytes(manifest: Manifest, tensors: Sequence[TensorInfo]) -> list[int]:
-    """The bytes of each tensor that are one part of the batch."""
-    return [t.nbytes // manifest.parts for t in tensors]
-
-
 _LOOP: Final = """\
 define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{
 entry:
   %moved = alloca [{slots} x ptr], align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %moved, ptr %args, i64 {bytes}, i1 false)
-  br label %part
+{sizes}  br label %part
 part:
   %k = phi i64 [ 0, %entry ], [ %next, %part ]
   call void @{symbol}_part(ptr %ctx, ptr %moved)
@@ -169,9 +193,18 @@ _MOVE: Final = """\
 
 def _loop(manifest: Manifest, symbol: str) -> str:
     """The function that computes the batch part by part: the addresses of inputs and outputs move on."""
-    sizes = _part_bytes(manifest, (*manifest.inputs, *manifest.outputs))
-    moves = "\n".join(_MOVE.format(k=k, bytes=size) for k, size in enumerate(sizes))
-    return _LOOP.format(symbol=symbol, slots=len(sizes) + 2, bytes=8 * (len(sizes) + 2), moves=moves, parts=manifest.parts)
+    steps = part_bytes(manifest)
+    table, known = len(steps) + 2, positions(manifest)
+    names: dict[Size, str] = {size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)}
+    sizes = "".join(
+        f"  {name}.at = getelementptr inbounds i64, ptr %table, i64 {known[str(size)]}\n  {name} = load i64, ptr {name}.at, align 8\n"
+        for size, name in names.items()
+    )
+    if names:
+        sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align 8\n{sizes}"
+    moves = "\n".join(_MOVE.format(k=k, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
+    slots = len(steps) + (3 if manifest.symbols else 2)
+    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes)
 
 
 def _quoted(symbol: str) -> str:

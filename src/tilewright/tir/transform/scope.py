@@ -13,7 +13,7 @@ def inside(loop: For, ranges: Ranges) -> Ranges:
     """The ranges that hold in the body of `loop`."""
     low = bounds(simplify(loop.min, ranges), ranges)[0]
     high = bounds(simplify(sub(add(loop.min, loop.extent), 1), ranges), ranges)[1]
-    return ranges.bind(loop.var, low, high)
+    return ranges.bind(loop.var, low, high, add(loop.min, loop.extent))
 
 
 def trips(loop: For) -> range | None:

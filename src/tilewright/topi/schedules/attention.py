@@ -17,6 +17,7 @@ from tilewright.te.tensor import ComputeOp
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.schedules.tile import accumulate
 from tilewright.topi.tiles import Tile
+from tilewright.types import OpenSize
 
 _GROUP = 4
 _COPIES = 16
@@ -120,7 +121,7 @@ def _powers(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
 def _scores(k: KernelBlocks, stages: AttentionStages, at: Var) -> None:
     s, tile = k.schedule, stages.first
     key, t = s.compute_at(k.name(stages.scores), at, preserve_unit_loops=True)[-2:]
-    tiles, row = s.split(key, [None, tile.rows])
+    tiles, row = s.split(key, [None, tile.rows], overlap=isinstance(s.extent(key), OpenSize))
     panel, vector, lane = s.split(t, [None, tile.vectors, tile.lanes])
     s.reorder(panel, tiles, row, vector, lane)
     accumulate(k, k.name(stages.products), tiles, tile, depth_unroll=stages.depth_unroll)

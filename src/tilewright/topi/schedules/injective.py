@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 
-from tilewright.expr import Buffer, Load, PrimExpr, number_of
+from tilewright.arith.open_sizes import typical
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, number_of
 from tilewright.expr_walk import walk
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules.kernel import parallel_over
+from tilewright.topi.shapes import same
 
 _VECTORS = 4
 
@@ -25,7 +27,7 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
     if not axes:
         return
     block = s.block(output)
-    elements = math.prod(s.extent(v) for v in axes)
+    elements = math.prod(typical(s.extent(v)) for v in axes)
     itemsize = max((b.dtype.itemsize for b in _buffers(block)), default=4)
     lanes = max(1, machine.vector_bits // 8 // itemsize)
     if _same_element(block):
@@ -64,15 +66,15 @@ def _same_element(block: Block) -> bool:
                     return False
                 if e in at and not any(e is a for a in at):
                     return False
-    return _only_as_index(block, at) and all(sizes)
+    return _only_as_index(block, at) and all(number_of(n) != 0 for n in sizes)
 
 
 def _runs(block: Block) -> list[int]:
     """Where the axes are cut into runs that are one piece of every buffer: a new run where a buffer is longer than its axis."""
-    extents = [number_of(i.extent) for i in block.iters]
-    shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(d != 1 for d in b.shape)}
+    extents = [i.extent.value if isinstance(i.extent, IntImm) else i.extent for i in block.iters]
+    shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(not same(d, 1) for d in b.shape)}
     shapes |= {st.buffer.shape for st in walk_stmt(block.body) if isinstance(st, Store)}
-    return [0, *(d for d in range(1, len(extents)) if any(shape[d] != extents[d] for shape in shapes))]
+    return [0, *(d for d in range(1, len(extents)) if any(not same(shape[d], extents[d]) for shape in shapes))]
 
 
 def _only_as_index(block: Block, at: tuple[PrimExpr, ...]) -> bool:
@@ -94,4 +96,4 @@ def _uses_outside_loads(e: PrimExpr, at: tuple[PrimExpr, ...]) -> bool:
 
 
 def _scalar(e: Load) -> bool:
-    return all(d == 1 for d in e.buffer.shape)
+    return all(same(d, 1) for d in e.buffer.shape)

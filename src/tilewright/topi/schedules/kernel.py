@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.arith.open_sizes import typical
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
+from tilewright.types import OpenSize
 
 WORTH_SHARING = 5_000.0
 """Nanoseconds of work under which a second thread costs more than it gains."""
@@ -43,6 +46,9 @@ class KernelBlocks:
 
 def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
     """Run a nest's outermost loops on several threads when there is work for it: the fewest that give enough pieces."""
+    if any(isinstance(s.extent(v), OpenSize) for v in loops):
+        _parallel_over_open(s, loops, nanoseconds)
+        return
     if nanoseconds < WORTH_SHARING:
         return
     chosen: list[Var] = []
@@ -54,3 +60,12 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None
             break
     if trips > 1:
         s.parallel(s.fuse(*chosen), grain=max(1, trips // _PIECES))
+
+
+def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
+    """The same where some trips are open: down to the first such loop, in pieces that are worth a thread, a power of two of trips."""
+    last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
+    chosen = loops[: last + 1]
+    trips = math.prod(typical(s.extent(v)) for v in chosen)
+    each = nanoseconds / trips
+    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(WORTH_SHARING / max(each, 1.0)))))

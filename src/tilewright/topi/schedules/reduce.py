@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from tilewright.arith.open_sizes import typical
 from tilewright.expr import Load, Var
 from tilewright.expr_walk import walk
 from tilewright.tir.stmt import expressions, walk_stmt
@@ -20,7 +21,7 @@ def schedule_reduce(k: KernelBlocks) -> None:
     s, acc, lanes = k.schedule, k.name(k.anchor), k.machine.lanes("float32")
     axes, _ = s.axes(k.output)
     separate = acc != k.output
-    work = 2.0 * math.prod(s.extent(v) for v in (*axes, *s.axes(acc)[1])) / lanes
+    work = 2.0 * math.prod(typical(s.extent(v)) for v in (*axes, *s.axes(acc)[1])) / lanes
     kept = [v for v in axes if s.extent(v) > 1]
     last = kept[-1] if kept else axes[-1] if axes else None
     contiguous = _reads_along_reduction(k, acc)

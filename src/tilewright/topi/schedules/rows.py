@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+from tilewright.arith.open_sizes import typical
 from tilewright.expr import Var
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
@@ -22,7 +23,7 @@ def schedule_rows(k: KernelBlocks) -> None:
     s = k.schedule
     axes, _ = s.axes(k.output)
     reduced = sorted(k.anchor.attrs["axes"])
-    work = 4.0 * math.prod(s.extent(v) for v in axes) / k.machine.lanes("float32")
+    work = 4.0 * math.prod(typical(s.extent(v)) for v in axes) / k.machine.lanes("float32")
     stages = [name for op, name in k.names.items() if name != k.output]
     along = reduced == list(range(len(axes) - len(reduced), len(axes)))
     if along:

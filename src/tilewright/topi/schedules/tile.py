@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
+from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
 
@@ -21,6 +23,7 @@ _PIECES: Final = 64
 _PIECE: Final = 48
 _CHUNK: Final = 768
 _LEAST_TILES: Final = 4
+_OPEN_GRAIN: Final = 4
 
 
 def schedule_matmul(k: KernelBlocks) -> None:
@@ -34,6 +37,9 @@ def schedule_matmul(k: KernelBlocks) -> None:
     if scattered:
         rows, column = _gather_blocks(s, rows, column, scattered)
     row = s.fuse(*rows)
+    if height := open_rows.current():
+        schedule_open_rows(k, batch, row, column, replace(tile, rows=height))
+        return
     even = s.extent(row) % tile.rows == 0 and s.extent(column) % tile.columns == 0
     row_outer, row_inner = s.split(row, [None, tile.rows])
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
@@ -59,6 +65,24 @@ def schedule_matmul(k: KernelBlocks) -> None:
     panels = _share(k, [*batch, panel], row_outer, even, by_panel=large)
     if large and panels is not None:
         prefetch_panels(k, k.anchor, panels, depth)
+
+
+def schedule_open_rows(k: KernelBlocks, batch: list[Var], row: Var, column: Var, tile: Tile) -> None:
+    """The product for any number of rows of which there are at least those of a tile: the last tile begins earlier, and repeats some rows."""
+    s = k.schedule
+    panels = -(-s.extent(column) // tile.columns)
+    even = s.extent(column) % tile.columns == 0
+    row_outer, row_inner = s.split(row, [None, tile.rows], overlap=True)
+    panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
+    s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
+    for v in (row_inner, vector):
+        s.unroll(v)
+    s.vectorize(lane)
+    accumulate(k, k.name(k.anchor), row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
+    _pack_inside(s, [name for op, name in k.names.items() if op.prepack is not None], batch, k)
+    if k.multiply_time >= WORTH_SHARING:
+        shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH else [])]
+        s.parallel(s.fuse(*shared), grain=_OPEN_GRAIN if shared[-1] is row_outer else 1)
 
 
 def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:

@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of
-from tilewright.topi.loops import Loops, loops
+from tilewright.topi.loops import Loops, held, loops
 from tilewright.topi.sorting import sorted_places
 from tilewright.topi.vision.suppression import Kept
 
@@ -72,7 +72,7 @@ def roi_align(
     def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
         with b.shared(n * m.channels, n * m.channels * rows * columns * 40.0, "region") as region:
             r, c = b.let("r", E.floordiv(region, m.channels)), b.let("c", E.floormod(region, m.channels))
-            where = b.let("image", E.cast("int64", roi[r, 0]))
+            where = b.let("image", held(roi[r, 0], data.extents[0]))
             top, left, cell_h, cell_w = corners(b, roi, r)
             fixed = E.const(sample_ratio, "int64")
             grid_h = b.let("grid_h", fixed if sample_ratio > 0 else E.cast("int64", I.ceil(cell_h)))
@@ -104,7 +104,7 @@ def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spati
     def body(b: Loops, x: BufferVar, roi: BufferVar, out: BufferVar) -> None:
         with b.shared(n * m.channels, n * m.channels * rows * columns * 40.0, "region") as region:
             r, c = b.let("r", E.floordiv(region, m.channels)), b.let("c", E.floormod(region, m.channels))
-            image = b.let("image", E.cast("int64", roi[r, 0]))
+            image = b.let("image", held(roi[r, 0], data.extents[0]))
             left, top, right, bottom = (
                 b.let(name, E.cast("int64", rounded(roi[r, k + 1] * spatial_scale))) for k, name in enumerate(("left", "top", "right", "bottom"))
             )

@@ -13,7 +13,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.loops import Loops, loops
+from tilewright.topi.loops import Loops, held, loops
 from tilewright.topi.sorting import sorted_places
 from tilewright.types import DataType
 
@@ -103,7 +103,7 @@ def non_max_suppression(
 
     def body(b: Loops, x: BufferVar, counts: BufferVar, where: BufferVar, *outs: BufferVar) -> None:
         with b.shared(batch, batch * n * _NS, "image") as i:
-            valid = b.let("valid", E.cast("int64", counts[i]))
+            valid = b.let("valid", held(counts[i], n + 1))
             number = b.variable("number", "int64", 0)
             kept = Kept(b, n, data.dtype)
             selected = b.variable("selected", "int64", 0)

@@ -7,7 +7,9 @@ from tilewright.relay.frontend.onnx import (
     contrib_fused,
     contrib_quantized,
     control,
+    early,
     features,
+    gradient,
     labels,
     linear,
     linear_models,
@@ -27,7 +29,6 @@ from tilewright.relay.frontend.onnx import (
     training,
     transform,
     trees,
-    windows,
 )
 from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
@@ -37,8 +38,8 @@ from tilewright.relay.frontend.onnx.registry import converter as register_conver
 from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = (
-    contrib_attention, contrib_fused, contrib_quantized, control, features, labels, linear, linear_models, loops, math, nn, placing, quantize, random, recurrent,
-    reduce, resize, sampling, sequences, support_vectors, text, training, transform, trees, windows,
+    contrib_attention, contrib_fused, contrib_quantized, control, early, features, gradient, labels, linear, linear_models, loops, math, nn, placing, quantize,
+    random, recurrent, reduce, resize, sampling, sequences, support_vectors, text, training, transform, trees,
 )
 """The modules whose import fills the table of converters."""
 

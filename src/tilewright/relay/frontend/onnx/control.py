@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from tilewright.contents import of_strings
+from tilewright.errors import CompileError
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.onnx.deferred import is_open
 from tilewright.relay.frontend.onnx.node import Node
@@ -23,11 +24,11 @@ from tilewright.types import DataType
 
 @converter("Constant")
 def constant(
-    *, value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
+    *, value: Any = None, sparse_value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
     value_ints: tuple[int, ...] | None = None, value_string: str | None = None, value_strings: tuple[str, ...] | None = None, node: Node,
 ) -> Expr:
-    if value is not None:
-        return Constant(value)
+    if value is not None or sparse_value is not None:
+        return Constant(sparse_value if value is None else value)
     for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))
@@ -96,7 +97,8 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
 
 @converter("Range")
 def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: Node) -> Expr:
-    first, last, step = (node.scalar(x, name) for x, name in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    first, step = node.scalar(start, "start"), node.scalar(delta, "delta")
+    (last,) = value.flat if (value := node.dims(limit, "limit")).dtype == object and value.size == 1 else (node.scalar(limit, "limit"),)
     if step == 0:
         node.refuse("delta is 0")
     return op.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
@@ -148,7 +150,16 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
         return tuple(node.import_graph(then_branch if known.reshape(-1)[0] else else_branch))
     if rank(cond):
         cond = reshape(cond, ())
-    then, otherwise = node.import_graph(then_branch), node.import_graph(else_branch)
+    both: list[list[Expr]] = []
+    for branch, taken in ((then_branch, True), (else_branch, False)):
+        try:
+            both.append(node.import_graph(branch))
+        except CompileError as error:  # a branch may be for other sizes than those that are given, and then it is not the one that is taken
+            chosen = node.value(cond, "cond", f", since one branch is no program for these inputs: {error}")
+            if bool(chosen.reshape(-1)[0]) is taken:
+                raise
+            return tuple(node.import_graph(else_branch if taken else then_branch))
+    then, otherwise = both
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
         if is_open(a) or is_open(b) or a.checked_type != b.checked_type or (a is NOTHING) != (b is NOTHING):
             found = ["nothing" if x is NOTHING else "open" if is_open(x) else repr(x.checked_type) for x in (a, b)]

@@ -7,7 +7,7 @@ imported in place of the call. What neither has a body nor a converter is refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import onnx
 from onnx import defs
@@ -16,12 +16,10 @@ from tilewright.errors import ModelError, OpNotImplemented, Origin
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx import registry
 from tilewright.relay.frontend.onnx.reading import Source
+from tilewright.relay.frontend.onnx.specified import schema_of
 from tilewright.types import TensorType, TupleType
 
 FunctionKey = tuple[str, str, str]
-
-_HIGHEST_VERSION: Final = (1 << 31) - 1
-"""Of an opset, as `onnx.defs` takes it."""
 
 
 def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict[str, int]:
@@ -42,14 +40,17 @@ def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict
 
 def check_supported(
     model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int], source: Source,
-) -> None:
-    """Raise `OpNotImplemented` with every operator of the model that cannot be converted."""
+) -> int:
+    """How many nodes the model has; raises `OpNotImplemented` with every operator of it that cannot be converted."""
     missing: dict[tuple[str, str], list[str]] = {}
+    count = 0
     for domain, version, name, node in operators(model, local, opsets):
+        count += 1
         if not is_supported(domain, node.op_type, version):
             missing.setdefault((domain, node.op_type), []).append(name)
     if missing:
         refuse_operators(missing, source)
+    return count
 
 
 def operators(
@@ -105,7 +106,7 @@ def specified_function(node: onnx.NodeProto, opset: int, primitives: int, args: 
 
     `primitives` is the opset of ONNX itself, in which bodies are written that do not say.
     """
-    schema = _schema(node.op_type, node.domain, opset)
+    schema = schema_of(node.op_type, node.domain, opset)
     if schema is None:
         return None
     versions = [v for v in schema.function_opset_versions if v <= primitives] or list(schema.function_opset_versions)
@@ -122,7 +123,7 @@ def specified_function(node: onnx.NodeProto, opset: int, primitives: int, args: 
 
 def has_one_body(node: onnx.NodeProto, opset: int) -> bool:
     """Whether the specification's body of the operator is the same for all types of its inputs."""
-    schema = _schema(node.op_type, node.domain, opset)
+    schema = schema_of(node.op_type, node.domain, opset)
     return schema is not None and bool(schema.has_function)
 
 
@@ -151,18 +152,8 @@ def is_supported(domain: str, op_type: str, opset: int) -> bool:
     """Whether there is a converter for the operator at `opset`, or the specification defines it by simpler ones."""
     if registry.find(domain, op_type, opset) is not None:
         return True
-    schema = _schema(op_type, domain, opset)
+    schema = schema_of(op_type, domain, opset)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
-
-
-def _schema(op_type: str, domain: str, opset: int) -> Any:
-    """The specification of an operator (an `onnx.defs.OpSchema`), or None when it has none at this opset."""
-    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, registry.domain_of(domain)):
-        return None
-    try:
-        return defs.get_schema(op_type, opset, registry.domain_of(domain))
-    except defs.SchemaError:
-        return None  # the operator is younger than this opset
 
 
 def _complete(body: bytes, schema: Any, primitives: int) -> onnx.FunctionProto:

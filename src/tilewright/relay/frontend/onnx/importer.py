@@ -17,14 +17,18 @@ from onnx import AttributeProto
 
 from tilewright.errors import CompileError, ModelError, OptionError, Origin, ShapeError
 from tilewright.ir.module import IRModule
+from tilewright.limits import DEEPEST, MOST_FOR_A_NODE, MOST_WRITTEN_OUT
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.onnx import functions, registry
 from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
+from tilewright.relay.frontend.onnx.gradient import with_graphs
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
+from tilewright.relay.frontend.onnx.sparse import read_sparse
+from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, wrong_attribute, wrong_input
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.groups import NOTHING, with_outputs
 from tilewright.relay.visitor import operands
@@ -97,6 +101,8 @@ class Body:
     prefix: str = ""
     is_looped: bool = False
     """Whether it is run more than once, as a loop: no node of it is converted later, for one turn."""
+    depth: int = 0
+    """How many graphs and functions are around it."""
 
 
 class Importer:
@@ -109,9 +115,10 @@ class Importer:
         self.functions = functions.functions_of(model)
         self.known = KnownValues()
         self._calling: list[tuple[str, str, str]] = []
+        self._left = MOST_WRITTEN_OUT
 
     def run(self) -> list[Expr]:
-        functions.check_supported(self.model, self.functions, self.opsets, self.source)
+        self._left += MOST_FOR_A_NODE * functions.check_supported(self.model, self.functions, self.opsets, self.source)
         self.inputs.require_all()
         return self._import_graph(self.model.graph, Body(Scope(dict(self.inputs.values)), self.opsets))
 
@@ -126,13 +133,12 @@ class Importer:
         return [v for v in wanted if v in found]
 
     def _import_graph(self, graph: onnx.GraphProto, body: Body) -> list[Expr]:
-        if graph.sparse_initializer:
-            raise ModelError(f"the graph '{graph.name}' has sparse initializers, which are not supported; store them dense")
         spans = self.source.spans if body.scope.outer is None else ()
         body.scope.stored = {t.name: (t, span) for t, span in zip_longest(graph.initializer, spans)}
         if len(body.scope.stored) != len(graph.initializer):
             raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again")
-        for index, node in execution_order(graph.node, [o.name for o in graph.output], body.scope.has, graph.name):
+        body.scope.values.update((t.values.name, self._parameter(t.values.name, read_sparse(t, self.source))) for t in graph.sparse_initializer)
+        for index, node in execution_order(with_graphs(graph.node), [o.name for o in graph.output], body.scope.has, graph.name):
             self._import_node(node, index, body)
         return [self._lookup(o.name, body.scope) for o in graph.output]
 
@@ -159,12 +165,13 @@ class Importer:
 
     def _import_node(self, proto: onnx.NodeProto, index: int, body: Body) -> None:
         origin = Origin(body.prefix + (proto.name or f"{proto.op_type}_{index}"), proto.op_type, self.source.name)
-        try:
-            results = self.node(proto, origin, body)
-        except _SENSELESS as error:
-            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
-            raise ModelError(f"its inputs and attributes cannot be made sense of ({said}); where onnx.checker.check_model finds nothing wrong with the "
-                             "model, this is a fault of the importer", origin) from error
+        self._left -= 1
+        if self._left < 0:
+            raise ModelError("with its functions and loops written out, the model has more nodes than can be compiled, far more than are in the file; "
+                             "export it without functions that call others many times over", origin)
+        if body.depth > DEEPEST:
+            raise ModelError(f"it is {body.depth} graphs and functions deep; export the model with fewer levels", origin)
+        results = self.node(proto, origin, body)
         for name, result in zip(proto.output, results, strict=False):
             if name:
                 body.scope.values[name] = result
@@ -181,6 +188,14 @@ class Importer:
                 raise
             symbolic = isinstance(error, ShapeError) and any(a is not None and not _is_static(a) for a in args)
             raise type(error)(error.message + (self.inputs.hint() if symbolic else ""), origin) from error
+        except MemoryError as error:
+            raise ModelError("it needs more memory than there is; a size in it is wrong, or the model is too large for this machine", origin) from error
+        except _SENSELESS as error:
+            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+            found = specification(proto.op_type, proto.domain, body.opsets.get(registry.domain_of(proto.domain), 1))
+            why = "" if found is None else wrong_input(found, proto, args)
+            raise ModelError(why or f"its inputs and attributes cannot be made sense of ({said}); where onnx.checker.check_model finds nothing wrong with "
+                             "the model, this is a fault of the importer", origin) from error
         if len(results) < sum(map(bool, proto.output)):
             raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
                              f"{', '.join(proto.output[len(results):])} cannot be computed", origin)
@@ -235,10 +250,13 @@ class Importer:
 
         def subgraph(graph: onnx.GraphProto, inputs: Sequence[Expr], outside: Callable[[Expr], Expr] | None) -> list[Expr]:
             scope = Scope(dict(zip((i.name for i in graph.input), inputs, strict=True)), outer=body.scope, outside=outside)
-            return self._import_graph(graph, replace(body, scope=scope, is_looped=body.is_looped or outside is not None))
+            return self._import_graph(graph, replace(body, scope=scope, is_looped=body.is_looped or outside is not None, depth=body.depth + 1))
 
+        given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
+        if said is not None and (why := wrong_attribute(said, given)):
+            raise ModelError(why, origin)
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
-        result = found.convert(node, args, {name: self._attribute_value(a) for name, a in self._given(proto, body).items()})
+        result = found.convert(node, args, {name: self._attribute_value(a) for name, a in given.items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
             _locate(r, origin)
@@ -254,7 +272,7 @@ class Importer:
         given = {a.name: a for a in function.attribute_proto} | self._given(proto, body)
         scope = Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
         opsets = {registry.domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
-        inner = Body(scope, opsets, given, f"{origin.name}/", body.is_looped)
+        inner = Body(scope, opsets, given, f"{origin.name}/", body.is_looped, body.depth + 1)
         absent = set(function.input) - set(scope.values)
         wanted = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False) if name]
         self._calling.append(key)
@@ -278,10 +296,12 @@ class Importer:
             return read(a)
         if a.type == AttributeProto.TENSOR:
             return read_tensor(a.t, self.source)
-        raise ModelError(f"attribute '{a.name}' is a {AttributeProto.AttributeType.Name(a.type).lower()}, which is not supported")
+        if a.type == AttributeProto.SPARSE_TENSOR:
+            return read_sparse(a.sparse_tensor, self.source)
+        raise ModelError(f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the model is made")
 
 
-_SENSELESS: Final = (ArithmeticError, LookupError, TypeError, ValueError, MemoryError, RecursionError)
+_SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a converter, or numpy below it, raises for values that no valid model has: absurd sizes, a number in the place of a list."""
 _LOOPS: Final = frozenset({"Loop", "Scan"})
 """Their bodies are converted for the types of what stands around them."""

@@ -11,6 +11,7 @@ import onnx
 
 from tilewright import expr as scalar
 from tilewright.errors import ModelError
+from tilewright.limits import refused_size
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.groups import NOTHING
@@ -30,7 +31,7 @@ class ModelInputs:
     """
 
     def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
-        stored = {t.name for t in graph.initializer}
+        stored = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         protos = {i.name: i for i in graph.input if i.name not in stored}
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[str, relay.Expr] = {}
@@ -68,6 +69,8 @@ class ModelInputs:
                 self.values[name] = self._variable(name, shapes[name], element)
 
     def _variable(self, name: str, dims: Sequence[Any], element: DataType) -> relay.Var:
+        if why := refused_size(dims, element.itemsize):
+            raise ModelError(f"input '{name}': {why}; give it a shape that it can have: shape={{{name!r}: (…)}}")
         found = self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
         return found
 

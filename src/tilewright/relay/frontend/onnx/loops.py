@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from tilewright.errors import CompileError, ShapeError
+from tilewright.limits import MOST_TURNS
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter
@@ -25,8 +26,6 @@ MakeTurn = Callable[[Outside], Callable[[Expr, Sequence[Expr]], Turn]]
 
 FEW: Final = 4
 """Turns that are copied out rather than looped over."""
-_MOST: Final = 64
-"""The same where the types of the values change from turn to turn."""
 _NOT_ALIKE: Final = ", since its turns are not all alike"
 
 
@@ -40,7 +39,7 @@ def repeat(count: int, states: Sequence[Expr], make: MakeTurn, reverse: Sequence
         try:
             return loop.run(count, states, make(loop.outside), reverse)[1:]
         except CompileError:
-            if count > _MOST:
+            if count > MOST_TURNS:
                 raise  # a few turns that are not alike are copied out, and refused there if they have to be
     turn = make(_itself)
     if not count:
@@ -119,7 +118,7 @@ class _Loop:
         made = {name: n for n in self.body.node for name in n.output}
         name = self.body.output[0].name
         while name in made and made[name].op_type == "Identity":
-            name = made[name].input[0]
+            name = made.pop(name).input[0]  # a damaged file may go round in a circle
         return name == self.body.input[1].name or (name in made and made[name].op_type == "Constant") or name in {t.name for t in self.body.initializer}
 
     def turn(self, number: Expr, states: Sequence[Expr], outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
@@ -131,11 +130,11 @@ class _Loop:
     def copied(self, limit: int | None) -> tuple[Expr, ...]:
         """The turns one after another; there are as many as is known, or becomes known while the model runs."""
         states, rows = self.states, list[list[Expr]]()
-        if limit is not None and limit > _MOST and self.counts:
+        if limit is not None and limit > MOST_TURNS and self.counts:
             self._refuse_to_copy(f"it has {limit} turns")
         while limit is None or len(rows) < limit:
-            if len(rows) == _MOST:
-                self._refuse_to_copy(f"it has more than {_MOST} turns")
+            if len(rows) == MOST_TURNS:
+                self._refuse_to_copy(f"it has more than {MOST_TURNS} turns")
             going, states, row = self.turn(_number(len(rows)), states, None)
             rows.append(row)
             if len(rows) != limit and not self.node.value(going, self.body.output[0].name).reshape(-1)[0]:
@@ -145,7 +144,7 @@ class _Loop:
         return (*states, *map(_none, self.turn(_number(0), states, None)[2] if self.gathers else []))
 
     def _refuse_to_copy(self, turns: str) -> NoReturn:
-        self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {_MOST} turns; "
+        self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {MOST_TURNS} turns; "
                          "keep the shapes the same in every turn, for example by padding")
 
     def looped(self, limit: int | Expr | None, first: Expr | None) -> tuple[Expr, ...]:
@@ -162,9 +161,9 @@ class _Loop:
             turns, states, rows = loop.run(limit, self.states, turn, going=first)
         except CompileError as error:
             changes = (isinstance(error, ShapeError) and error.origin is None) or isinstance(error, NotKnownError)
-            if not changes and (not isinstance(limit, int) or limit > _MOST):
+            if not changes and (not isinstance(limit, int) or limit > MOST_TURNS):
                 raise
-            if isinstance(limit, int) and limit > _MOST and isinstance(error, NotKnownError):
+            if isinstance(limit, int) and limit > MOST_TURNS and isinstance(error, NotKnownError):
                 raise
             if limit is not None and not isinstance(limit, int):
                 limit = max(0, int(self.node.value(limit, "M", _NOT_ALIKE).reshape(-1)[0]))

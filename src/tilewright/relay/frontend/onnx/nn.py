@@ -172,11 +172,13 @@ def global_lp_pool(x: Expr, *, p: int = 2) -> Expr:
 
 @converter("BatchNormalization")
 def batch_norm_first(
-    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0, node: Node,
+    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0,
 ) -> tuple[Expr, ...]:
-    if not spatial:
-        node.refuse("spatial=0 (statistics for every position) is not supported; export the model with spatial=1")
-    return (_batch_norm(x, scale, b, mean, var, epsilon),)
+    """With spatial=0 every position has statistics of its own, not every channel."""
+    if spatial:
+        return (_batch_norm(x, scale, b, mean, var, epsilon),)
+    inverse = op.rsqrt(op.add(var, scalar(epsilon, var)))
+    return (op.add(op.multiply(op.multiply(op.subtract(x, mean), inverse), scale), b),)
 
 
 @converter("BatchNormalization", since=9)
@@ -234,23 +236,3 @@ def group_norm(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_g
 @converter("LRN")
 def lrn(x: Expr, *, alpha: float = 0.0001, beta: float = 0.75, bias: float = 1.0, size: int) -> Expr:
     return op.nn.lrn(x, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
-
-
-@converter("Dropout")
-def dropout_first(data: Expr, *, ratio: float = 0.5, is_test: int = 0, node: Node) -> tuple[Expr, ...]:
-    return _kept(data, node)
-
-
-@converter("Dropout", since=12)
-def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int = 0, node: Node) -> tuple[Expr, ...]:
-    if node.scalar(training_mode, "training_mode", False) and node.scalar(ratio, "ratio", 0.5):
-        node.refuse("training_mode is true, and models are compiled to be run, not to be trained; export the model in evaluation mode")
-    return _kept(data, node)
-
-
-def _kept(data: Expr, node: Node) -> tuple[Expr, ...]:
-    """Dropout of a model that is not trained: its input, and a mask that keeps everything."""
-    if not any(node.outputs[1:]):
-        return (data,)
-    kind = "bool" if node.opset >= 10 else dtype_of(data)
-    return data, op.ones_like(data) if kind != "bool" else op.cast(op.ones_like(data), dtype="bool")

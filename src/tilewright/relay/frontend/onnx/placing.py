@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.node import Array, Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
@@ -47,21 +48,25 @@ def col2im(
     padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:
-        node.refuse(f"the input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need a multiple of {math.prod(block)} rows "
+        node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need a multiple of {math.prod(block)} rows "
                     f"and {math.prod(counts)} columns")
-    where = np.zeros((1,) * 2 * n, np.int64)
-    for k in range(n):  # along each dimension: the elements of a block, then the positions
-        along = np.arange(block[k])[:, None] * apart[k] + np.arange(counts[k]) * steps[k]
-        where = where * padded[k] + along.reshape([s if a == k else c if a == k + n else 1 for a in range(2 * n) for s, c in [(block[a % n], counts[a % n])]])
     channels, size = rows // math.prod(block), math.prod(padded)
     flat = reshape(x, (batch * channels, math.prod(block) * positions))
-    index = Constant(np.ascontiguousarray(np.broadcast_to(where.reshape(1, -1), (batch * channels, where.size))))
+    where = _places(padded, block, counts, steps, apart)
+    index = Constant(np.ascontiguousarray(np.broadcast_to(where, (batch * channels, where.size))))
     zeros = op.full(scalar(0, x), shape=(batch * channels, size), dtype=dtype_of(x))
     result = reshape(op.scatter_elements(zeros, index, flat, axis=1, reduction="add"), (batch, channels, *padded))
     if not any(edges):
         return result
     begin = (0, 0, *edges[:n])
     return op.strided_slice(result, begin=begin, end=(batch, channels, *(b + s for b, s in zip(edges[:n], image, strict=True))), strides=(1,) * (n + 2))
+
+
+def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], steps: Sequence[int], apart: Sequence[int]) -> Array:
+    """Where in the padded image each element of each block lies: block elements first, then blocks."""
+    grid = np.indices((*block, *counts)).reshape(2 * len(block), -1)
+    where = [a * inside + s * at for a, s, inside, at in zip(apart, steps, grid[: len(block)], grid[len(block) :], strict=True)]
+    return np.asarray(np.ravel_multi_index(where, tuple(padded)), np.int64)
 
 
 @converter("TensorScatter", since=24)

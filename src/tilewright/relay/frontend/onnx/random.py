@@ -1,4 +1,4 @@
-"""Random numbers. Without a seed it is made of the node's name: a compiled model draws the same numbers in every call.
+"""Random numbers, and what leaves elements out by them. Without a seed it is made of the node's name: a compiled model draws the same numbers in every call.
 
 The numbers are those of the generator of `relay.random`, not those of any other implementation of the operators.
 """
@@ -17,7 +17,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank
+from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape
 from tilewright.relay.random import threefry_key
 from tilewright.types import DataType
 
@@ -88,3 +88,29 @@ def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1
     shares = op.exp(op.subtract(real, op.max(real, axis=-1, keepdims=True)))
     found = TupleGetItem(op.random.multinomial(_key(seed, node), shares, num_samples=sample_size), 1)
     return cast(found, element_type(dtype, "attribute 'dtype'", node.origin))
+
+
+@converter("Dropout")
+def dropout_first(data: Expr, *, ratio: float = 0.5, is_test: int = 0, node: Node) -> tuple[Expr, ...]:
+    """Before opset 12 a model says that it is run, not trained, by being run."""
+    return _kept(data, node)
+
+
+@converter("Dropout", since=12)
+def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int | None = None, node: Node) -> tuple[Expr, ...]:
+    """In training mode, zeros with the probability `ratio`, and what is kept made larger by as much."""
+    if not node.scalar(training_mode, "training_mode", False):
+        return _kept(data, node)
+    wide = dtype_of(data) if dtype_of(data) in _DRAWN else DataType("float32")
+    share = const(0.5, str(wide)) if ratio is None else cast(reshape(ratio, ()), wide)
+    mask = op.greater_equal(_drawn(op.random.uniform, 0.0, 1.0, node.static(data, "data"), wide, None if seed is None else float(seed), node), share)
+    larger = op.divide(cast(data, wide), op.subtract(const(1.0, str(wide)), share))
+    return cast(op.where(mask, larger, const(0.0, str(wide))), dtype_of(data)), mask
+
+
+def _kept(data: Expr, node: Node) -> tuple[Expr, ...]:
+    """Dropout of a model that is not trained: its input, and a mask that keeps everything."""
+    if not any(node.outputs[1:]):
+        return (data,)
+    kind = "bool" if node.opset >= 10 else dtype_of(data)
+    return data, op.ones_like(data) if kind != "bool" else op.cast(op.ones_like(data), dtype="bool")

@@ -44,6 +44,7 @@ _PACKED: Final = {
     if hasattr(TensorProto, name)
 }
 """Bits of the types of which several share a byte, the first in its lowest bits."""
+_LONGEST_NUMBER: Final = 20
 _UNSUPPORTED: Final = frozenset({TensorProto.UNDEFINED, TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 
 
@@ -227,11 +228,15 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
     location = entries.get("location", "")
     if source.folder is None:
         raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not its bytes")
-    file = (source.folder / location).resolve()
+    try:
+        file = (source.folder / location).resolve()
+        is_there = file.is_file()
+    except (OSError, ValueError):
+        raise ModelError(f"{what} is stored in {location[:60]!r}, which cannot be the name of a file; save the model again") from None
     if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
         raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; this is never read. "
                          "Save the model again with its data beside it")
-    if not file.is_file():
+    if not is_there:
         raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it beside the model")
     offset, length = (_external_number(entries, key, default, what) for key, default in (("offset", 0), ("length", nbytes)))
     if length != nbytes:
@@ -244,6 +249,6 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
 
 def _external_number(entries: dict[str, str], key: str, default: int, what: str) -> int:
     text = entries.get(key, str(default))
-    if not text.isdecimal():
-        raise ModelError(f"{what} has the external data {key} '{text}', which is not a number of bytes; save the model again")
+    if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
+        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a number of bytes; save the model again")
     return int(text)

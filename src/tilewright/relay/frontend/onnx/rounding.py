@@ -16,6 +16,9 @@ _SATURATING: Final = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2
 """The types that have more to say of a number that is too large than the largest."""
 EXPONENTS: Final = DataType("float8_e8m0fnu")
 _BIAS, _SPECIAL, _LAST = 23, 0xFF, 0xFE
+_NIBBLES: Final = {"int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
+_NIBBLES_WRAP_SINCE: Final = 24
+"""The opset since which ONNX's reference drops the high bits of a number that does not fit into 4; before, it held it at the ends."""
 
 
 def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node) -> Expr:
@@ -28,6 +31,9 @@ def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node
         real = x if dtype_of(x).bits >= 32 and dtype_of(x).is_float else cast(x, FLOAT32)
         most = float(ml_dtypes.finfo(to.numpy()).max)  # type: ignore[no-untyped-call]
         return cast(op.clip(real, a_min=-most, a_max=most), to)
+    if to in _NIBBLES and dtype_of(x).is_float and node.opset < _NIBBLES_WRAP_SINCE:
+        least, most = _NIBBLES[str(to)]
+        return cast(op.clip(x, a_min=least, a_max=most), to)
     return cast(x, to)
 
 

@@ -168,22 +168,27 @@ def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps
     return _slice(data, _bounds(data, starts, "starts", axis_values, node), _bounds(data, ends, "ends", axis_values, node), axis_values, step_values, node)
 
 
-def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[int, ...]:
-    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end."""
+def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[Any, ...]:
+    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end, and other ends may be symbolic, too."""
     value = node.dims(x, name)
     if value.dtype != object:
         return tuple(int(v) for v in value.flat)
     dims, result = shape_of(data), []
     for k, bound in enumerate(value.flat):
         size = dims[axes[k] if axes is not None else k]
-        if bound is not size and not isinstance(bound, (int, np.integer)):
+        if bound is size:
+            result.append(1 << 62)
+        elif isinstance(bound, (int, np.integer)):
+            result.append(int(bound))
+        elif name == "ends":
+            result.append(bound)
+        else:
             return node.ints(x, name)
-        result.append((1 << 62) if bound is size else int(bound))
     return tuple(result)
 
 
 def _slice(
-    data: Expr, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None, node: Node,
+    data: Expr, starts: Sequence[int], ends: Sequence[Any], axes: Sequence[int] | None, steps: Sequence[int] | None, node: Node,
 ) -> Expr:
     dims = shape_of(data)
     axes = range(len(starts)) if axes is None else [axis_of(a, len(dims), node) for a in axes]
@@ -203,8 +208,12 @@ def _slice(
     return op.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
 
 
-def _slice_part(start: int, end: int, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
+def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
     """Begin, end and stride within a dimension, or None when all of it is taken."""
+    if not isinstance(end, int):
+        if step == 1 and start >= 0:
+            return start, end, step
+        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} has an end that must be known while compiling; give the shapes of the inputs")
     if not isinstance(size, int):
         if start == 0 and end >= 1 << 31 and step == 1:
             return None
@@ -269,7 +278,8 @@ def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> 
     return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
 
 
-_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+_REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+"""ONNX's names and ours; exporters of Relay's years wrote `update` into models, which other runtimes take as `none`, too."""
 
 
 @converter("Scatter", "ScatterElements")

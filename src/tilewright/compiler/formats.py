@@ -1,0 +1,78 @@
+"""Which frontend reads a model: told by the first bytes of a file, or by what kind of object it is.
+
+What is none of the others is taken for ONNX, whose frontend says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
+
+Signature = list[tuple[str, list[int | str], str]]
+_LONGEST: Final = 8
+"""Bytes that tell the formats apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of model files. Nothing of its frontend is imported before it is used."""
+
+    name: str
+    survey: Callable[[Any], tuple[Signature, list[str]]]
+    """The inputs of a model, and the names of the files beside it that hold its tensors."""
+    read: Callable[[Any, Mapping[str, Any] | None], tuple[IRModule, dict[str, Any]]]
+    """The model as a module of relay, for these shapes of its inputs."""
+
+
+def format_of(model: Any) -> Format:
+    """The format of a path, of bytes, or of an object of the format's own package."""
+    head = _head(model)
+    if head[4:8] == b"TFL3" or type(model).__module__.partition(".")[0] == "tflite":
+        return TFLITE
+    return ONNX
+
+
+def _head(model: Any) -> bytes:
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return bytes(model[:_LONGEST])
+    if not isinstance(model, (str, os.PathLike)):
+        return b""
+    try:
+        with Path(model).open("rb") as file:
+            return file.read(_LONGEST)
+    except OSError:  # the frontend says what is wrong with it
+        return b"\0\0\0\0TFL3" if Path(model).suffix == ".tflite" else b""
+
+
+def _survey_onnx(model: Any) -> tuple[Signature, list[str]]:
+    from tilewright.relay.frontend.onnx.signature import survey
+
+    return survey(model)
+
+
+def _read_onnx(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    from tilewright.relay.frontend.onnx import from_onnx
+
+    return from_onnx(model, shapes)
+
+
+def _survey_tflite(model: Any) -> tuple[Signature, list[str]]:
+    from tilewright.relay.frontend.tflite.signature import survey
+
+    return survey(model)
+
+
+def _read_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[IRModule, dict[str, Any]]:
+    from tilewright.relay.frontend.tflite import from_tflite
+
+    return from_tflite(model, shapes)
+
+
+ONNX: Final = Format("ONNX", _survey_onnx, _read_onnx)
+TFLITE: Final = Format("TFLite", _survey_tflite, _read_tflite)

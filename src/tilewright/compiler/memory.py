@@ -1,0 +1,28 @@
+"""Whether a program fits into the memory of the machine that it is compiled on, asked before its kernels and constants are made."""
+
+from __future__ import annotations
+
+from tilewright.errors import CompileError
+from tilewright.limits import machine_bytes, shown_bytes
+from tilewright.relay.transform.plan_memory import MemoryPlan
+from tilewright.runtime.host import host_arch
+from tilewright.target.target import Target
+from tilewright.types import TensorType, Type
+
+
+def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
+    """Raise `CompileError` for a program that this machine has no memory for, naming what is largest in it; other machines are not known."""
+    needed = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants) + sum(_nbytes(v.known_type()) for v in plan.inputs)
+    there = machine_bytes()
+    if needed <= there or target.mtriple.split("-")[0] not in ("", host_arch()):
+        return
+    values = [(_nbytes(v.known_type()), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
+    values += [(out.type.nbytes, str((s.call and s.call.span) or "a value"), out.type) for s in plan.steps for out in s.outputs]
+    size, what, kind = max(values, key=lambda v: v[0])
+    raise CompileError(
+        f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is {what}, {kind!r}, {shown_bytes(size)}: "
+        "give smaller shapes, or correct the sizes in the model")
+
+
+def _nbytes(t: Type | None) -> int:
+    return t.nbytes if isinstance(t, TensorType) and t.is_static else 0

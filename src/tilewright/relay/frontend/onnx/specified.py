@@ -1,0 +1,103 @@
+"""What the specification says of a node, in plain words: whether its attributes and inputs are of the kinds that its operator takes.
+
+A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes are always
+compared, since a list in the place of a number means nothing; inputs only where a conversion has failed, to say why.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import onnx
+from onnx import AttributeProto, defs
+
+from tilewright.limits import MOST_BYTES, MOST_TAPS
+from tilewright.relay.expr import Expr
+from tilewright.relay.frontend.onnx import registry
+from tilewright.types import TensorType
+
+_HIGHEST_VERSION: Final = (1 << 31) - 1
+"""Of an opset, as `onnx.defs` takes it."""
+_KINDS: Final[dict[int, str]] = {
+    AttributeProto.FLOAT: "a number", AttributeProto.INT: "a whole number", AttributeProto.STRING: "a text", AttributeProto.TENSOR: "a tensor",
+    AttributeProto.GRAPH: "a graph", AttributeProto.FLOATS: "a list of numbers", AttributeProto.INTS: "a list of whole numbers",
+    AttributeProto.STRINGS: "a list of texts", AttributeProto.TENSORS: "a list of tensors", AttributeProto.GRAPHS: "a list of graphs",
+    AttributeProto.SPARSE_TENSOR: "a sparse tensor", AttributeProto.SPARSE_TENSORS: "a list of sparse tensors",
+    AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types", AttributeProto.UNDEFINED: "of no kind",
+}
+
+
+_OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """Of one operator at one opset: the kinds of its attributes, how many inputs and outputs it has, and the types that inputs may have."""
+
+    attributes: Mapping[str, int]
+    inputs: tuple[str, ...]
+    types: tuple[frozenset[str], ...]
+    fewest: int
+    most: int
+
+
+def schema_of(op_type: str, domain: str, opset: int) -> Any:
+    """The `onnx.defs.OpSchema` of an operator, or None when it has none at this opset."""
+    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, registry.domain_of(domain)):
+        return None
+    try:
+        return defs.get_schema(op_type, opset, registry.domain_of(domain))
+    except defs.SchemaError:
+        return None  # the operator is younger than this opset
+
+
+@functools.lru_cache(1024)
+def specification(op_type: str, domain: str, opset: int) -> Specification | None:
+    """What is said of an operator; None where it is not one of the specification's."""
+    schema = schema_of(op_type, domain, opset)
+    if schema is None:
+        return None
+    constraints = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+    types = tuple(constraints.get(i.type_str, frozenset({i.type_str})) for i in schema.inputs)
+    kinds = {name: int(a.type.value) for name, a in schema.attributes.items()}
+    return Specification(kinds, tuple(i.name for i in schema.inputs), types, schema.min_input, schema.max_input)
+
+
+def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
+    """What is wrong with the kind of an attribute, or with the sizes and steps of windows; empty when nothing is."""
+    for name, a in given.items():
+        wanted = said.attributes.get(name)
+        if wanted is not None and a.type != wanted:
+            return f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; correct it where the model is made"
+        if name in _OF_WINDOWS and not all(0 < n <= MOST_TAPS for n in (*a.ints, math.prod(a.ints))):
+            return f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they must not come to more than {MOST_TAPS}"
+        if name == "pads" and not all(abs(n) <= MOST_BYTES for n in a.ints):
+            return f"attribute 'pads' is {tuple(a.ints)}, which is larger than any memory; correct it where the model is made"
+    return ""
+
+
+def kind_of_attribute(kind: int) -> str:
+    """The kind of an attribute in words."""
+    return _KINDS.get(kind, f"of the unknown kind {kind}")
+
+
+def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
+    """What is wrong with how many inputs there are, or their types; empty when nothing is."""
+    if not said.fewest <= len(node.input) <= said.most:
+        wanted = str(said.fewest) if said.fewest == said.most else f"{said.fewest} to {said.most}" if said.most < _HIGHEST_VERSION else f"{said.fewest} or more"
+        return f"it has {len(node.input)} inputs, and {node.op_type} takes {wanted}: {', '.join(said.inputs)}"
+    for k, arg in enumerate(args):
+        place = min(k, len(said.types) - 1)
+        t = None if arg is None or place < 0 else arg.known_type()
+        if isinstance(t, TensorType):
+            code = onnx.helper.np_dtype_to_tensor_dtype(t.dtype.numpy())
+            name = onnx.TensorProto.DataType.Name(code).lower()
+            allowed = said.types[place]
+            if not any(f"tensor({name})" in text for text in allowed):
+                listed = ", ".join(sorted(text.removeprefix("tensor(").removesuffix(")") for text in allowed))
+                return f"input '{said.inputs[place]}' is of type {name}, and {node.op_type} takes {listed}; cast it"
+    return ""

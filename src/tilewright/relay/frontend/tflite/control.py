@@ -1,0 +1,116 @@
+"""Branches, loops, graphs that are run once, and the variables and tables that they write to.
+
+A loop becomes a function that calls itself, so it runs as often as its condition says. One whose values change their types from turn to turn is
+copied out, as far as its condition is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.errors import CompileError, ShapeError
+from tilewright.relay.expr import Expr, If, Tuple
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import fields, reshape
+from tilewright.relay.frontend.tflite.deferred import is_open
+from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value
+from tilewright.relay.frontend.tflite.registry import converter
+from tilewright.relay.loops import Loop, Turn
+
+_MOST: Final = 64
+"""Turns that are copied out where the types of the values change from turn to turn."""
+
+
+@converter("IF")
+def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
+    given = [x.expr for x in inputs]
+    known = node.known(condition)
+    if known is not None:
+        return tuple(node.import_graph(then_subgraph_index if known.reshape(-1)[0] else else_subgraph_index, given))
+    both = [node.import_graph(number, given) for number in (then_subgraph_index, else_subgraph_index)]
+    if any(is_open(a) or is_open(b) or a.checked_type != b.checked_type for a, b in zip(*both, strict=True)):
+        return tuple(both[0] if node.value(condition).reshape(-1)[0] else both[1])
+    then, otherwise = both
+    chosen = reshape(condition.expr, ())
+    if len(then) == 1:
+        return (If(chosen, then[0], otherwise[0], node.origin),)
+    return fields(If(chosen, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin), len(then))
+
+
+@converter("WHILE")
+def while_(*inputs: Value, cond_subgraph_index: int = 0, body_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
+    states = [x.expr for x in inputs]
+    try:
+        return tuple(_looped(states, cond_subgraph_index, body_subgraph_index, node))
+    except (ShapeError, NotKnownError) as error:
+        return tuple(_copied(inputs, cond_subgraph_index, body_subgraph_index, node, error))
+
+
+def _looped(states: Sequence[Expr], cond: int, body: int, node: Node) -> list[Expr]:
+    loop = Loop()
+
+    def going(values: Sequence[Expr], outside: Outside | None) -> Expr:
+        return reshape(node.import_graph(cond, values, outside)[0], ())
+
+    def turn(number: Expr, values: Sequence[Expr]) -> Turn:
+        after = node.import_graph(body, values, loop.outside)
+        return Turn(after, (), going(after, loop.outside))
+
+    return loop.run(None, states, turn, going=going(states, None))[1]
+
+
+def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: CompileError) -> list[Expr]:
+    """The turns one after another, while the condition is known to hold."""
+    states = [x.expr for x in inputs]
+    for _ in range(_MOST):
+        going = node.settled(node.import_graph(cond, states)[0])
+        if not node.value(Value(going, node.output)).reshape(-1)[0]:
+            return states
+        states = [node.settled(s) for s in node.import_graph(body, states)]
+    return node.refuse(f"its values change their types ({why.message}), and it has more than {_MOST} turns; keep the shapes the same in every turn")
+
+
+@converter("CALL")
+def call(*inputs: Value, subgraph: int = 0, node: Node) -> tuple[Expr, ...]:
+    return tuple(node.import_graph(subgraph, [x.expr for x in inputs]))
+
+
+@converter("STABLEHLO_COMPOSITE")
+def composite(*inputs: Value, decomposition_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
+    return tuple(node.import_graph(decomposition_subgraph_index, [x.expr for x in inputs]))
+
+
+@converter("CALL_ONCE")
+def call_once(*, init_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
+    if init_subgraph_index not in node.resources.done:
+        node.resources.done.add(init_subgraph_index)
+        node.import_graph(init_subgraph_index, [])
+    return ()
+
+
+@converter("VAR_HANDLE")
+def var_handle(*, container: str = "", shared_name: str = "", node: Node) -> Expr:
+    return node.resources.handle(("variable", container, shared_name))
+
+
+@converter("READ_VARIABLE")
+def read_variable(handle: Value, *, node: Node) -> Expr:
+    key = node.resources.handles.get(handle.expr)
+    found = node.resources.variables.get(key)
+    if found is None:
+        if key is None:
+            node.refuse("its input is no handle of a variable; the file is damaged: convert it again")
+        return op.zeros(shape=node.output.shape, dtype=node.output.dtype)
+    return found
+
+
+@converter("ASSIGN_VARIABLE")
+def assign_variable(handle: Value, value: Value, *, node: Node) -> tuple[Expr, ...]:
+    key = node.resources.handles.get(handle.expr)
+    if key is None:
+        node.refuse("its first input is no handle of a variable; the file is damaged: convert it again")
+    node.resources.variables[key] = value.expr
+    return ()
+
+

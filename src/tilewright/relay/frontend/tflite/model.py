@@ -1,0 +1,284 @@
+"""A TFLite file as Python objects: graphs, operators, tensors, and the values that are stored in it.
+
+`read_model` checks what the tables say of one another (numbers of tensors, buffers, graphs) before anything uses it, so converters index
+without fear. Stored values are views onto the file's bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import os
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.contents import of_strings
+from tilewright.errors import ModelError, Origin
+from tilewright.relay.frontend.tflite.flatbuffer import Flatbuffer
+from tilewright.relay.frontend.tflite.schema import ELEMENT_TYPES, OPERATORS
+from tilewright.relay.frontend.tflite.sparsity import densified
+
+Array = np.ndarray[Any, Any]
+
+_IDENTIFIER: Final = b"TFL3"
+_CUSTOM: Final = OPERATORS.index("CUSTOM")
+_VERSION: Final = 3
+_PACKED: Final = {"int4": 4, "uint4": 4, "int2": 2}
+_HANDLES: Final = frozenset({"resource", "variant"})
+_NUMPY: Final = {name: np.dtype(name) for name in ELEMENT_TYPES if name not in _PACKED and name not in _HANDLES and name not in ("string", "bfloat16")}
+_NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """Scales and zero points: one of each, or one for each element of `axis`."""
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int
+
+    @property
+    def is_per_axis(self) -> bool:
+        return len(self.scales) > 1
+
+
+@dataclass(slots=True)
+class Tensor:
+    """What the file says of a tensor. A dimension of `signature` is -1 where only a run tells it."""
+
+    name: str
+    shape: tuple[int, ...]
+    signature: tuple[int, ...]
+    dtype: str
+    quantization: Quantization | None
+    is_variable: bool
+    sparsity: dict[str, Any] | None
+    file: str
+    data: Any = None
+    """The bytes of its value, or None where it has none."""
+    _value: Array | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        return self.data is not None
+
+    def value(self) -> Array:
+        """The stored value; raises `ModelError` where its bytes are not as many as its shape says."""
+        if self._value is None:
+            self._value = _value_of(self)
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of a graph: numbers of tensors, -1 for an input that is left out, and options by name."""
+
+    kind: str
+    version: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: dict[str, Any]
+    intermediates: tuple[int, ...]
+    custom_options: bytes
+    number: int
+
+    @property
+    def mentioned(self) -> tuple[int, ...]:
+        return (*self.inputs, *self.outputs, *self.intermediates)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One graph of a model; the first is the one that is run, the others belong to control flow and signatures."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[Operator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An entry of a model by name: names of its inputs and outputs and their tensors' numbers."""
+
+    key: str
+    graph: int
+    inputs: dict[str, int]
+    outputs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A whole file."""
+
+    file: str
+    description: str
+    graphs: tuple[Graph, ...]
+    signatures: tuple[Signature, ...] = ()
+    contents: bytes = field(default=b"", repr=False)
+
+
+def read_model(model: Any) -> Model:
+    """The model in a path, in bytes, or in an object of the `tflite` package. Raises `ModelError` for whatever is no whole TFLite model."""
+    name, data = _bytes_of(model)
+    shown = name or "the model"
+    if len(data) < 8 or data[4:8] != _IDENTIFIER:
+        raise ModelError(f"{shown} is no TFLite model: the letters TFL3 are not at its beginning; give a .tflite file")
+    buffer = Flatbuffer(data, shown)
+    root = buffer.root("Model")
+    if root["version"] != _VERSION:
+        raise ModelError(f"{shown} has version {root['version']} of the schema, and {_VERSION} is the one that can be read; convert the model again")
+    if not root["subgraphs"]:
+        raise ModelError(f"{shown} has no graph in it; convert the model again")
+    return _Reading(buffer, root, name).model()
+
+
+def _bytes_of(model: Any) -> tuple[str, bytes]:
+    """The name to show and the contents."""
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return "", bytes(model)
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        try:
+            return str(path), path.read_bytes()
+        except FileNotFoundError:
+            raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')") from None
+        except OSError as error:
+            raise ModelError(f"'{path}' cannot be read: {error.strerror}") from None
+    table = getattr(model, "_tab", None)
+    if table is not None and hasattr(table, "Bytes"):
+        return "", bytes(table.Bytes)
+    raise ModelError(f"a model is a path, bytes or a tflite.Model, and this is a {type(model).__name__}")
+
+
+class _Reading:
+    """The tables of one file while they become objects."""
+
+    def __init__(self, buffer: Flatbuffer, root: dict[str, Any], name: str) -> None:
+        self.buffer, self.root, self.name = buffer, root, name
+
+    def model(self) -> Model:
+        graphs = tuple(self._graph(g) for g in self.root["subgraphs"])
+        signatures = tuple(self._signature(s, graphs) for s in self.root["signature_defs"])
+        return Model(self.name, self.root["description"], graphs, signatures, self.buffer.data)
+
+    def _graph(self, table: dict[str, Any]) -> Graph:
+        tensors = tuple(map(self._tensor, table["tensors"]))
+        operators = tuple(self._operator(o, k) for k, o in enumerate(table["operators"]))
+        for numbers in (table["inputs"], table["outputs"], *(o.mentioned for o in operators)):
+            if any(not -1 <= n < len(tensors) for n in numbers):
+                self.buffer.refuse(f"the graph '{table['name']}' mentions a tensor that it does not have")
+        if -1 in table["inputs"] or -1 in table["outputs"]:
+            self.buffer.refuse(f"an input or output of the graph '{table['name']}' is no tensor")
+        return Graph(table["name"], tensors, table["inputs"], table["outputs"], operators)
+
+    def _tensor(self, table: dict[str, Any]) -> Tensor:
+        code, number, buffers = table["type"], table["buffer"], self.root["buffers"]
+        if not 0 <= code < len(ELEMENT_TYPES):
+            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; the model is newer than what can be read", self._origin)
+        if number >= max(len(buffers), 1):
+            self.buffer.refuse(f"tensor '{table['name']}' is in buffer {number}, and there are {len(buffers)}")
+        shape = table["shape"]
+        if any(d < 0 for d in shape):
+            self.buffer.refuse(f"tensor '{table['name']}' has the shape {shape}")
+        signature = table["shape_signature"] if len(table["shape_signature"]) == len(shape) else shape
+        return Tensor(
+            table["name"], shape, signature, ELEMENT_TYPES[code], self._quantization(table), table["is_variable"], table["sparsity"], self.name,
+            self._data(buffers[number]) if number else None,
+        )
+
+    def _data(self, table: dict[str, Any]) -> Any:
+        """The bytes of a buffer, which are outside of the tables in files of more than 2 GB; None where there are none."""
+        begin, size = table["offset"], table["size"]
+        if begin > 1:
+            if begin + size > len(self.buffer.data):
+                self.buffer.refuse(f"a buffer of {size} bytes begins at byte {begin}, and there are {len(self.buffer.data)}")
+            return np.frombuffer(self.buffer.data, np.uint8, size, begin)
+        return table["data"] if len(table["data"]) else None
+
+    def _quantization(self, table: dict[str, Any]) -> Quantization | None:
+        said = table["quantization"]
+        if said is None or not said["scale"]:
+            return None
+        scales, zero_points = said["scale"], said["zero_point"] or (0,) * len(said["scale"])
+        axis, shape = said["quantized_dimension"], table["shape"]
+        if len(zero_points) != len(scales) and len(zero_points) != 1:
+            self.buffer.refuse(f"tensor '{table['name']}' has {len(scales)} scales and {len(zero_points)} zero points")
+        if len(scales) > 1 and len(scales) not in shape:
+            self.buffer.refuse(f"tensor '{table['name']}' of shape {shape} has {len(scales)} scales")
+        if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
+            axis = shape.index(len(scales))  # old converters write any axis for a bias
+        if not all(math.isfinite(s) and s >= 0 for s in scales) or any(abs(z) >= 1 << 31 for z in zero_points):
+            self.buffer.refuse(f"tensor '{table['name']}' has scales or zero points that are no such")
+        return Quantization(scales, zero_points if len(zero_points) == len(scales) else zero_points * len(scales), axis)
+
+    def _operator(self, table: dict[str, Any], number: int) -> Operator:
+        codes, place = self.root["operator_codes"], table["opcode_index"]
+        if place >= len(codes):
+            self.buffer.refuse(f"operator {number} is of kind {place}, and the file names {len(codes)}")
+        code = codes[place]
+        which = max(code["builtin_code"], code["deprecated_builtin_code"])
+        if not 0 <= which < len(OPERATORS):
+            raise ModelError(f"operator {number} is of kind {which}, which is newer than what can be read; convert the model with an older converter", self._origin)
+        kind = code["custom_code"] if which == _CUSTOM else OPERATORS[which]
+        options = table["builtin_options"] or table["builtin_options2"] or {}
+        return Operator(
+            kind, code["version"], table["inputs"], table["outputs"], {k: v for k, v in options.items() if k != "_"}, table["intermediates"],
+            bytes(table["custom_options"]), number,
+        )
+
+    def _signature(self, table: dict[str, Any], graphs: tuple[Graph, ...]) -> Signature:
+        place = table["subgraph_index"]
+        if place >= len(graphs):
+            self.buffer.refuse(f"the signature '{table['signature_key']}' is of graph {place}, and there are {len(graphs)}")
+        sides = [{m["name"]: m["tensor_index"] for m in table[side]} for side in ("inputs", "outputs")]
+        if any(n >= len(graphs[place].tensors) for side in sides for n in side.values()):
+            self.buffer.refuse(f"the signature '{table['signature_key']}' mentions a tensor that its graph does not have")
+        return Signature(table["signature_key"], place, *sides)
+
+    @functools.cached_property
+    def _origin(self) -> Origin | None:
+        return Origin(self.name) if self.name else None
+
+
+def _value_of(tensor: Tensor) -> Array:
+    data = tensor.data
+    if tensor.dtype in _HANDLES:
+        raise ModelError(f"tensor '{tensor.name}' is a {tensor.dtype}, which has no value")
+    if tensor.dtype == "string":
+        return _strings(tensor)
+    if tensor.sparsity is not None:
+        return densified(tensor.name, tensor.sparsity, tensor.shape, lambda count: _plain(tensor, data, count))
+    return _plain(tensor, data, math.prod(tensor.shape)).reshape(tensor.shape)
+
+
+def _plain(tensor: Tensor, data: Any, count: int) -> Array:
+    """`count` elements from bytes, several in a byte where they have less than eight bits."""
+    bits = _PACKED.get(tensor.dtype)
+    wanted = count * _NUMPY[tensor.dtype].itemsize if bits is None else -(-count * bits // 8)
+    if len(data) < wanted:
+        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, and {count} elements of {tensor.dtype} need {wanted}; the file is damaged: convert it again")
+    if bits is None:
+        return np.require(data[:wanted].view(_NUMPY[tensor.dtype]), requirements="A")
+    raw = np.stack([(data[:wanted] >> s) & ((1 << bits) - 1) for s in range(0, 8, bits)], axis=1).reshape(-1)[:count]
+    if tensor.dtype.startswith("u"):
+        return raw
+    return ((raw.astype(np.int8) << (8 - bits)) >> (8 - bits)).astype(np.int8)
+
+
+def _strings(tensor: Tensor) -> Array:
+    """How many there are, where each begins and where the last ends, then their letters."""
+    data, count = bytes(tensor.data), math.prod(tensor.shape)
+    if len(data) < 4 or struct.unpack_from("<i", data)[0] != count or len(data) < 4 * (count + 2):
+        raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again")
+    ends = struct.unpack_from(f"<{count + 1}i", data, 4)
+    if any(not 0 <= a <= b <= len(data) for a, b in itertools.pairwise(ends)):
+        raise ModelError(f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again")
+    return of_strings([data[a:b].decode("utf-8", "surrogateescape") for a, b in itertools.pairwise(ends)], tensor.shape)

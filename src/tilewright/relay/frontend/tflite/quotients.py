@@ -1,0 +1,96 @@
+"""Quotients and roots in fixed point with a reciprocal by Newton's method, as gemmlowp and TensorFlow Lite's reference kernels compute them.
+
+Everything here is on arrays of int64 that hold numbers of 32 bits. A number of "31 bits" is a fraction: 2^31 would be one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.qnn.numerics import fixed_point
+
+Array = np.ndarray[Any, Any]
+
+
+def high_product(a: Array, b: Any) -> Array:
+    """The product of fractions, rounded with halves upward."""
+    result: Array = (a * b + (1 << 30)) >> 31
+    return result
+
+
+def shifted_right(x: Array, count: Any) -> Array:
+    """Divided by a power of two, halves away from zero."""
+    half = (np.int64(1) << np.asarray(count, np.int64)) >> 1
+    result: Array = (x + half - ((x < 0) & (half > 0))) >> count
+    return result
+
+
+def _saturated(x: Array) -> Array:
+    return np.clip(x, -(1 << 31), (1 << 31) - 1)
+
+
+def reciprocal_of_one_and(x: Array) -> Array:
+    """1 / (1 + x) of fractions x from 0 to 1, as a fraction: three steps of Newton's method on numbers with 29 bits behind the point."""
+    half = (x + ((1 << 31) - 1) + 1) >> 1  # (1 + x) / 2
+    guess = 1515870810 + high_product(half, -1010580540)  # 48/17 - 32/17 * half
+    for _ in range(3):
+        error = (1 << 29) - high_product(half, guess)
+        guess = guess + _saturated(high_product(guess, error) << 2)
+    return _saturated(guess << 1)
+
+
+def leading_zeros(x: Array) -> Array:
+    """Of positive numbers of 32 bits."""
+    return 32 - np.ceil(np.log2(x.astype(np.float64) + 1)).astype(np.int64)
+
+
+def reciprocal(x: Array) -> tuple[Array, Array]:
+    """A fraction and a shift to the right by which to multiply instead of dividing by positive integers."""
+    zeros = leading_zeros(x)
+    return reciprocal_of_one_and((x << zeros) - (1 << 31)), 31 - zeros
+
+
+def inverse_roots(x: Array) -> tuple[Array, Array]:
+    """1 / sqrt(x) of numbers from 0 on, below 2^31: fractions, and shifts to the right; five steps of Newton's method with 28 bits behind the point."""
+    small = x <= 1
+    value, shift = np.where(small, 4, x), np.full(x.shape, 11, np.int64)
+    while (large := value >= 1 << 29).any():
+        value, shift = np.where(large, value // 4, value), shift + large
+    pairs = (leading_zeros(value) - 1) // 2 - 1
+    value, shift = value << (2 * pairs), shift - pairs
+    data = value >> 1
+    half = shifted_right(data, 1)
+    root = np.full(x.shape, 1 << 28, np.int64)
+    for _ in range(5):
+        square = high_product(root, root)
+        cube = _saturated(high_product(square, root) << 6)
+        root = _saturated((high_product(np.int64(402653184), root) - high_product(half, cube)) << 3)
+    root = high_product(root, 1518500250)
+    left = np.maximum(-shift, 0)
+    root, shift = root << left, np.maximum(shift, 0)
+    return np.where(small, (1 << 31) - 1, root), np.where(small, 0, shift)
+
+
+def _shifted_far(x: Array, count: Array) -> Array:
+    """`shifted_right`; a count of 32 and more, of which the processor takes the last five bits, rounds up what is not below zero."""
+    near = shifted_right(x, np.minimum(count, 31))
+    return np.where(count < 32, near, (x >> (count & 31)) + (x >= 0))
+
+
+def quotient_table(dtype: str, zero_a: int, zero_b: int, factor: float, zero_out: int) -> Array:
+    """`a / b` for all 8-bit a (rows) and b (columns), times `factor`. Where b stands for zero, the entry is what the sign of a saturates to."""
+    info = np.iinfo(dtype)
+    values = np.arange(info.min, info.max + 1, dtype=np.int64)
+    a, b = np.broadcast_arrays((values - zero_a)[:, None], (values - zero_b)[None, :])
+    by_zero = b == 0
+    a, b = np.where(b < 0, -a, a), np.where(by_zero, 1, np.abs(b))
+    inverse, shift = reciprocal(b)
+    headroom = np.where(a == 0, 31, leading_zeros(np.maximum(np.where(a < 0, ~a, a), 1)) - 1)
+    headroom = np.where(a == -1, 31, headroom)
+    m, exponent = fixed_point(factor)
+    scaled = high_product((a << headroom).astype(np.int32).astype(np.int64), inverse)
+    found = _shifted_far(high_product(scaled, m), np.maximum(shift + headroom - exponent, 0))
+    found = np.where(by_zero, np.sign(a) * 512, found)
+    return np.clip(found + zero_out, info.min, info.max).astype(dtype)

@@ -1,0 +1,116 @@
+"""Numbers of one scale in another, with the rounding of TensorFlow Lite's reference kernels: what the converters of integers share.
+
+Scales are products and quotients of float32 numbers in float64, as the kernels compute them; `qnn.requantize` with the rounding TFLITE makes the
+fixed-point multiplier of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast, dtype_of
+from tilewright.relay.frontend.tflite.model import Tensor
+from tilewright.relay.frontend.tflite.node import Node, constant, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.schema import ACTIVATIONS
+from tilewright.relay.qnn.numerics import twice_rounded_graph
+
+Array = np.ndarray[Any, Any]
+
+_BOUNDS: Final[dict[str, tuple[float | None, float | None]]] = {
+    "NONE": (None, None), "RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0),
+}
+"""What activations hold numbers between."""
+
+
+def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1) -> Expr:
+    """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of `dtype`."""
+    scales = np.asarray(scale, np.float64)
+    return op.qnn.requantize(
+        x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"), constant(zero_point, "int32"),
+        axis=axis, rounding="TFLITE", out_dtype=dtype,
+    )
+
+
+def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1) -> Expr:
+    """The same, as a tensor of the model."""
+    return requantize(x, scale, scale_of(t), zero_point_of(t), t.dtype, axis)
+
+
+def rescaled(x: Expr, factor: float) -> Expr:
+    """int32 `x` times a real number, in fixed point: int32."""
+    return requantize(x, factor, 1.0, 0, "int32")
+
+
+def by_fixed_point(x: Expr, multiplier: int, exponent: int) -> Expr:
+    """int32 `x` times `multiplier * 2^(exponent - 31)`, rounded twice: int32."""
+    one = np.asarray(multiplier, np.int64)
+    return twice_rounded_graph(x, one, np.asarray(max(exponent, 0)), np.asarray(31 + max(-exponent, 0)), None)
+
+
+def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
+    """`x - zero_point`."""
+    wide = cast(x, dtype)
+    return op.subtract(wide, constant(zero_point, dtype)) if zero_point else wide
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def place(number: float, scale: float, zero_point: int) -> int:
+    """The integer of a number: divided in float32, halves away from zero."""
+    quotient = float(np.float32(number) / np.float32(scale))
+    return zero_point + round_away(quotient)
+
+
+def round_away(x: float) -> int:
+    """To the nearest whole number, halves away from zero."""
+    return int(math.copysign(math.floor(abs(x) + 0.5), x)) if abs(x) < 1 << 52 else int(x)
+
+
+def saturated(x: Expr, zero_point: int, dtype: str) -> Expr:
+    """int32 numbers plus a zero point, held in the range of `dtype`."""
+    low, high = limits(dtype)
+    moved = op.add(x, constant(zero_point, "int32")) if zero_point else x
+    return cast(op.clip(moved, a_min=low, a_max=high), dtype)
+
+
+def activate(x: Expr, code: int, node: Node) -> Expr:
+    """The activation that is part of an operator, on its result."""
+    name = ACTIVATIONS[code] if 0 <= code < len(ACTIVATIONS) else str(code)
+    if name == "TANH" and dtype_of(x).is_float:
+        return op.tanh(x)
+    if name not in _BOUNDS:
+        node.refuse(f"its activation {name} is not supported; the activations are {', '.join(_BOUNDS)}, and TANH of floats")
+    return bounded(x, name, node.output)
+
+
+def bounded(x: Expr, name: str, t: Tensor) -> Expr:
+    """Held between the bounds of an activation: those of the numbers that integers stand for, where `t` has a scale."""
+    low, high = _BOUNDS[name]
+    kind = dtype_of(x)
+    if low is None:
+        return x
+    if name == "RELU" and kind.is_float:
+        return op.nn.relu(x)
+    least: Any
+    most: Any
+    if kind.is_float:
+        least, most = low, high
+    elif t.quantization is not None and any(t.quantization.scales) and str(kind) == t.dtype:
+        scale, zero_point = scale_of(t), zero_point_of(t)
+        first, last = limits(t.dtype)
+        least = max(first, place(low, scale, zero_point))
+        most = last if high is None else min(last, place(high, scale, zero_point))
+        if (least, most) == (first, last):
+            return x
+    else:
+        least, most = int(low), limits(str(kind))[1] if high is None else int(high)
+    return op.clip(x, a_min=least, a_max=most)

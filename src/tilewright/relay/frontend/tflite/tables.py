@@ -1,0 +1,109 @@
+"""Functions of 8-bit and 16-bit numbers as tables, which is how TensorFlow Lite computes most of them.
+
+An 8-bit function has an entry for each of the 256 values. A 16-bit one has 513 for the whole range, and what is between two is on the line
+between them. Numbers are float32 at every step, so that each entry has the bits of the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.frontend.tflite.model import Tensor
+from tilewright.relay.frontend.tflite.node import Value, constant, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.rescale import limits
+
+Array = np.ndarray[Any, Any]
+Function = Callable[[Array], Array]
+
+_STEPS: Final = 512
+
+
+def away_from_zero(x: Array) -> Array:
+    """To the nearest whole number, halves away from zero, in the type of `x`."""
+    whole = np.trunc(x)
+    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(np.ones_like(x), x), np.zeros_like(x))
+
+
+def by_table(x: Value, table: Array) -> Expr:
+    """`table[x - lowest]` for 8-bit data."""
+    low = limits(x.dtype)[0]
+    index = cast(x.expr, "int32")
+    return op.take(Constant(table), op.subtract(index, constant(low, "int32")) if low else index, mode="fast")
+
+
+def numbers(x: Value) -> Array:
+    """The float32 numbers that all values of 8-bit data stand for, from the lowest on."""
+    low, high = limits(x.dtype)
+    return np.float32(x.scale) * (np.arange(low, high + 1) - x.zero_point).astype(np.float32)
+
+
+def stored(values: Array, t: Tensor, divide: bool = False) -> Array:
+    """float32 numbers as integers of the scale of `t`: times its inverse, or divided by it."""
+    scale = np.float32(scale_of(t))
+    scaled = values / scale if divide else values * (np.float32(1) / scale)
+    low, high = limits(t.dtype)
+    whole = away_from_zero(np.nan_to_num(scaled.astype(np.float32), nan=0.0, posinf=1e9, neginf=-1e9))
+    return np.clip(whole.astype(np.float64) + zero_point_of(t), low, high).astype(t.dtype)
+
+
+def truncated(values: Array, t: Tensor) -> Array:
+    """float32 numbers as integers of the scale of `t`, rounded towards zero before the zero point is added."""
+    low, high = limits(t.dtype)
+    scaled = values * (np.float32(1) / np.float32(scale_of(t)))
+    return np.clip(np.trunc(scaled) + zero_point_of(t), low, high).astype(t.dtype)
+
+
+def function_of(x: Value, t: Tensor, function: Function, divide: bool = False) -> Expr:
+    """A function of quantized data of 8 or 16 bits. `function` is of float64 numbers that are float32 ones, for the nearest results."""
+    if x.dtype == "int16":
+        return interpolated(cast(x.expr, "int32"), sampled(x, t, function))
+    with np.errstate(all="ignore"):
+        return by_table(x, stored(function(numbers(x).astype(np.float64)).astype(np.float32), t, divide))
+
+
+def sampled(x: Value, t: Tensor, function: Function) -> Array:
+    """The table of 513 places for 16-bit data: each moved by half of what the middle of its interval is off the line."""
+    low, high = limits("int16")
+    scale, zero = np.float32(x.scale), x.zero_point
+    least, most = scale * np.float32(low - zero), scale * np.float32(high - zero)
+    out_scale, out_zero = np.float32(scale_of(t)), zero_point_of(t)
+    out_least, out_most = out_scale * np.float32(low - out_zero), out_scale * np.float32(high - out_zero)
+    return interpolation_table(function, least, most, out_least, out_most)
+
+
+def interpolation_table(function: Function, least: Any, most: Any, out_least: Any, out_most: Any, single: Any = np.float32) -> Array:
+    """513 values of int16 of a function between two numbers, so that lines between them are near it, in the precision `single`."""
+    step = (most - least) / single(_STEPS)
+    half = step / single(2)
+    inverse = single(65536) / (out_most - out_least)
+    with np.errstate(all="ignore"):
+        k = np.arange(_STEPS).astype(single)
+
+        def at(x: Array) -> Array:
+            return function(x.astype(np.float64)).astype(single)
+
+        here = at(least + k * step)
+        value = away_from_zero(here * inverse)
+        middle = away_from_zero(at(least + k * step + half) * inverse)
+        line = away_from_zero((at(least + (k + single(1)) * step) * inverse + value) / single(2))
+        moved = away_from_zero((line - middle) / single(2))
+        last = away_from_zero(at(np.asarray([most])) * inverse)
+    return np.concatenate([np.clip(value - moved, -32768, 32767), np.clip(last, -32768, 32767)]).astype(np.int16)
+
+
+def interpolated(x: Expr, table: Array) -> Expr:
+    """16-bit numbers (as int32) looked up in a table of 513 places, on the line between two of them: int16."""
+    place = op.add(x, constant(32768, "int32"))
+    index = op.right_shift(place, constant(7, "int32"))
+    offset = op.bitwise_and(place, constant(127, "int32"))
+    wide = Constant(table.astype(np.int32))
+    base = op.take(wide, index, mode="fast")
+    slope = op.subtract(op.take(wide, op.add(index, constant(1, "int32")), mode="fast"), base)
+    delta = op.right_shift(op.add(op.multiply(slope, offset), constant(64, "int32")), constant(7, "int32"))
+    return cast(op.add(base, delta), "int16")

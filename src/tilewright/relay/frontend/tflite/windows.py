@@ -1,0 +1,25 @@
+"""Sizes of convolutions and pools: how much padding SAME is, on each side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.relay.frontend.tflite.node import Node
+from tilewright.relay.frontend.tflite.schema import PADDINGS
+
+
+def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], node: Node) -> tuple[int, ...]:
+    """What is added before each dimension, then behind each; raises `ModelError` for windows that make no sense."""
+    if not 0 <= code < len(PADDINGS):
+        node.refuse(f"its padding is {code}; it is one of 0 (SAME) and 1 (VALID)")
+    if any(n < 1 for n in (*kernel, *strides, *dilation)):
+        node.refuse(f"its window is {tuple(kernel)} with strides {tuple(strides)} and dilation {tuple(dilation)}, which must all be above zero")
+    if PADDINGS[code] == "VALID":
+        return (0,) * (2 * len(sizes))
+    totals = [same_padding(n, k, s, d) for n, k, s, d in zip(sizes, kernel, strides, dilation, strict=True)]
+    return (*(t // 2 for t in totals), *(t - t // 2 for t in totals))
+
+
+def same_padding(size: int, kernel: int, stride: int, dilation: int) -> int:
+    """The padding with which there are `size / stride` outputs, rounded up."""
+    return max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)

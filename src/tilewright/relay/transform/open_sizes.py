@@ -1,0 +1,78 @@
+"""Put samples in the place of symbolic dimensions, so that all that follows reckons with numbers (`arith/open_sizes.py`).
+
+    fn (%x: Tensor[(n, 384), float32]) { reshape(%x, newshape=[n, 12, 32]) }       n: a variable
+      -> the same, where n is an int that knows that it is `n`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.arith.open_sizes import open_size
+from tilewright.errors import CompileError
+from tilewright.expr import PrimExpr
+from tilewright.expr import Var as Symbol
+from tilewright.expr_walk import free_vars, substitute
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.types import TensorType
+
+
+def symbols_of(function: Function) -> list[Symbol]:
+    """The variables in the shapes of the parameters, in order."""
+    return list(dict.fromkeys(
+        v for p in function.params if isinstance(p.known_type(), TensorType)
+        for d in p.tensor_type.shape if isinstance(d, PrimExpr) for v in free_vars(d)
+    ))
+
+
+def with_samples(function: Function, symbols: Mapping[Symbol, Symbol]) -> Function:
+    """`function` with samples of `symbols`, which `arith.open_sizes.samples` knows, in the place of its symbolic dimensions.
+
+    Raises `CompileError` for an expression that has no size then.
+    """
+    put = _Samples(symbols)
+    params = [Var(p.name_hint, TensorType([put.size(d) for d in p.tensor_type.shape], p.tensor_type.dtype), p.span) for p in function.params]
+    new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
+    for e in post_order(function.body, inside=False):
+        if e not in new:
+            new[e] = put.rebuilt(e, [new[o] for o in operands(e)])
+    return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
+
+
+class _Samples:
+    """Puts samples into expressions."""
+
+    def __init__(self, symbols: Mapping[Symbol, Symbol]) -> None:
+        self.symbols: dict[PrimExpr, PrimExpr] = dict(symbols.items())
+
+    def rebuilt(self, e: Expr, args: Sequence[Expr]) -> Expr:
+        if isinstance(e, (Constant, Tuple, TupleGetItem)):
+            return with_operands(e, list(args)) if args else e
+        if not isinstance(e, Call) or not isinstance(e.op, Op):
+            what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
+            raise CompileError(f"a {what} has no form for open sizes", getattr(e, "span", None))
+        return self.call(e, args)
+
+    def call(self, e: Call, args: Sequence[Expr]) -> Expr:
+        fields = {f.name: getattr(e.op, f.name) for f in dataclasses.fields(e.op)}
+        known = {name: self.attribute(value) for name, value in fields.items()}
+        op = e.op if all(known[n] is fields[n] for n in fields) else type(e.op)(**known)
+        return Call(op, args, span=e.span)
+
+    def attribute(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            found = tuple(map(self.attribute, value))
+            return value if all(a is b for a, b in zip(value, found, strict=True)) else found
+        return self.size(value) if isinstance(value, PrimExpr) else value
+
+    def size(self, d: Any) -> Any:
+        if not isinstance(d, PrimExpr):
+            return d
+        found = open_size(substitute(d, self.symbols))
+        if found is None:
+            raise CompileError(f"the dimension {d} is not made of the dimensions of the inputs")
+        return found

@@ -1,0 +1,147 @@
+"""A program for sizes that are known when it is called: one code, and for each combination of sizes a plan of memory.
+
+    symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
+      ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for these sizes
+
+The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each into the
+tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each combination of sizes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.nd import as_numpy
+from tilewright.pieces import place_pieces
+from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.manifest import Manifest, Piece
+from tilewright.runtime.program import Code, TensorInfo
+from tilewright.runtime.sizes import Size, value
+from tilewright.runtime.threads import checked_threads
+
+Array = np.ndarray[Any, Any]
+Shapes = tuple[tuple[int, ...], ...]
+
+MOST_PLANS: Final = 64
+"""Combinations of sizes whose plans, and the memory for them, are kept; those used last."""
+
+
+class OpenExecutable(Executable):
+    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known sizes, over the same code."""
+
+    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+        self.manifest, self.code = manifest, code
+        self._given_threads = threads
+        self._constants = constants
+        self._names = tuple(t.name for t in manifest.inputs)
+        self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
+        self._position = {n: k for k, n in enumerate(self._names)}
+        self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
+        self._lock = threading.Lock()
+        self.last: Executable | None = None
+        """The program of known sizes that was called last."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads share a call's work."""
+        from tilewright.runtime.threads import default_threads
+
+        return self._given_threads or self.manifest.threads or default_threads()
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._given_threads = checked_threads(count)
+        with self._lock:
+            for plan in self._plans.values():
+                plan.threads = count
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Run; `out` is an array, or one for each output, to write into instead of new ones."""
+        given = self._in_order(args, kwargs)
+        return self._for(given)(*given, out=out)
+
+    def benchmark(
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any
+    ) -> BenchmarkResult:
+        """Time calls with these inputs, by default random ones of the sizes of the last call; see `Executable.benchmark`."""
+        options: dict[str, Any] = {"repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end}
+        if args or kwargs:
+            given = self._in_order(args, kwargs)
+            return self._for(given).benchmark(*given, **options)
+        if self.last is None:
+            raise InputError(f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with")
+        return self.last.benchmark(**options)
+
+    def example_inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Arrays that the model accepts, every open size the least that it may be."""
+        sizes: dict[str, int] = {s.name: s.least for s in self.manifest.symbols}
+        return self.at(tuple(_shape(t, sizes) for t in self.manifest.inputs)).example_inputs(seed)
+
+    def at(self, shapes: Shapes) -> Executable:
+        """The program for inputs of these shapes; raises `InputError` where they do not fit."""
+        with self._lock:
+            found = self._plans.get(shapes)
+            if found is not None:
+                self._plans.move_to_end(shapes)
+                return found
+        made = self._planned(shapes)
+        with self._lock:
+            found = self._plans.setdefault(shapes, made)
+            if len(self._plans) > MOST_PLANS:
+                self._plans.popitem(last=False)
+        return found
+
+    def _for(self, given: Sequence[Any]) -> Executable:
+        shapes = tuple(tuple(x.shape) if hasattr(x, "shape") else as_numpy(x).shape for x in given)
+        found = self._plans.get(shapes) or self.at(shapes)
+        self.last = found
+        return found
+
+    def _planned(self, shapes: Shapes) -> Executable:
+        manifest = self.manifest
+        sizes = self._sizes_of(shapes)
+        derived = [_number(text, sizes) for text in manifest.sizes]
+        offsets, workspace = place_pieces([Piece(_number(p.nbytes, sizes), p.birth, p.death) for p in manifest.pieces])
+        table = np.array([*sizes.values(), *derived, *(o + manifest.workspace_bytes for o in offsets), 0], np.int64)
+        concrete = replace(
+            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace, parts=_number(manifest.parts, sizes),
+            inputs=tuple(replace(t, shape=_shape(t, sizes)) for t in manifest.inputs),
+            outputs=tuple(replace(t, shape=_shape(t, sizes)) for t in manifest.outputs),
+        )
+        return Executable(concrete, self.code, self._constants, self._given_threads, table)
+
+    def _sizes_of(self, shapes: Shapes) -> dict[str, int]:
+        """The values of the symbols, in order; raises `InputError` for shapes that contradict the signature, or each other."""
+        known: dict[str, int] = {}
+        for info, shape in zip(self.manifest.inputs, shapes, strict=True):
+            if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
+                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}")
+            known.update({w: d for w, d in zip(info.shape, shape, strict=True) if isinstance(w, str) and w.isidentifier() and w not in known})
+        for info, shape in zip(self.manifest.inputs, shapes, strict=True):
+            if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
+                told = ", ".join(f"{name} = {n}" for name, n in known.items())
+                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}")
+        for s in self.manifest.symbols:
+            if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
+                place = next(f"dimension {t.shape.index(s.name)} of input '{t.name}'" for t in self.manifest.inputs if s.name in t.shape)
+                raise InputError(f"{place} is {known[s.name]}, and the program was compiled for {s}; compile it with a wider range of '{s.name}'")
+        return {s.name: known[s.name] for s in self.manifest.symbols}
+
+
+def _number(size: Size, known: Mapping[str, int]) -> int:
+    found = value(size, known)
+    if found is None:
+        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}")
+    return found
+
+
+def _shape(info: TensorInfo, known: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(_number(d, known) for d in info.shape)

@@ -1,0 +1,65 @@
+"""Tiles for numbers of rows that are known when the kernel runs.
+
+All tiles of a call are of one height, of at most `MOST_OPEN_ROWS` rows, and the last one begins earlier, so that it overlaps the one before:
+
+    9 rows   -> two tiles of 5: rows 0 … 4, 4 … 8          17 rows -> three tiles of 6: 0 … 5, 6 … 11, 11 … 16
+
+The kernel has code for each height, and takes the lowest with which there are as few tiles as with the tallest. A computation lists
+its heights, each with when it is taken (where none before it is; the last one always), as `attrs["heights"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, TypeAlias
+
+from tilewright.expr import LE, LT, PrimExpr, add, as_expr, compare, floordiv, sub
+from tilewright.te.create import computations
+from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.types import OpenSize
+
+MOST_OPEN_ROWS: Final = 8
+OPEN_ROWS: Final = 840
+"""For what number of rows a tile is chosen: many, which all heights divide."""
+
+Heights: TypeAlias = tuple[tuple[int, PrimExpr], ...]
+_HEIGHT: Final[ContextVar[int]] = ContextVar("height", default=0)
+
+
+@contextmanager
+def at_height(height: int) -> Iterator[None]:
+    """Inside, kernels are computed and scheduled for tiles of that height."""
+    token = _HEIGHT.set(height)
+    try:
+        yield
+    finally:
+        _HEIGHT.reset(token)
+
+
+def current() -> int:
+    """The height of the enclosing `at_height`; 0 outside."""
+    return _HEIGHT.get()
+
+
+def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
+    """The heights that the kernel of these computations has code for; none where no number of rows is open."""
+    anchors = [op for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None]
+    found: Heights = anchors[-1].attrs.get("heights", ()) if anchors else ()
+    return found
+
+
+def balanced(rows: int, most: int) -> Heights:
+    """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is known."""
+    if not isinstance(rows, OpenSize):
+        return ()
+    total = as_expr(rows)
+    tiles = floordiv(add(total, most - 1), most)
+    needed = floordiv(add(total, sub(tiles, 1)), tiles)
+    return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
+
+
+def fewer_than(rows: int, number: int) -> PrimExpr:
+    """When there are fewer rows than a number."""
+    return compare(LT, as_expr(rows), number)

@@ -1,0 +1,139 @@
+"""Small TFLite models for tests, written with the functions of the schema's own package (`tflite`, `flatbuffers`).
+
+    model([T("x", (1, 4)), T("y", (1, 4))], [Op("RELU", [0], [1])], [0], [1])  ->  bytes
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+flatbuffers = pytest.importorskip("flatbuffers", reason="flatbuffers, which writes TFLite files, is not installed")
+tflite = pytest.importorskip("tflite", reason="tflite, the schema of TFLite files, is not installed")
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class T:
+    """A tensor: stored where it has a value, quantized where it has scales."""
+
+    name: str
+    shape: Sequence[int]
+    dtype: str = "float32"
+    value: Any = None
+    scale: Sequence[float] | float = ()
+    zero_point: Sequence[int] | int = 0
+    axis: int = 0
+    variable: bool = False
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operator: numbers of tensors (-1 for one that is left out), and options by the names of the schema package."""
+
+    kind: str
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    options: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    custom: bytes = b""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph of a model."""
+
+    tensors: Sequence[T]
+    operators: Sequence[Op]
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+
+
+def model(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], outputs: Sequence[int], *others: Graph) -> bytes:
+    """The bytes of a model whose main graph is given first."""
+    return _Writer().model([Graph(tensors, operators, inputs, outputs), *others])
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.b = flatbuffers.Builder(1024)
+        self.buffers: list[bytes] = [b""]
+        self.codes: list[str] = []
+
+    def model(self, graphs: Sequence[Graph]) -> bytes:
+        made = [self._graph(g) for g in graphs]
+        codes = [self._code(kind) for kind in self.codes]
+        buffers = [self._table("Buffer", Data=self._bytes(d)) if d else self._table("Buffer") for d in self.buffers]
+        root = self._table(
+            "Model", Version=3, OperatorCodes=self._offsets(codes), Subgraphs=self._offsets(made), Buffers=self._offsets(buffers),
+        )
+        self.b.Finish(root, b"TFL3")
+        return bytes(self.b.Output())
+
+    def _graph(self, g: Graph) -> int:
+        tensors = [self._tensor(t) for t in g.tensors]
+        operators = [self._operator(o) for o in g.operators]
+        return self._table(
+            "SubGraph", Tensors=self._offsets(tensors), Operators=self._offsets(operators), Inputs=self._ints(g.inputs), Outputs=self._ints(g.outputs),
+        )
+
+    def _tensor(self, t: T) -> int:
+        number = 0
+        if t.value is not None:
+            self.buffers.append(np.asarray(t.value, t.dtype).tobytes())
+            number = len(self.buffers) - 1
+        fields: dict[str, Any] = {"Name": self.b.CreateString(t.name), "Shape": self._ints(t.shape), "Buffer": number, "Type": getattr(tflite.TensorType, t.dtype.upper())}
+        scales = [t.scale] if isinstance(t.scale, float) else list(t.scale)
+        if scales:
+            zeros = [t.zero_point] * len(scales) if isinstance(t.zero_point, int) else list(t.zero_point)
+            fields["Quantization"] = self._table(
+                "QuantizationParameters", Scale=self.b.CreateNumpyVector(np.asarray(scales, np.float32)),
+                ZeroPoint=self.b.CreateNumpyVector(np.asarray(zeros, np.int64)), QuantizedDimension=t.axis,
+            )
+        return self._table("Tensor", **fields, IsVariable=t.variable)
+
+    def _operator(self, o: Op) -> int:
+        if o.kind not in self.codes:
+            self.codes.append(o.kind)
+        fields: dict[str, Any] = {"Inputs": self._ints(o.inputs), "Outputs": self._ints(o.outputs), "OpcodeIndex": self.codes.index(o.kind)}
+        if o.options:
+            values = {k: self._ints(v) if isinstance(v, (list, tuple)) else v for k, v in o.values.items()}
+            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
+            fields["BuiltinOptions"] = self._table(o.options, **values)
+        if o.custom:
+            fields["CustomOptions"] = self._bytes(o.custom)
+        return self._table("Operator", **fields)
+
+    def _code(self, kind: str) -> int:
+        known = getattr(tflite.BuiltinOperator, kind, None)
+        if known is None:
+            return self._table("OperatorCode", BuiltinCode=tflite.BuiltinOperator.CUSTOM, DeprecatedBuiltinCode=32, CustomCode=self.b.CreateString(kind), Version=1)
+        return self._table("OperatorCode", BuiltinCode=known, DeprecatedBuiltinCode=min(known, 127), Version=1)
+
+    def _table(self, kind: str, **fields: Any) -> int:
+        module = importlib.import_module(f"tflite.{kind}")
+        getattr(module, f"{kind}Start")(self.b)
+        for name, value in fields.items():
+            getattr(module, f"{kind}Add{name}")(self.b, value)
+        return int(getattr(module, f"{kind}End")(self.b))
+
+    def _ints(self, values: Sequence[int]) -> int:
+        return int(self.b.CreateNumpyVector(np.asarray(values, np.int32)))
+
+    def _bytes(self, data: bytes) -> int:
+        self.b.StartVector(1, len(data), 16)
+        for byte in reversed(data):
+            self.b.PrependByte(byte)
+        return int(self.b.EndVector())
+
+    def _offsets(self, values: Sequence[int]) -> int:
+        self.b.StartVector(4, len(values), 4)
+        for v in reversed(values):
+            self.b.PrependUOffsetTRelative(v)
+        return int(self.b.EndVector())
