@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from tilewright.relay.frontend.pytorch import attention, create, indexing, linear, losses, math, nn, pooling, quantize, recurrent, reduce, resize, signal, transform, vision
-from tilewright.relay.frontend.pytorch.model import from_pytorch, signature
+from tilewright.relay.frontend.pytorch import (
+    attention,
+    create,
+    indexing,
+    linear,
+    losses,
+    math,
+    nn,
+    pooling,
+    quantize,
+    recurrent,
+    reduce,
+    resize,
+    signal,
+    transform,
+    vision,
+)
+from tilewright.relay.frontend.pytorch.model import from_pytorch, from_shapes, signature
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.registry import converter as register_converter
@@ -11,4 +27,4 @@ from tilewright.relay.frontend.pytorch.registry import converter as register_con
 FAMILIES = (attention, create, indexing, linear, losses, math, nn, pooling, quantize, recurrent, reduce, resize, signal, transform, vision)
 """The modules whose import fills the table of converters."""
 
-__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_pytorch", "register_converter", "signature"]
+__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_pytorch", "from_shapes", "register_converter", "signature"]

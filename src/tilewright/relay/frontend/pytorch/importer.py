@@ -103,7 +103,6 @@ class Importer:
                 return None
             values = [*map(read, args)]
             named = {k: read(v) for k, v in kwargs.items()}
-            overload = schema.overload_name if schema is not None else ""
             if _is_python(plain, args, [*values, *named.values()]):
                 return SCALARS[plain](*args, **_spoken(plain, named))
             return self._convert(plain, in_place, schema, args, _bound(schema, values, named), origin)

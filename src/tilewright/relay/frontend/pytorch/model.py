@@ -42,7 +42,10 @@ def from_pytorch(
     `ShapeError` where an operator refuses its arguments; all name the node.
     """
     model, file = read_model(script_module)
-    importer = Importer(freeze_params, default_dtype, custom_convert_map, file, keep_quantized_weight)
+    return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file, keep_quantized_weight), use_parser_friendly_name)
+
+
+def _imported(model: Any, input_infos: Infos | None, importer: Importer, use_parser_friendly_name: bool = False) -> tuple[IRModule, dict[str, Array]]:
     variables, names, found = _exported(model, input_infos, importer) if _is_exported(model) else _scripted(model, input_infos, importer)
     outputs: list[Expr] = []
     kept: list[str] = []
@@ -61,11 +64,34 @@ def from_pytorch(
     return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
 
-def signature(model: Any) -> list[tuple[str, list[int | str], str]]:
-    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. TorchScript says it only where the inputs of the trace are stored."""
+def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> list[tuple[str, list[int | str], str]]:
+    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. TorchScript does not say shapes: `shapes` gives them, by name."""
     module, _ = read_model(model)
-    infos = exported_infos(module) if _is_exported(module) else _traced_infos(module)
-    return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype) for name, (shape, dtype) in infos]
+    return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype) for name, (shape, dtype) in _infos(module, shapes or {})]
+
+
+def from_shapes(model: Any, shapes: Mapping[str, Any]) -> IRModule:
+    """`from_pytorch` with weights as constants, and shapes by the names of inputs."""
+    module, file = read_model(model)
+    return _imported(module, _infos(module, shapes), Importer(True, "float32", None, file))[0]
+
+
+def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Name, shape and type of each input, some of whose shapes are given."""
+    if _is_exported(module):
+        own = exported_infos(module)
+        return [(n, (tuple(shapes.get(n, s)), t)) for n, (s, t) in own]
+    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    names = _input_names(graph)
+    if any(n not in shapes for n in names):
+        return _traced_infos(module)
+    indices = _index_names(graph)
+    return [(n, (tuple(shapes[n]), "int64" if n in indices else "float32")) for n in names]
+
+
+def _index_names(graph: Any) -> set[str]:
+    """Inputs that are the indices of an embedding: of whole numbers, which TorchScript does not say either."""
+    return {list(n.inputs())[1].debugName().split(".")[0] for n in graph.findAllNodes("aten::embedding")}
 
 
 def _is_exported(model: Any) -> bool:

@@ -47,11 +47,6 @@ def read_model(model: Any) -> tuple[Any, str]:
                      "with torch.export.export(module, inputs)")
 
 
-def is_torch_file(path: Path) -> bool:
-    """Whether a file has the name of one of PyTorch's."""
-    return path.suffix in (".pt", ".pth", ".pt2")
-
-
 def _load(path: Path) -> Any:
     import torch
 

@@ -38,11 +38,14 @@ class Converter:
     parameters: frozenset[str]
     required: tuple[str, ...]
     wants_node: bool
+    first: str
 
     def convert(self, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
         """Call the converter; raises `ModelError` for an argument that has no meaning here."""
         given = {}
-        for name, value in arguments.items():
+        for k, (name, value) in enumerate(arguments.items()):
+            if not k and name not in self.parameters and self.first not in arguments:
+                name = self.first  # `dropout_` writes into its `self`, and `dropout` reads its `input`
             if name in self.parameters:
                 given[name] = value
             elif name not in _IGNORED and not _same(value, defaults.get(name)):
@@ -67,8 +70,9 @@ def converter(*names: str) -> Callable[[F], F]:
         required = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.name != "node")
         known = frozenset(p.name for p in parameters if p.name != "node")
         wants_node = any(p.name == "node" for p in parameters)
+        first = next((p.name for p in parameters if p.name != "node"), "")
         for name in names:
-            CONVERTERS[name] = Converter(name, function, known, required, wants_node)
+            CONVERTERS[name] = Converter(name, function, known, required, wants_node, first)
         return function
 
     return register
