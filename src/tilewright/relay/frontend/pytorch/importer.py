@@ -45,10 +45,10 @@ Custom = Mapping[str, Callable[..., Any]]
 class Importer:
     """What is shared by all calls of one import."""
 
-    def __init__(self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False) -> None:
+    def __init__(self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False, plain_names: bool = False) -> None:
         self.freeze, self.default_dtype, self.file = freeze, DataType(default_dtype), file
         self.custom = dict(custom or {})
-        self.keep_quantized = keep_quantized
+        self.keep_quantized, self.plain_names = keep_quantized, plain_names
         self.known = KnownValues()
         self.quantized: dict[Any, Any] = {}
         self._params: dict[Expr, Array] = {}
@@ -63,6 +63,7 @@ class Importer:
         if found is not None:
             return found[1]
         array = array_of(value, name)
+        name = name.replace(".", "_") if self.plain_names else name
         made: Expr = Constant(array, Origin(name, "Parameter", self.file))
         if not self.freeze and array.dtype.kind not in "iub":
             made = Var(name, TensorType(array.shape, DataType(array.dtype)))
@@ -70,6 +71,12 @@ class Importer:
         reference = Reference(made)
         self._references[id(value)] = value, reference  # the tensor is kept, so that its id stays its own
         return reference
+
+    def _weight(self, name: str, array: Array) -> Expr:
+        """The integers of a quantized layer as a parameter of `main`."""
+        made = Var(f"{name}_weight", TensorType(array.shape, DataType(array.dtype)))
+        self._params[made] = array
+        return made
 
     def used_params(self, outputs: Sequence[Expr]) -> dict[Var, Array]:
         """The parameters that are inputs of `main`, as far as `outputs` depend on them."""
@@ -121,7 +128,7 @@ class Importer:
             converter = find(plain[:-1], overload)
         if converter is None:
             raise OpNotImplemented(_no_converter([f"aten::{plain}"]), origin)
-        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized)
+        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self._weight if self.keep_quantized and not self.freeze else None)
         defaults = _defaults(schema)
         for argument in schema.arguments if schema is not None else ():
             if argument.name in arguments:

@@ -11,7 +11,7 @@ from tilewright import expr as scalar
 from tilewright.errors import ModelError
 from tilewright.expr import PrimExpr
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr, Tuple, Var
+from tilewright.relay.expr import Expr, Var
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
 from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
@@ -42,10 +42,10 @@ def from_pytorch(
     `ShapeError` where an operator refuses its arguments; all name the node.
     """
     model, file = read_model(script_module)
-    return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file, keep_quantized_weight), use_parser_friendly_name)
+    return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file, keep_quantized_weight, use_parser_friendly_name))
 
 
-def _imported(model: Any, input_infos: Infos | None, importer: Importer, use_parser_friendly_name: bool = False) -> tuple[IRModule, dict[str, Array]]:
+def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
     variables, names, found = _exported(model, input_infos, importer) if _is_exported(model) else _scripted(model, input_infos, importer)
     outputs: list[Expr] = []
     kept: list[str] = []
@@ -56,10 +56,6 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer, use_par
     if not outputs:
         raise ModelError("the model gives no tensor; there is nothing to compile")
     used = importer.used_params(outputs)
-    if use_parser_friendly_name:
-        renamed = {v: Var(v.name_hint.replace(".", "_"), v.type_annotation) for v in used}
-        outputs = _replaced(outputs, renamed)
-        used = {renamed[v]: a for v, a in used.items()}
     main = with_outputs((*variables, *used), kept, outputs, [True] * len(outputs))
     return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
@@ -92,6 +88,38 @@ def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
 def _index_names(graph: Any) -> set[str]:
     """Inputs that are the indices of an embedding: of whole numbers, which TorchScript does not say either."""
     return {list(n.inputs())[1].debugName().split(".")[0] for n in graph.findAllNodes("aten::embedding")}
+
+
+def from_graph(module: Any, inputs: Sequence[Any]) -> tuple[IRModule | None, list[Any]]:
+    """A graph of torch.fx over aten operators; weights are constants. The second result has what the graph gives: the number of an
+    output of the module, or a Python value.
+
+    `inputs` are what its placeholders are: `(name, shape, dtype)` of a tensor that is an input, a tensor that is a constant, or a number.
+    """
+    import torch
+
+    importer = Importer(True, "float32", None, "")
+    variables: list[Var] = []
+    values: list[Any] = []
+    for k, given in enumerate(inputs):
+        if isinstance(given, tuple):
+            name, shape, dtype = given
+            variables.append(Var(name, TensorType(shape, DataType(dtype))))
+            values.append(Reference(variables[-1]))
+        else:
+            values.append(importer.parameter(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
+    found = GraphWalk(importer, module).run(values)
+    outputs: list[Expr] = []
+    places: list[Any] = []
+    for value in _flat(found):
+        places.append((len(outputs),) if isinstance(value, Reference) else value)
+        if isinstance(value, Reference):
+            outputs.append(importer.as_expr(value))
+    if any(isinstance(v, Reference) and v.version for v in values):
+        raise ModelError("the graph writes into its inputs, which compiled programs do not; return the new values instead")
+    if not outputs:
+        return None, places
+    return IRModule.from_expr(with_outputs(variables, [f"output{k}" for k in range(len(outputs))], outputs, [True] * len(outputs))), places
 
 
 def _is_exported(model: Any) -> bool:
@@ -202,11 +230,3 @@ def _stored(importer: Importer, name: str, value: Any) -> Any:
 
     return importer.parameter(name, value) if isinstance(value, torch.Tensor) else value
 
-
-def _replaced(outputs: Sequence[Expr], by: Mapping[Var, Var]) -> list[Expr]:
-    """The outputs with other variables."""
-    from tilewright.relay.expr_functor import bind
-
-    whole = bind(Tuple(tuple(outputs)), by)
-    assert isinstance(whole, Tuple)
-    return list(whole.fields)

@@ -158,7 +158,7 @@ def instance_norm(
     use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Expr:
     if not use_input_stats:
-        return batch_norm(input, weight, bias, running_mean, running_var, Node("batch_norm", node.origin, node.default_dtype, node._known, node._params), False,
+        return batch_norm(input, weight, bias, running_mean, running_var, node.renamed("batch_norm"), False,
                           momentum, eps)
     channels = shape_of(input)[1]
     ones, zeros = (Constant(np.full(channels, v, dtype_of(input).numpy())) for v in (1, 0))

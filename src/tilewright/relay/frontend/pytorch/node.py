@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tilewright.errors import ModelError, Origin
-from tilewright.relay.expr import Expr
+from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.types import DataType
 
@@ -18,15 +18,24 @@ Array = np.ndarray[Any, Any]
 class Node:
     """One call of an operator while it is converted."""
 
-    __slots__ = ("_known", "_params", "default_dtype", "name", "origin", "quantized")
+    __slots__ = ("_keep", "_known", "_params", "default_dtype", "name", "origin", "quantized")
 
     def __init__(
         self, name: str, origin: Origin, default_dtype: DataType, known: KnownValues, params: Callable[[Expr], Array | None], quantized: Any = None,
+        keep: Callable[[str, Array], Expr] | None = None,
     ) -> None:
         self.name, self.origin, self.default_dtype = name, origin, default_dtype
         self._known, self._params = known, params
-        self.quantized = quantized
+        self.quantized, self._keep = quantized, keep
         """Scales and zero points of quantized tensors: `quantize.Quantized` by expression."""
+
+    def renamed(self, name: str) -> Node:
+        """The same for a call of another operator, which this one is made of."""
+        return Node(name, self.origin, self.default_dtype, self._known, self._params, self.quantized, self._keep)
+
+    def weight(self, array: Array) -> Expr:
+        """The integers of a quantized layer: a constant, or a parameter where the user wants to keep them."""
+        return Constant(array, self.origin) if self._keep is None else self._keep(self.origin.name, array)
 
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at this node."""

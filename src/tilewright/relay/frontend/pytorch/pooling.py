@@ -161,5 +161,5 @@ def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: in
 def lp_pool(input: Expr, norm_type: float, kernel_size: Any, node: Node, stride: Any = (), ceil_mode: bool = False) -> Expr:
     n = _dimensions(node.name)
     raised = op.power(op.abs(input), scalar(norm_type, input))
-    mean = avg_pool(raised, kernel_size, Node(f"avg_pool{n}d", node.origin, node.default_dtype, node._known, node._params), stride, 0, ceil_mode)
+    mean = avg_pool(raised, kernel_size, node.renamed(f"avg_pool{n}d"), stride, 0, ceil_mode)
     return op.power(op.multiply(mean, scalar(math.prod(on_axes(kernel_size, n)), mean)), scalar(1 / norm_type, mean))

@@ -154,7 +154,7 @@ def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, 
     scale_x, scale_w = Constant(q.scale.astype(np.float32).reshape(())), Constant(w.scale if w.scale.size > 1 else w.scale.reshape(()))
     if not rest:
         rows = x if rank(x) == 2 else reshape(x, (-1, shape_of(x)[-1]))
-        total = op.qnn.dense(rows, Constant(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
+        total = op.qnn.dense(rows, node.weight(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
         total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
     else:
         stride, padding, dilation, groups = rest
@@ -163,7 +163,7 @@ def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, 
             node.refuse(f"it is a quantized convolution of {n} dimensions, and those of two are supported")
         pads = on_axes(list(padding), n)
         total = op.qnn.conv2d(
-            x, Constant(weight), zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n), padding=(*pads, *pads), dilation=on_axes(list(dilation), n),
+            x, node.weight(weight), zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n), padding=(*pads, *pads), dilation=on_axes(list(dilation), n),
             groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:])
     worth = (q.scale.astype(np.float32) * w.scale).astype(np.float32)
     return total, worth, bias
@@ -204,7 +204,7 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
     one = Constant(np.ones((), np.float32))
     rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
     zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    total = op.qnn.dense(rows, Constant(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
+    total = op.qnn.dense(rows, node.weight(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
     total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
     y = op.multiply(cast(total, FLOAT32), op.multiply(scale, _along(w.scale, rank(total), -1)))
     y = y if bias is None else op.add(y, _along(bias, rank(total), -1))
