@@ -112,7 +112,8 @@ def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: An
         return Constant(_counted(start, end, step, kind))
     known = [node.known(node.settled(v)) if isinstance(v, Expr) else v for v in given]
     if all(v is not None and np.asarray(v).dtype != object for v in known):
-        return Constant(_counted(*(np.asarray(v).reshape(-1)[0].item() for v in known), kind))
+        first, last, apart = (np.asarray(v).reshape(-1)[0].item() for v in known)
+        return Constant(_counted(first, last, apart, kind))
     if not any(isinstance(v, Expr) for v in given) and start == 0 and step == 1:
         return cast(op.cumsum(op.ones(shape=(end,), dtype="int64"), axis=0, exclusive=True), kind)
     return op.arange(start=tensor(start, kind), stop=tensor(end, kind), step=tensor(step, kind), dtype=kind)
@@ -121,7 +122,7 @@ def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: An
 def _counted(start: Any, end: Any, step: Any, kind: DataType) -> np.ndarray[Any, Any]:
     """As torch counts: the number of elements in float64, then start + k * step."""
     if kind.is_integer and all(isinstance(v, int) for v in (start, end, step)):
-        return np.arange(start, end, step, np.int64).astype(kind.numpy())
+        return np.asarray(np.arange(int(start), int(end), int(step)), kind.numpy())
     count = max(0, int(np.ceil((end - start) / step)))
     return np.asarray(start + np.arange(count, dtype=np.float64) * step).astype(kind.numpy())
 

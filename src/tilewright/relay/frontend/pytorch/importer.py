@@ -145,7 +145,7 @@ class Importer:
         """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
         first = next(iter(arguments.values()), None)
         q = self.quantized.get(first) if isinstance(first, Expr) else None
-        if q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
+        if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
             return converter.convert(node, arguments, defaults)
         key = next(iter(arguments))
         plain = node.name[:-1] if node.name.endswith("_") else node.name
@@ -258,7 +258,7 @@ def array_of(value: Any, name: str) -> Array:
         raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()")
     plain = value.detach().cpu()
     if plain.dtype is torch.bfloat16:
-        return plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy())
+        return np.asarray(plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy()))
     if plain.is_complex():
         raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers")
     if plain.is_quantized:

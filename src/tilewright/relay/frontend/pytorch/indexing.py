@@ -16,7 +16,7 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.pytorch.transform import broadcast_shape, dims_of, movedim
+from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
 from tilewright.types import BOOL, INT64
 
@@ -274,11 +274,9 @@ def select_scatter(self: Expr, src: Expr, dim: int, index: Any, node: Node) -> E
 
 @converter("diagonal_scatter")
 def diagonal_scatter(self: Expr, src: Expr, node: Node, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
-    from tilewright.relay.frontend.pytorch.transform import diagonal
-
     dims = node.static(self, "self")
     count = math.prod(dims)
-    places = node.value(diagonal(Constant(np.arange(count).reshape(dims)), node, offset, dim1, dim2), "self").reshape(-1)
+    places = node.value(diagonal_of(Constant(np.arange(count).reshape(dims)), node, offset, dim1, dim2), "self").reshape(-1)
     flat = op.scatter_elements(reshape(self, (count,)), Constant(places), reshape(cast(src, dtype_of(self)), (places.size,)), axis=0)
     return reshape(flat, dims)
 

@@ -113,7 +113,7 @@ def cross_entropy_loss(
         return hard  # type: ignore[no-any-return]
     there = op.not_equal(cast(target, INT64), Constant(np.asarray(ignore_index, np.int64)))
     every = op.negative(logs if weight is None else op.multiply(logs, per_channel(weight, rank(logs), axis)))
-    smooth = op.multiply(op.sum(every, axis=(axis,)), cast(there, dtype_of(logs)))
+    smooth: Expr = op.multiply(op.sum(every, axis=(axis,)), cast(there, dtype_of(logs)))
     if reduction == MEAN:
         count = op.sum(cast(there, dtype_of(logs)), axis=tuple(range(rank(there))))
         if weight is not None:

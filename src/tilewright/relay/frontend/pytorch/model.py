@@ -196,7 +196,7 @@ def exported_infos(program: Any) -> list[tuple[str, Any]]:
     wanted = {s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"}
     infos = []
     for node in program.graph.nodes:
-        value = node.meta.get("val") if node.op == "placeholder" and node.name in wanted else None
+        value: Any = node.meta.get("val") if node.op == "placeholder" and node.name in wanted else None
         if hasattr(value, "dtype"):
             infos.append((node.name, (tuple(symbolic_dim(d, symbols) for d in value.shape), str(value.dtype).removeprefix("torch."))))
     return infos

@@ -158,8 +158,8 @@ def instance_norm(
     use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Expr:
     if not use_input_stats:
-        return batch_norm(input, weight, bias, running_mean, running_var, node.renamed("batch_norm"), False,
-                          momentum, eps)
+        found: Expr = batch_norm(input, weight, bias, running_mean, running_var, node.renamed("batch_norm"), False, momentum, eps)
+        return found
     channels = shape_of(input)[1]
     ones, zeros = (Constant(np.full(channels, v, dtype_of(input).numpy())) for v in (1, 0))
     return op.nn.instance_norm(input, ones if weight is None else weight, zeros if bias is None else bias, axis=1, epsilon=float(eps))
@@ -172,7 +172,7 @@ def layer_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | No
     if count == 1 and isinstance(shape_of(input)[-1], int):
         gamma = Constant(np.ones(normalized_shape[0], kind)) if weight is None else weight
         beta = Constant(np.zeros(normalized_shape[0], kind)) if bias is None else bias
-        y = op.nn.layer_norm(input, gamma, beta, axis=-1, epsilon=float(eps))
+        y: Expr = op.nn.layer_norm(input, gamma, beta, axis=-1, epsilon=float(eps))
     else:
         y = _normalized(input, range(ndim - count, ndim), eps)
         y = y if weight is None else op.multiply(y, weight)

@@ -132,14 +132,14 @@ def _packed(packed: Any, node: Node) -> tuple[Any, ...]:
 
     name = packed._type().qualified_name() if hasattr(packed, "_type") else type(packed).__name__
     if "Conv" in name:
-        weight, bias = packed.unpack() if hasattr(packed, "unpack") else (None, None)
+        unpacked: Any = packed.unpack()
         rest = tuple(getattr(packed, k)() for k in ("stride", "padding", "dilation", "groups"))
     elif "Linear" in name:
-        unpack = torch.ops.quantized.linear_unpack
-        weight, bias = unpack(packed)
+        unpacked = torch.ops.quantized.linear_unpack(packed)
         rest = ()
     else:
         node.refuse(f"its parameters are packed as {name}, which is not supported")
+    weight, bias = unpacked
     if weight.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
         q = Quantized(weight.q_per_channel_scales().numpy().astype(np.float32), weight.q_per_channel_zero_points().numpy(), 0)
     else:
@@ -154,7 +154,7 @@ def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, 
     scale_x, scale_w = Constant(q.scale.astype(np.float32).reshape(())), Constant(w.scale if w.scale.size > 1 else w.scale.reshape(()))
     if not rest:
         rows = x if rank(x) == 2 else reshape(x, (-1, shape_of(x)[-1]))
-        total = op.qnn.dense(rows, node.weight(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
+        total: Expr = op.qnn.dense(rows, node.weight(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
         total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
     else:
         stride, padding, dilation, groups = rest
@@ -204,7 +204,7 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
     one = Constant(np.ones((), np.float32))
     rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
     zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    total = op.qnn.dense(rows, node.weight(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
+    total: Expr = op.qnn.dense(rows, node.weight(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
     total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
     y = op.multiply(cast(total, FLOAT32), op.multiply(scale, _along(w.scale, rank(total), -1)))
     y = y if bias is None else op.add(y, _along(bias, rank(total), -1))

@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from tilewright.errors import ModelError, Origin
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.pytorch.importer import Importer, refuse_missing
@@ -56,7 +54,7 @@ class ScriptWalk:
             results = special(self, node, inputs, origin)
         else:
             found = self.importer.call(kind, _schema(node), inputs, {}, origin)
-            results = found if node.outputsSize() > 1 and isinstance(found, (list, tuple)) else [found]
+            results = list(found) if node.outputsSize() > 1 and isinstance(found, (list, tuple)) else [found]
         for output, result in zip(node.outputs(), results, strict=False):
             self.values[output.debugName()] = result
 
@@ -216,8 +214,3 @@ _SPECIAL: Final[Mapping[str, Callable[..., list[Any]]]] = {
     "prim::requires_grad": ScriptWalk.no, "prim::RaiseException": ScriptWalk.fail, "prim::If": ScriptWalk.branch, "prim::Loop": ScriptWalk.loop,
     "prim::Print": ScriptWalk.nothing,
 }
-
-
-def number(value: Any) -> Any:
-    """A Python number of numpy's."""
-    return value.item() if isinstance(value, np.generic) else value

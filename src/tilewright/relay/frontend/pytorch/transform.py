@@ -360,7 +360,7 @@ def unbind(self: Expr, node: Node, dim: int = 0) -> list[Expr]:
 
 
 @converter("diagonal", "diagonal_copy", "linalg_diagonal")
-def diagonal(self: Expr, node: Node, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
+def diagonal_of(self: Expr, node: Node, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
     n = rank(self)
     a, b = axis_of(dim1, n, node), axis_of(dim2, n, node)
     x = transpose(self, [*(k for k in range(n) if k not in (a, b)), a, b])
@@ -373,7 +373,7 @@ def diagonal(self: Expr, node: Node, offset: int = 0, dim1: int = 0, dim2: int =
 
 @converter("diag")
 def diag(self: Expr, node: Node, diagonal: int = 0) -> Expr:
-    return diag_embed(self, node, diagonal) if rank(self) == 1 else globals()["diagonal"](self, node, diagonal)
+    return diag_embed(self, node, diagonal) if rank(self) == 1 else diagonal_of(self, node, diagonal)
 
 
 @converter("diag_embed")
@@ -557,7 +557,7 @@ def triangle(self: Expr, node: Node, diagonal: int = 0) -> Expr:
 
 
 @converter("pad")
-def pad(self: Expr, pad: Any, node: Node, mode: str = "constant", value: float | None = None) -> Expr:
+def pad_by_mode(self: Expr, pad: Any, node: Node, mode: str = "constant", value: float | None = None) -> Expr:
     widths = [(0, 0)] * (rank(self) - len(pad) // 2) + [(pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)]
     if mode not in ("constant", "reflect", "replicate", "circular"):
         node.refuse(f"mode is {mode!r}; it must be constant, reflect, replicate or circular")
@@ -580,13 +580,13 @@ def pad(self: Expr, pad: Any, node: Node, mode: str = "constant", value: float |
 
 @converter("constant_pad_nd")
 def constant_pad(self: Expr, pad: Any, node: Node, value: float = 0) -> Expr:
-    return globals()["pad"](self, pad, node, "constant", value)
+    return pad_by_mode(self, pad, node, "constant", value)
 
 
 def _register_pad(name: str, mode: str) -> None:
     @converter(name)
     def padded(self: Expr, padding: Any, node: Node) -> Expr:
-        return pad(self, padding, node, mode)
+        return pad_by_mode(self, padding, node, mode)
 
 
 for _n in (1, 2, 3):
