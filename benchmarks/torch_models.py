@@ -34,7 +34,7 @@ TIMM: Final = (
     "twins_svt_small", "visformer_tiny", "vit_tiny_patch16_224", "volo_d1_224", "xcit_nano_12_p16_224",
 )
 TRANSFORMERS: Final = (
-    "albert", "bart", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra", "ernie", "funnel", "gpt2", "gpt_neo", "gpt_neox", "gptj", "layoutlm",
+    "albert", "bart", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra", "ernie", "gpt2", "gpt_neo", "gpt_neox", "gptj", "layoutlm",
     "llama", "mistral", "mobilebert", "mpnet", "nystromformer", "opt", "phi", "qwen2", "roberta", "roformer", "splinter", "squeezebert", "t5", "xlm-roberta",
 )
 TOLERANCE: Final = 1e-4
@@ -103,12 +103,12 @@ def _transformer(kind: str) -> Made:
     from transformers import AutoConfig, AutoModel
 
     small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "d_model": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
-             "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": 1000, "use_cache": False, "return_dict": False}
+             "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": 1000, "use_cache": False}
     fresh = AutoConfig.for_model(kind)
     options = {k: v for k, v in small.items() if hasattr(fresh, k)}
-    if kind in ("mobilebert", "funnel", "squeezebert", "t5", "albert", "gpt_neo", "convbert", "gptj", "phi", "bart", "mpnet"):
-        options = {k: v for k, v in options.items() if k in ("vocab_size", "use_cache", "return_dict", "num_hidden_layers", "num_layers")} if kind not in ("gpt_neo",) else {
-            "vocab_size": 1000, "use_cache": False, "return_dict": False, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+    if kind in ("mobilebert", "squeezebert", "t5", "albert", "gpt_neo", "convbert", "gptj", "phi", "bart", "mpnet"):
+        options = {k: v for k, v in options.items() if k in ("vocab_size", "use_cache", "num_hidden_layers", "num_layers")} if kind not in ("gpt_neo",) else {
+            "vocab_size": 1000, "use_cache": False, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
     if "num_key_value_heads" in vars(fresh) or kind in ("llama", "mistral", "qwen2"):
         options["num_key_value_heads"] = 2
     config = AutoConfig.for_model(kind, **options)

@@ -141,7 +141,7 @@ def test_an_entry_that_points_outside_is_refused(tmp_path: Path) -> None:
 
 def test_an_archive_that_unpacks_to_much_more_than_it_is_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="unpacks to 33554432 bytes from"):
-        tilewright.compile(archive(tmp_path / "m.pt", **{"m__data__0": bytes(32 << 20)}))
+        tilewright.compile(archive(tmp_path / "m.pt", m__data__0=bytes(32 << 20)))
 
 
 def test_a_size_that_is_code_is_refused(tmp_path: Path) -> None:

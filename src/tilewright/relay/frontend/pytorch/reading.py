@@ -11,6 +11,7 @@ import io
 import json
 import os
 import pickletools
+import warnings
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -55,7 +56,9 @@ def _load(path: Path) -> Any:
         if any(n.endswith(("models/model.json", "serialized_exported_program.json")) or "/models/" in n for n in names):
             return torch.export.load(path)
         if any("/code/" in n or n.endswith("constants.pkl") for n in names):
-            return torch.jit.load(str(path), map_location="cpu")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
+                return torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever torch finds wrong with a file, it is the file
         raise ModelError(f"{path} cannot be read: {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
     raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with torch.jit.trace(...).save, or torch.export.save")
