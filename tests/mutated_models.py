@@ -84,7 +84,7 @@ def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
         change = CHANGES[random.choice(len(CHANGES), p=_WEIGHTS)]
         try:
             data = change(data, random)
-        except (UnicodeDecodeError, ValueError):  # an earlier fault is in the names, which protobuf does not write again
+        except (UnicodeDecodeError, ValueError, DecodeError):  # an earlier fault is in the names, which protobuf does not write again, or too deep
             data, change = flip(data, random), flip
         names.append(change.__name__)
     return ", ".join(names), data

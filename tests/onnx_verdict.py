@@ -103,10 +103,20 @@ def exact_inverse(answer: Answer) -> None:
     similar(replace(answer, wanted=[np.stack([found.real, found.imag], -1).astype(answer.wanted[0].dtype)]))
 
 
+def dropped(answer: Answer) -> None:
+    """The elements of the first input are 0 or made larger, as many as is likely; a second output says which are kept."""
+    x, ratio = answer.given[0], float(answer.given[1])
+    y, *masks = answer.got
+    compare_samples(answer.wanted[0] != 0, y != 0)
+    similar(replace(answer, wanted=[np.where(y != 0, x / (1 - ratio), 0).astype(x.dtype), *[y != 0] * len(masks)]))
+
+
 _OWN_NUMBERS = "ONNX leaves the numbers of a generator to the implementation, even with a seed; shape, type and that all are 0 or 1 are compared"
+_OWN_MASK = "ONNX leaves it to the implementation which elements are dropped; how many are, and the others, are compared"
 _IN_SINGLE = "the expected values were computed in single precision, with errors beyond the tolerance; an inverse transform in double precision is compared"
 APART: dict[str, tuple[str, Callable[[Answer], None]]] = {
     **{f"node/test_bernoulli{kind}": (_OWN_NUMBERS, zeros_and_ones) for kind in itertools.chain(*((k, f"{k}_expanded") for k in ("", "_double", "_seed")))},
+    **{f"node/test_training_dropout{kind}": (_OWN_MASK, dropped) for kind in ("", "_mask", "_default", "_default_mask")},
     **{f"node/test_dft_inverse{kind}": (_IN_SINGLE, exact_inverse) for kind in ("", "_opset19")},
 }
 """Cases whose values are not what the specification says they must be: why, and what is compared in place of them."""

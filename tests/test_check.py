@@ -60,6 +60,17 @@ def test_operators_without_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (slow.runs, slow.why, slow.nodes) == ("numpy", "nn.relu (1 times) has no native kernel", ("relu0",))
 
 
+def test_operators_that_wait_for_values() -> None:
+    """The axes of a sum are an input: what follows is compiled when they are known."""
+    nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["s"], name="sum"), helper.make_node("Relu", ["s"], ["y"])]
+    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]), helper.make_tensor_value_info("axes", TensorProto.INT64, [1])]
+    made = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    report = tilewright.check(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)]))
+    decides = "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for each that comes"
+    follows = "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
+    assert report.ok and report.staged == (Operator("ReduceSum", "", 1, "staged", decides, ("sum",)), Operator("Relu", "", 1, "staged", follows, ("Relu_1",)))
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = tmp_path / "good.onnx", tmp_path / "bad.onnx"
     onnx.save(models.mlp(batch="n"), good)

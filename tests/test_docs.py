@@ -53,6 +53,13 @@ def models_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_the_session_in_the_place_of_onnx_runtime_runs(models_here: Path) -> None:
+    (source,) = blocks(ROOT / "docs" / "from_onnx_runtime.md", "python")
+    names = {"x": np.zeros((1, 3, 64, 64), np.float32)}
+    exec(compile(source, "from_onnx_runtime.md", "exec"), names)
+    assert names["y"].shape == (1, 10)
+
+
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:
     sources = blocks(ROOT / "README.md", "python")
     assert len(sources) >= 3

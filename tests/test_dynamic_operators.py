@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import tilewright
@@ -137,3 +138,15 @@ def test_programs_of_known_shapes_compile() -> None:
     value = real(2, 6)
     runner.run(x=value)
     np.testing.assert_allclose(runner.get_output(0).numpy(), np.exp(value.reshape(2, 3, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["debug", "vm", "graph"])
+def test_executors_of_programs_whose_sizes_are_in_their_values(kind: str) -> None:
+    node = onnx.helper.make_node("Expand", ["x", "shape"], ["y"])  # waits for its shape
+    given = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3]), onnx.helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2])]
+    graph = onnx.helper.make_graph([node], "g", given, [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)])
+    mod, _ = relay.frontend.from_onnx(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8))
+    run = relay.create_executor(kind, mod=mod, target="llvm").evaluate()
+    value = real(3)
+    for wanted in (ints(2, 3), ints(4, 3)):
+        np.testing.assert_array_equal(run(value, shape=wanted).numpy(), np.broadcast_to(value, wanted))

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.ir import assert_structural_equal
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Expr, If
 from tilewright.relay.frontend.onnx import CONVERTERS, FAMILIES, from_onnx, register_converter, registry
@@ -61,6 +62,18 @@ def refused(kind: type[CompileError], proto: Any, *words: str, **options: Any) -
 # Binding of nodes to converters.
 def test_an_unknown_attribute() -> None:
     refused(ModelError, model([node("Relu", ["x"], name="act", slope=2.0)], {"x": (2,)}), "Relu 'act'", "attribute 'slope' is not one of Relu", "none")
+
+
+def test_a_whole_number_serves_as_a_number() -> None:
+    def leaky(alpha: Any) -> onnx.ModelProto:
+        return model([node("LeakyRelu", ["x"], name="act", alpha=alpha)], {"x": (3,)})
+
+    np.testing.assert_array_equal(evaluate(main(leaky(2)), np.float32([-1.5, 0, 1])), np.float32([-3, 0, 1]))
+    assert_structural_equal(main(leaky(2)), main(leaky(2.0)))
+    scaled = [main(model([helper.make_node("Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=o)], {"x": (2,)}, domains=["ai.onnx.ml"])) for o in ([1, 2], [1.0, 2.0])]
+    assert_structural_equal(*scaled)
+    refused(ModelError, leaky("2"), "LeakyRelu 'act'", "attribute 'alpha' is a text, and must be a number; correct it where the model is made")
+    refused(ModelError, model([node("Softmax", ["x"], axis=0.0)], {"x": (3,)}), "attribute 'axis' is a number, and must be a whole number")
 
 
 def test_missing_and_surplus_inputs_and_attributes() -> None:
@@ -382,6 +395,9 @@ def test_clip_is_said_plainly() -> None:
     assert nn.relu.__name__ == "relu"
 
 
+_REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.float32), "i": np.array([0])}
+
+
 @pytest.mark.parametrize(("nodes", "weights", "words"), [
     ([node("Gather", ["x", "i"], axis=5)], {"i": np.array([0])}, ["axis 5 is outside", r"\[-2, 1\]"]),
     ([node("Gather", ["x", "i"])], {"i": np.array([7])}, ["an index is outside dimension 0"]),
@@ -397,12 +413,12 @@ def test_clip_is_said_plainly() -> None:
     ([node("Resize", ["x", "", "i"], antialias=1, mode="linear", coordinate_transformation_mode="tf_half_pixel_for_nn")], {"i": np.array([2, 2], np.float32)}, ["antialias=1"]),
     ([node("Conv", ["x", "w"])], {"w": np.ones((1, 1), np.float32)}, ["2 dimensions is not supported", "3, 4, 5"]),
     ([node("ScatterND", ["x", "i", "x"], reduction="avg")], {"i": np.array([[0]])}, ["reduction is 'avg'"]),
-    ([node("RoiAlign", ["x", "x", "x"], mode="sum")], {}, ["mode is 'sum'"]),
-    ([node("RoiAlign", ["x", "x", "x"], coordinate_transformation_mode="asymmetric")], {}, ["coordinate_transformation_mode is 'asymmetric'"]),
+    ([node("RoiAlign", ["v", "r", "i"], mode="sum")], _REGIONS, ["mode is 'sum'"]),
+    ([node("RoiAlign", ["v", "r", "i"], coordinate_transformation_mode="asymmetric")], _REGIONS, ["coordinate_transformation_mode is 'asymmetric'"]),
     ([node("GridSample", ["x", "x"], mode="area")], {}, ["mode is 'area'"]),
     ([node("GridSample", ["x", "x"])], {}, ["data of 2 dimensions cannot be sampled"]),
-    ([node("DFT", ["x", "", "a"])], {"a": np.array(1)}, ["axis is 1, which holds the real and imaginary parts"]),
-    ([node("DFT", ["x", "n"], onesided=1, inverse=1)], {"n": np.array(9)}, ["half of a spectrum of 9 frequencies has 5 complex numbers"]),
+    ([node("DFT", ["v", "", "a"])], {"a": np.array(1), "v": np.ones((2, 1), np.float32)}, ["axis is 1, which holds the real and imaginary parts"]),
+    ([node("DFT", ["v", "n"], onesided=1, inverse=1)], {"n": np.array(9), "v": np.ones((1, 3, 2), np.float32)}, ["half of a spectrum of 9 frequencies has 5 complex numbers"]),
     ([node("STFT", ["x", "s"])], {"s": np.array(2)}, ["neither window nor frame_length is given"]),
     ([node("LpNormalization", ["x"], p=3)], {}, ["p is 3"]),
     ([node("Constant", [])], {}, ["it has no value"]),

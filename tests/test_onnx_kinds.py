@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import itertools
+import warnings
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -246,6 +248,20 @@ def test_antialiasing_refuses_cropping() -> None:
 def test_mel_weights() -> None:
     known = {"bins": np.array(8), "length": np.array(16), "rate": np.array(8192), "low": np.float32(0).reshape(()), "high": np.float32(4096).reshape(())}
     same(node_model("MelWeightMatrix", {}, known, {"y": TensorProto.FLOAT}, opset=17), {})
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize(("shape", "dtype", "lengths", "skips"), [((2, 40), "int64", (1, 3), 2), ((30,), "int32", (2, 2), 0), ((2, 3), "int64", (1, 3), 5), ((1, 2), "int32", (3, 3), 0)])
+def test_n_grams(mode: str, shape: tuple[int, ...], dtype: str, lengths: tuple[int, int], skips: int) -> None:
+    pool = [0, 1, 2, 3, 0, 0, 1, 2, 3, 1, 0, 1, 2, 3, 3, 3]  # four 1-grams, three 2-grams, two 3-grams
+    attrs = {"ngram_counts": [0, 4, 10], "ngram_indexes": [3, 0, 1, 5, 2, 8, 6, 7, 4], "pool_int64s": pool, "weights": [0.5, 1.0, 2.0, 0.25, 3.0, 1.5, 4.0, 0.75, 8.0]}
+    x = _rng().integers(0, 4, shape).astype(dtype)
+    model = node_model("TfIdfVectorizer", {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=17, mode=mode, min_gram_length=lengths[0], max_gram_length=lengths[1],
+                       max_skip_count=skips, **attrs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # all of it is native
+        got = tvm.compile(model)(x)
+    np.testing.assert_array_equal(got, ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0])
 
 
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])

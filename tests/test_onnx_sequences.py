@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright as tvm
 from tilewright.compiler.cache import Cache
 from tilewright.errors import InputError, ModelError
+from tilewright.limits import MOST_WRITTEN_OUT
 from tilewright.relay.frontend.onnx import from_onnx, signature
-from tilewright.relay.frontend.onnx.sequences import MOST_PARTS
 
 FLOAT = TensorProto.FLOAT
 node = helper.make_node
@@ -150,8 +150,8 @@ def test_what_is_not_there_cannot_be_taken() -> None:
 
 def test_more_parts_than_a_program_may_have_are_refused() -> None:
     split = node("SplitToSequence", ["x", "two"], ["y"])
-    with pytest.raises(ModelError, match=rf"axis 0 has {1 << 40} slices, and a sequence of {1 << 39} parts is more than {MOST_PARTS}, what a program may have"):
-        from_onnx(model([split], [tensor("x", shape=(1 << 40,))], [sequence("y")], two=2))
+    with pytest.raises(ModelError, match=rf"axis 0 has {1 << 30} slices, and a sequence of {1 << 29} parts is more than {MOST_WRITTEN_OUT}, what a program may have"):
+        from_onnx(model([split], [tensor("x", shape=(1 << 30,))], [sequence("y")], two=2))
     assert len(from_onnx(model([split], [tensor("x", shape=(9,))], [sequence("y")], two=2))[0]["main"].body.fields) == 5
 
 
@@ -170,6 +170,9 @@ def test_importing_needs_the_length() -> None:
     with pytest.raises(ModelError, match=r"input 's' is a sequence of tensors, and how many tensors are in it must be known while compiling; give its shape"):
         from_onnx(built)
     assert [p.name_hint for p in from_onnx(built, {"s": [(1, 2), (3,)]})[0]["main"].params] == ["s.0", "s.1"]
+    for wrong in ((2, 3), 4, [(1, -2)], None):
+        with pytest.raises(ModelError, match=r"is not a list with the shape of each tensor, and input 's' is a sequence of tensors; write for example shape={'s': \["):
+            from_onnx(built, {"s": wrong})
 
 
 def test_sequences_of_maps_are_no_inputs() -> None:

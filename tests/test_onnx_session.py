@@ -82,6 +82,18 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: An
     assert not session.model.report.kernels
 
 
+def test_one_number_in_an_array_is_a_scalar() -> None:
+    model = models.graph([helper.make_node("Add", ["x", "s"], ["y"])], {"x": (3,), "s": ()}, {"y": (3,)}, {})
+    x = np.arange(3, dtype=np.float32)
+    for scalar in (np.float32(2), np.full(1, 2, np.float32), np.full((1, 1), 2, np.float32)):
+        np.testing.assert_array_equal(ours.InferenceSession(model).run(None, {"x": x, "s": scalar})[0], x + 2)
+        np.testing.assert_array_equal(tilewright.compile(model)(x, scalar), x + 2)
+    with pytest.raises(InputError, match=r"input 's' has 1 dimensions, \[2\], and the model takes 0: \[\]"):
+        ours.InferenceSession(model).run(None, {"x": x, "s": x[:2]})
+    with pytest.raises(InputError, match=r"input 's' has shape \[2\], expected float32 s\[\]"):
+        tilewright.compile(model)(x, x[:2])
+
+
 def test_a_weight_that_is_also_an_input_cannot_be_replaced() -> None:
     model = models.mlp()
     model.graph.input.append(helper.make_tensor_value_info("w0", TensorProto.FLOAT, [16, 32]))
@@ -199,24 +211,13 @@ def test_types_have_the_names_of_onnx_runtime(text: str) -> None:
     assert node_arg(helper.make_value_info("v", _types()[text])).type == text
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_rapidocr_reads_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyPI's `rapidocr`, on a page of drawn text, with its session swapped for ours."""
-    engine = pytest.importorskip("rapidocr.inference_engine.onnxruntime.main", reason="the pipeline is in the package rapidocr", exc_type=ImportError)
-    from rapidocr import RapidOCR
-
-    from ocr_demo import picture
-
-    page = np.asarray(picture.draw())
-    expected = RapidOCR()(page)
-    made: list[ours.InferenceSession] = []
-
-    def swapped(*args: Any, **kwargs: Any) -> ours.InferenceSession:
-        made.append(ours.InferenceSession(*args, **kwargs))
-        return made[-1]
-
-    monkeypatch.setattr(engine, "InferenceSession", swapped)
-    found = RapidOCR()(page)
-    assert len(made) == 3
-    assert found.txts == expected.txts and len(found.txts) > 3
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)
+def test_dictionaries_come_as_a_list() -> None:
+    """As ONNX Runtime gives them: what scikit-learn's classifiers are exported with."""
+    zipped = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["ham", "spam"])
+    entry = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    y = helper.make_value_info("y", helper.make_sequence_type_proto(entry))
+    graph = helper.make_graph([zipped], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)], ir_version=8)
+    session = ours.InferenceSession(model)
+    assert session.get_outputs()[0].type == "seq(map(string,tensor(float)))"
+    assert session.run(None, {"x": np.float32([[0.25, 0.75]])}) == [[{"ham": 0.25, "spam": 0.75}]]

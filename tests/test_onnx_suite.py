@@ -14,7 +14,7 @@ from onnx import helper
 import models
 import onnx_suite
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
-from onnx_verdict import APART
+from onnx_verdict import APART, plain
 from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow
@@ -42,6 +42,7 @@ def test_a_page_says_what_it_was_made_of() -> None:
     text = page(*reasons(outcomes))
     assert "| no \\| here | node/a node/b |\n| not there | node/c |\n\nCompared" in text and text.endswith("| random | node/d |\n")
     assert "node/e" not in text
+    assert "\n\nNothing is refused.\n\nCompared" in page({}, {"node/d": "random"})
 
 
 def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +58,26 @@ def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: py
     assert run(erf(6)) == Outcome(native=False) and run(erf(6)).passed
 
 
-def test_a_wrong_answer_and_a_refusal_are_told_apart() -> None:
+@pytest.mark.parametrize(("name", "operators"), [("string_concat", {"string_concat"}), ("unique_sorted_with_axis", {"unique_slices"}), ("nonzero_example", set()), ("add", set())])
+def test_a_model_says_which_operators_run_in_python(name: str, operators: set[str]) -> None:
+    model, ((inputs, _),) = next(c for c in cases() if c.name == f"node/test_{name}").load()
+    prepared = onnx_suite.backend.prepare(model)
+    prepared.run(plain(inputs))
+    assert prepared.model.in_python == operators
+
+
+def off_by_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every answer wrong."""
+    called = onnx_suite.backend.TilewrightRep.run
+    monkeypatch.setattr(onnx_suite.backend.TilewrightRep, "run", lambda self, inputs: [y ^ True if y.dtype == bool else y + y.dtype.type(2) for y in called(self, inputs)])
+
+
+def test_a_wrong_answer_and_a_refusal_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.graph([helper.make_node("Erf", ["x"], ["y"])], {"x": (1,)}, {"y": (1,)}, {})
-    wrong = run(Case("wrong", lambda: (model, [([np.ones(1, np.float32)], [np.zeros(1, np.float32)])])))
+    case = Case("erf", lambda: (model, [([np.ones(1, np.float32)], [np.full(1, 0.8427008, np.float32)])]))
+    assert run(case).passed
+    off_by_two(monkeypatch)
+    wrong = run(case)
     assert "Not equal to tolerance" in wrong.wrong and not wrong.refused and not wrong.passed
     model.graph.node[0].op_type = "NoSuch"
     refused = run(Case("refused", lambda: (model, [])))
@@ -70,6 +88,5 @@ def test_a_wrong_answer_and_a_refusal_are_told_apart() -> None:
 def test_what_is_compared_with_other_values_is_still_compared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(c for c in cases() if c.name == name)
     assert run(case) == Outcome(apart=APART[name][0])
-    called = onnx_suite.backend.TilewrightRep.run
-    monkeypatch.setattr(onnx_suite.backend.TilewrightRep, "run", lambda self, inputs: [y + y.dtype.type(2) for y in called(self, inputs)])
+    off_by_two(monkeypatch)
     assert run(case).wrong

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import random
+import re
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tilewright.serialization import load_json, save_json
 
 assert relay.qnn.op is not None  # whose operators are in the table then
 VARIANTS = 12
+OUTER_COMMA = re.compile(r", (?![^\[]*\])")
 TEXTS = ("float32", "NCHW", "", 'a "b" \\ /*', "été", "cpu:0")
 
 
@@ -44,11 +46,9 @@ def drawn(kind: str, rng: random.Random) -> Any:
             return rng.choice((0.0, -0.0, 0.5, -1e-12, 1 / 3, 1e30, float("inf"), float("-inf"), float("nan")))
         case "Any" | "Axis":
             return drawn(rng.choice(("None", "int", "tuple[int, ...]")), rng)
-        case "tuple[int]" | "tuple[int, int]" | "tuple[int, int, int]":
-            return tuple(drawn("int", rng) for _ in range(kind.count("int")))
-        case _ if kind.startswith("tuple[") and kind.endswith(", ...]"):
-            inner = kind.removeprefix("tuple[").removesuffix(", ...]")
-            return tuple(drawn("int" if inner == "Any" else inner, rng) for _ in range(rng.randrange(4)))
+        case _ if kind.startswith("tuple["):
+            first, *others = ("int" if k == "Any" else k for k in OUTER_COMMA.split(kind.removeprefix("tuple[").removesuffix("]")))
+            return tuple(drawn(k, rng) for k in ([first] * rng.randrange(4) if others == ["..."] else [first, *others]))
     raise AssertionError(f"attributes of the kind {kind} are not drawn: add it here")
 
 

@@ -18,7 +18,7 @@ from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, ShapeError
 from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.interpreter import evaluate
+from tilewright.relay.interpreter import evaluate, prepared
 from tilewright.relay.op.deferred import Deferred
 from tilewright.relay.op.selection import UniqueSlices
 from tilewright.relay.op.sorting import TopK
@@ -193,6 +193,54 @@ def test_what_decides_is_found_again_when_more_is_asked() -> None:
     feeds = [{"x": x, "c": np.array(c), "axes": np.array([a])} for c, a in ((False, 0), (True, 0), (True, 1), (False, 1))]
     compiled = same(proto, *feeds, *feeds)
     assert compiled._stages.root.asked == (1, 2)
+
+
+def branches_for_two_widths() -> onnx.ModelProto:
+    """A program that can only be made of one of its branches: which, the condition says."""
+
+    def branch(name: str, width: int) -> onnx.GraphProto:
+        weight = numpy_helper.from_array(np.ones((width, 2), np.float32), "w")
+        return helper.make_graph([node("MatMul", ["x", "w"], name)], name, [], [helper.make_tensor_value_info(name, FLOAT, None)], [weight])
+
+    return model([node("If", ["c"], "p", then_branch=branch("wide", 4), else_branch=branch("narrow", 3)), node("Abs", ["p"])],
+                 {"x": ("n", "m"), "c": ()}, kinds={"c": BOOL})
+
+
+def test_a_branch_that_does_not_fit_is_left_out_when_it_is_not_taken() -> None:
+    proto = branches_for_two_widths()
+    compiled = same(proto, {"x": floats(2, 4), "c": np.array(True)}, {"x": floats(5, 3), "c": np.array(False)})
+    with pytest.raises(CompileError, match="MatMul"):
+        compiled({"x": floats(2, 4), "c": np.array(False)})
+    with pytest.raises(CompileError, match="MatMul"):
+        compiled({"x": floats(2, 3), "c": np.array(True)})
+
+
+def test_what_goes_on_changing_is_not_compiled_behind_it_either() -> None:
+    """The places of what is positive differ in number from call to call, and so does what is made of them, in two stages."""
+    nodes = [
+        node("NonZero", ["x"], "places"), node("Transpose", ["places"], "rows"), node("GatherND", ["x", "rows"], "kept"), node("Greater", ["kept", "half"], "big"),
+        node("NonZero", ["big"], "again"), node("Cast", ["again"], to=FLOAT),
+    ]
+    compiled = tilewright.compile(model(nodes, {"x": (40,)}, weights={"half": np.float32(0.5)}))
+    for count in range(1, 30):
+        x = np.zeros(40, np.float32)
+        x[:count] = np.linspace(0.1, 1, count)
+        assert compiled(x).shape == (1, int((x > 0.5).sum()))
+    programs = [e for e in compiled._stages.edges() if e.program is not None]
+    assert len(programs) <= 2 * (SETTLED + 1)
+
+
+def test_a_prepared_function_gives_what_evaluating_it_gives() -> None:
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3))
+    parts = relay.split(relay.concatenate((relay.exp(x), y), axis=1), 2, axis=1)
+    tuples = relay.Function([x, y], relay.Tuple([parts[0] + parts[1], relay.const(2.0), y]))
+    branch = relay.Function([x, y], relay.If(relay.const(True), x + y, y))
+    for function in (tuples, branch):
+        given = floats(2, 3), floats(2, 3, seed=1)
+        run = prepared(function)
+        for found in (run(*given), run(*given)):
+            for got, wanted in zip(np.atleast_1d(*found), np.atleast_1d(*evaluate(function, *given)), strict=True):
+                np.testing.assert_array_equal(got, wanted)
 
 
 def test_open_sizes_of_inputs_are_keys_of_the_root_too() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import tilewright as tvm
 from tilewright import relay
@@ -105,6 +107,51 @@ def test_operators_of_strings() -> None:
     assert upper.reference(_strings("Monday", "tuesday")).tolist() == ["TUESDAY"]
     assert upper.reference(_strings("monday")).tolist() == [""]
     assert get("regex_full_match")(pattern="a+").reference(_strings("aa", "ab")).tolist() == [True, False]
+
+
+TOKENIZERS: list[dict[str, Any]] = [
+    {"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": "a|ab|abc"}, {"tokenexp": "\\w+"}, {"tokenexp": "a?(ab)?b*"}, {"tokenexp": "[^ ]{2}"}, {"separators": [" "]},
+    {"separators": [",", "[ -]+"]}, {"separators": [""], "mincharnum": 1}, {"separators": ["b|bc"]},
+]
+
+
+@pytest.mark.parametrize("attributes", TOKENIZERS)
+@pytest.mark.parametrize("mark", [0, 1])
+def test_tokens_are_those_of_onnx_runtime(attributes: dict[str, Any], mark: int) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the operator is ONNX Runtime's own")
+    for x in (_strings("Hello, world free", "a-b  c", "", "éa bc_d 12"), _strings("aab b", "xyz", "", "ab").reshape(2, 2), _strings("", "")):
+        proto = _tokenizer({"mincharnum": 2, "mark": mark, **attributes}, x.shape)
+        (expected,) = onnxruntime.InferenceSession(proto).run(None, {"x": x})
+        found = tvm.compile(proto)(x)
+        assert found.shape == expected.shape and found.tolist() == expected.tolist()
+
+
+def test_tokens_go_on_to_operators_of_known_sizes() -> None:
+    """What a tokenizer gives has a size that only a run tells; the nodes behind it take strings of it all the same."""
+    made = onnx.ModelProto.FromString(_tokenizer({"mincharnum": 1, "separators": [" "]}, (2,)))
+    made.graph.node.append(helper.make_node("Flatten", ["y"], ["flat"]))
+    made.graph.output[0].name = "flat"
+    assert tvm.compile(made)(_strings("a b", "c")).tolist() == [["a", "b"], ["c", "#"]]
+
+
+def _tokenizer(attributes: dict[str, Any], shape: tuple[int, ...]) -> bytes:
+    node = helper.make_node("Tokenizer", ["x"], ["y"], domain="com.microsoft", **{"mark": 0, "pad_value": "#", **attributes})
+    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.STRING, s) for n, s in (("x", shape), ("y", None)))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    made: bytes = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=opsets, ir_version=8).SerializeToString()
+    return made
+
+
+@pytest.mark.parametrize(("attributes", "shape", "message"), [
+    ({"mincharnum": 2}, (2,), "mincharnum is 2; it must be at least 1, and 1 where tokens are single characters"),
+    ({"mincharnum": 1, "separators": [","], "tokenexp": "a"}, (2,), "one of the attributes separators and tokenexp may be given, and here are both"),
+    ({"mincharnum": 1, "tokenexp": "a"}, (1, 2, 1), "its input must be a vector or a matrix of strings, and it has 3 dimensions"),
+    ({"mincharnum": 1, "tokenexp": "(a"}, (2,), r"the pattern '\(a' is no regular expression"),
+    ({"mincharnum": 1, "tokenexp": r"\ba+"}, (2,), "asks what stands around a token, which is not supported; say what a token is made of"),
+])
+def test_tokenizers_that_are_refused(attributes: dict[str, Any], shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        tvm.compile(_tokenizer(attributes, shape))
 
 
 def test_operators_of_strings_refuse() -> None:

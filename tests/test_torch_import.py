@@ -158,7 +158,7 @@ def test_a_file_of_weights_alone_says_so(tmp_path: Path) -> None:
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.pt").write_bytes(b"PK\x03\x04 and nothing more")
-    with pytest.raises(ModelError, match="is no archive that torch.jit.save or torch.export.save wrote"):
+    with pytest.raises(ModelError, match=r"is no archive that torch\.jit\.save or torch\.export\.save wrote"):
         tilewright.compile(tmp_path / "m.pt")
 
 

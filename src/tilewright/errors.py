@@ -74,7 +74,7 @@ class InputError(CompileError):
 
 
 class RunError(CompileError):
-    """A compiled program with control flow cannot go on: no clause of a match fits, the stack or the memory is used up."""
+    """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given, the stack or the memory is used up."""
 
 
 class ArtifactError(CompileError):
@@ -83,6 +83,10 @@ class ArtifactError(CompileError):
 
 class NotNativeWarning(UserWarning):
     """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+
+
+class OpenSizeWarning(UserWarning):
+    """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
 
 
 class InternalError(TVMError):

@@ -24,6 +24,8 @@ DEEPEST: Final = 64
 """Graphs and functions in one another."""
 MOST_TAPS: Final = 1 << 24
 """Elements of one window of a convolution or a pooling."""
+MOST_TABLE: Final = 1 << 25
+"""Elements of a table that an import makes: of places, weights, angles."""
 MOST_KNOWN_FLOATS: Final = 4096
 """Elements of what is computed while importing; larger values are the compiler's to fold."""
 MOST_KNOWN_INTEGERS: Final = 1 << 24

@@ -191,8 +191,10 @@ def as_numpy(source: Any) -> np.ndarray[Any, Any]:
 
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") -> np.ndarray[Any, Any]:
-    """An undefined contiguous numpy array that starts at a multiple of 64 bytes."""
+    """An undefined contiguous numpy array that starts at a multiple of 64 bytes; of Python objects, wherever numpy puts it."""
     element = np.dtype(dtype)
+    if element.hasobject:
+        return np.empty(tuple(shape), element)
     nbytes = math.prod(shape) * element.itemsize
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -block.__array_interface__["data"][0] % ALIGNMENT

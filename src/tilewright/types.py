@@ -33,6 +33,7 @@ _NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromke
 _NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|complex|int|uint)(\d*)(?:x(\d+))?")
 _BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,), "complex": (64, 128)}
 _KNOWN: dict[str, DataType] = {}
+_NUMPY: dict[DataType, np.dtype[Any]] = {}
 
 
 class DataTypeCode(enum.IntEnum):
@@ -117,10 +118,9 @@ class DataType(str):
     @classmethod
     def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
         """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
-        if type_code >= FIRST_CUSTOM_CODE:
-            raise CompileError(f"type code {type_code} is a custom data type, and there are none here; the codes are 0 to {max(DataTypeCode)}")
         if type_code not in list(DataTypeCode):
-            raise CompileError(f"there is no type code {type_code}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
+            wrong = f"type code {type_code} is a custom data type, and there are none here" if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
+            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
@@ -161,6 +161,12 @@ class DataType(str):
 
     def numpy(self) -> np.dtype[Any]:
         """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from ml_dtypes."""
+        found = _NUMPY.get(self)
+        if found is None:
+            found = _NUMPY[self] = self._numpy()
+        return found
+
+    def _numpy(self) -> np.dtype[Any]:
         base = str(self.element)
         if self.code == "bfloat" or self.code in MINIFLOATS or (self.is_integer and 1 < self.bits < 8):
             kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, base))

@@ -73,6 +73,9 @@ class Samples(dict[PrimExpr, int]):
 _SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
 
 
+_GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
+
+
 @contextmanager
 def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Samples]:
     """Inside, `open_size` knows these variables, with `spare` samples any, and `limit` notes what they may be."""
@@ -84,10 +87,22 @@ def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Sam
         _SAMPLES.reset(token)
 
 
+@contextmanager
+def granted() -> Iterator[None]:
+    """Inside, what `limit` is asked for is seen to by whoever runs the code."""
+    token = _GRANTED.set(True)
+    try:
+        yield
+    finally:
+        _GRANTED.reset(token)
+
+
 def limit(size: int, least: int) -> None:
     """Note that a size has to be at least so large; raises `CompileError` where it is known not to be, or that limits no single variable."""
     terms = _terms(size)
     found = _SAMPLES.get()
+    if _GRANTED.get():
+        return
     known, rest = terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
     if not rest and known >= least:
         return
@@ -108,6 +123,11 @@ def open_size(e: PrimExpr) -> int | None:
         return e.value
     known = _SAMPLES.get()
     return None if known is None else _read(e, known)
+
+
+def sampled() -> tuple[PrimExpr, ...]:
+    """The variables that have samples."""
+    return tuple(_SAMPLES.get() or ())
 
 
 def sample(v: Var, number: int) -> OpenSize:
@@ -182,11 +202,22 @@ class _Open(OpenSize):
         return (other // self, other % self) if isinstance(other, int) else NotImplemented
 
     def __float__(self) -> float:
-        """What estimates reckon with: not the sample, but the same number for all samples."""
-        return float(typical(self))
+        raise CompileError(f"the size {self} is known when the program runs, and a number is needed while compiling")
 
     def __truediv__(self, other: Any) -> Any:
-        return float(self) / float(other)
+        return float(self)
+
+    def __lt__(self, other: Any) -> bool:
+        return _below(self, other, int(self) < other)
+
+    def __le__(self, other: Any) -> bool:
+        return _below(self, other, int(self) <= other)
+
+    def __gt__(self, other: Any) -> bool:
+        return _below(self, other, int(self) > other)
+
+    def __ge__(self, other: Any) -> bool:
+        return _below(self, other, int(self) >= other)
 
     def __rtruediv__(self, other: Any) -> Any:
         """A share of the size, as an expression: what a mean multiplies with."""
@@ -199,6 +230,18 @@ class _Open(OpenSize):
 
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec)
+
+
+def _below(a: _Open, b: Any, answer: bool) -> bool:
+    """`answer`, which the samples give, where it is that of all sizes: one of two is the other one with more to it, or a multiple of it.
+
+    To be compared with a number is a question of how large sizes usually are.
+    """
+    if isinstance(b, _Open):
+        signs = {k > 0 for k in _terms(a - b).values()}
+        if len(signs) > 1 and not _is_zero(a % b) and not _is_zero(b % a):
+            raise CompileError(f"which of the sizes {a} and {b} is larger depends on what they are")
+    return answer
 
 
 def typical(size: int) -> int:
@@ -318,9 +361,9 @@ def _expression(terms: Terms) -> PrimExpr:
 
 
 def _least(a: int, b: int, kind: type) -> int:
-    """The smaller or the larger of two: the one that a sample says, which limits the sizes, where one is a number."""
+    """The smaller or the larger of two; of an open size and a number it is taken to be the open one, which limits that."""
     if isinstance(a, _Open) != isinstance(b, _Open):
-        chosen, other = (a, b) if (int(a) < int(b)) is (kind is Min) else (b, a)
+        chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
         limit(other - chosen if kind is Min else chosen - other, 0)
         return chosen
     return _atom(kind(_expression(_terms(a)), _expression(_terms(b))), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
@@ -330,3 +373,7 @@ _RULES: Final[dict[type, Any]] = {
     Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b, FloorMod: lambda a, b: a % b,
     Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
 }
+
+
+def _is_zero(size: int) -> bool:
+    return not isinstance(size, _Open) and size == 0

@@ -22,14 +22,20 @@ LANE: Final = Var("lane")
 
 
 class Ranges:
-    """A mapping from variables to inclusive integer intervals. `ends` are expressions that variables are less than, where no number says it."""
+    """A mapping from variables to inclusive integer intervals. `ends` are expressions that variables are less than, where no number says it.
 
-    __slots__ = ("_lanes", "bounds", "ends", "forms", "known", "simplified")
+    `facts` are intervals of expressions that are taken for granted.
+    """
 
-    def __init__(self, known: dict[Var, Interval] | None = None, ends: dict[Var, PrimExpr] | None = None) -> None:
+    __slots__ = ("_lanes", "bounds", "ends", "facts", "forms", "known", "simplified")
+
+    def __init__(
+        self, known: dict[Var, Interval] | None = None, ends: dict[Var, PrimExpr] | None = None, facts: dict[PrimExpr, Interval] | None = None,
+    ) -> None:
         self.known: dict[Var, Interval] = known or {}
         self.ends: dict[Var, PrimExpr] = ends or {}
-        self.bounds: dict[PrimExpr, Interval] = {}
+        self.facts: dict[PrimExpr, Interval] = facts or {}
+        self.bounds: dict[PrimExpr, Interval] = dict(self.facts)
         self.forms: dict[PrimExpr, LinearForm] = {}
         self.simplified: dict[PrimExpr, PrimExpr] = {}
         self._lanes: dict[int, Ranges] = {}
@@ -41,7 +47,7 @@ class Ranges:
             ends = {**ends, var: end}
         elif var in ends:
             ends = {v: e for v, e in ends.items() if v is not var}
-        return Ranges({**self.known, var: (lo, hi)}, ends)
+        return Ranges({**self.known, var: (lo, hi)}, ends, self.facts)
 
     def bind_loop(self, var: Var, first: PrimExpr, extent: PrimExpr) -> Ranges:
         """The same with `first <= var < first + extent`."""

@@ -227,12 +227,22 @@ def _recombine(form: LinearForm, ranges: Ranges) -> LinearForm:
     while changed:
         changed = False
         for atom, k in form.coefs.items():
-            if type(atom) is FloorMod and type(atom.b) is IntImm and atom.b.value > 0:
-                joined = _join(form, atom, k, ranges)
+            if type(atom) is FloorMod:
+                joined = _join_open(form, atom, k, ranges) if type(atom.b) is not IntImm else _join(form, atom, k, ranges) if atom.b.value > 0 else None
                 if joined is not None:
                     form, changed = joined, True
                     break
     return form
+
+
+def _join_open(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm | None:
+    """(x // n) * n + x % n -> x"""
+    for other, m in form.coefs.items():
+        if m == k and isinstance(other, Mul):
+            for quotient, divisor in ((other.a, other.b), (other.b, other.a)):
+                if divisor is mod.b and isinstance(quotient, FloorDiv) and quotient.b is mod.b and quotient.a is mod.a:
+                    return form.without(mod)[1].without(other)[1].plus(form_of(mod.a, ranges), k)
+    return None
 
 
 def _join(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm | None:
@@ -308,23 +318,48 @@ def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool 
     """The same where a variable has no greatest number, but an expression that it is less than: `i*8 + j < n*8` for `i < n`, `j < 8`."""
     if kind is GE:
         return _decide_open(LT, d.times(-1).plus(LinearForm({}, -1)), ranges)  # d >= 0  <=>  -d - 1 < 0
-    largest = d
-    for _ in range(_MOST_ENDS):
-        found = next(((a, end) for a, k in largest.coefs.items() if k > 0 and (end := _end(a, ranges)) is not None), None)
-        if found is None:
-            break
-        k, rest = largest.without(found[0])
-        largest = rest.plus(form_of(found[1], ranges), k).plus(LinearForm({}, -k))
-        if decide(LT, bounds_of_form(largest, ranges)) is True:
-            return True
+    return True if _is_negative(d, ranges, _MOST_ENDS) else None
+
+
+def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
+    """Whether a form is less than 0, when its atoms are replaced by what they are less than, or not more than."""
+    for atom, k in d.coefs.items():
+        for most in _greatest(atom, ranges) if k > 0 else ():
+            rest = d.without(atom)[1].plus(most, k)
+            if decide(LT, bounds_of_form(rest, ranges)) is True or (tries > 1 and _is_negative(rest, ranges, tries - 1)):
+                return True
+    return False
+
+
+def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
+    """Forms that an atom is never more than: from the end of a variable, the open divisor of a remainder, or the operands of a minimum."""
+    if isinstance(atom, Min):
+        return [form_of(atom.b, ranges), form_of(atom.a, ranges)]
+    end = _end(atom, ranges)
+    return [] if end is None else [form_of(end, ranges).plus(LinearForm({}, -1))]
+
+
+def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
+    """What `e` is less than: the end of a variable, the open divisor of a remainder, an end that a divisor divides."""
+    if isinstance(e, Var):
+        return ranges.ends.get(e)
+    if isinstance(e, FloorMod):
+        return None if isinstance(e.b, IntImm) else e.b
+    end = _end(e.a, ranges) if isinstance(e, FloorDiv) else None
+    return None if end is None else _divided(simplify(end, ranges), e.b)  # type: ignore[attr-defined]
+
+
+def _divided(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
+    """A product without one of its factors: (n * (m * 12)) by 12 or by m; None where it is none of them."""
+    if e is divisor:
+        return IntImm(e.dtype, 1)
+    if not isinstance(e, Mul):
+        return None
+    for factor, other in ((e.a, e.b), (e.b, e.a)):
+        left = _divided(factor, divisor)
+        if left is not None:
+            return Mul(left, other) if number_of(left) != 1 else other
     return None
-
-
-def _end(atom: PrimExpr, ranges: Ranges) -> PrimExpr | None:
-    """What an atom is less than: an end of a variable, or the open divisor of a remainder."""
-    if isinstance(atom, FloorMod):
-        return None if isinstance(atom.b, IntImm) else atom.b
-    return ranges.ends.get(atom) if ranges.ends and isinstance(atom, Var) else None
 
 
 def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> bool | None:

@@ -18,16 +18,18 @@ from tilewright.compiler.growth import grow, point_of, signature_of, typed, with
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Point, Program, Stages
+from tilewright.compiler.staged_session import StagedSession
 from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.relay.expr import Expr, Function
+from tilewright.nd import Device
+from tilewright.relay.expr import Expr, Function, Tuple
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.module import FactoryModule
+from tilewright.runtime.module import FactoryModule, Session
 from tilewright.target.target import Target
 
 
@@ -106,7 +108,7 @@ class StagedModule(FactoryModule):
             with context, no_garbage_collection():
                 return grow(point.function or main, values)
 
-        self.name = name
+        self.name, self._outputs = name, len(main.body.fields) if isinstance(main.body, Tuple) else 1
         self.stages = Stages(signature_of(main), point_of(main), grown, compiled)
         self.stages.prepare()
 
@@ -123,6 +125,10 @@ class StagedModule(FactoryModule):
     @property
     def libmod_name(self) -> str:
         return self.name
+
+    def session(self, device: Device) -> Session:
+        """A copy whose outputs are there when it has run."""
+        return StagedSession(self.stages, device, self._outputs)
 
 
 def optimize_module(

@@ -5,18 +5,19 @@ The model is read and imported, nothing more; of a ResNet-50 that is a third of 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import onnx
 
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.frontend.onnx import from_onnx
+from tilewright.relay.frontend.onnx.deferred import is_open
 from tilewright.relay.frontend.onnx.functions import functions_of, is_supported, operators, opsets_of
+from tilewright.relay.frontend.onnx.importer import glance
 from tilewright.relay.frontend.onnx.reading import read_model
+from tilewright.relay.op.deferred import pending
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order
 
@@ -38,7 +39,7 @@ class Operator:
     domain: str
     count: int
     runs: str
-    """`native`, `numpy` (its numpy meaning), or `unknown`."""
+    """`native`, `staged` (compiled while the model runs, when values that decide sizes are known), `numpy` (its numpy meaning), or `unknown`."""
     why: str = ""
     nodes: tuple[str, ...] = ()
     """For what is not native, the first nodes of it."""
@@ -67,6 +68,11 @@ class ModelReport:
         return tuple(o for o in self.operators if o.runs == "unknown")
 
     @property
+    def staged(self) -> tuple[Operator, ...]:
+        """The operators whose results have sizes that only a run tells: the model is no single program, and cannot be saved as one."""
+        return tuple(o for o in self.operators if o.runs == "staged")
+
+    @property
     def open_sizes(self) -> dict[str, tuple[str, ...]]:
         """By input, the dimensions that are only known when the model is called; a program is compiled for each size."""
         return {v.name: names for v in self.inputs if (names := tuple(d for d in v.shape if isinstance(d, str)))}
@@ -93,25 +99,41 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
             if not is_supported(domain, node.op_type, version):
                 unknown.add((domain, node.op_type))
         producer = f"{proto.producer_name} {proto.producer_version}".strip()
-    refused, slow = ("", {}) if unknown else _imported(model, shapes)
-    rows = [_operator(key, found, key in unknown, slow) for key, found in names.items()]
+    refused, found = ("", _Found()) if unknown else _imported(model, shapes)
+    rows = [_operator(key, nodes, key in unknown, found) for key, nodes in names.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
     return ModelReport(versions, producer, inputs, outputs, tuple(rows), refused)
 
 
-def _imported(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[str, dict[str, dict[str, list[str]]]]:
-    """Why the model is refused; and by operator of the model, the operators of relay without a native kernel with their nodes."""
+@dataclass(slots=True)
+class _Found:
+    """Calls of an imported model that are not native, by the operator of the model: names of nodes by the operator of relay."""
+
+    slow: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    staged: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """Of those that wait, by why."""
+
+
+def _imported(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[str, _Found]:
+    """Why the model is refused; and what of it is not native."""
+    found = _Found()
     try:
-        module, _ = from_onnx(model, shapes)
+        module = glance(model, shapes)
     except CompileError as error:
-        return str(error), {}
-    slow: dict[str, dict[str, list[str]]] = {}
+        return str(error), found
     for function in module.functions.values():
         for e in post_order(function.body) if isinstance(function, Function) else ():
-            if isinstance(e, Call) and isinstance(e.op, Op) and not has_kernel(e.op):
+            if isinstance(e, Call) and isinstance(e.op, Op) and (pending(e) or not has_kernel(e.op)):
                 kind, name = (e.span.kind, e.span.name) if e.span is not None else ("", "")
-                slow.setdefault(kind, {}).setdefault(e.op.name, []).append(name)
-    return "", slow
+                found_of, what = (found.staged, _why_staged(e)) if pending(e) else (found.slow, e.op.name)
+                found_of.setdefault(kind, {}).setdefault(what, []).append(name)
+    return "", found
+
+
+def _why_staged(call: Call) -> str:
+    if any(is_open(a) for a in call.args):
+        return "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
+    return "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for each that comes"
 
 
 def has_kernel(op: Op) -> bool:
@@ -119,17 +141,19 @@ def has_kernel(op: Op) -> bool:
     return type(op).compute is not Op.compute or type(op).simplify is not Op.simplify
 
 
-def _operator(key: tuple[str, str], nodes: Sequence[str], unknown: bool, slow: Mapping[str, Mapping[str, Sequence[str]]]) -> Operator:
+def _operator(key: tuple[str, str], nodes: Sequence[str], unknown: bool, found: _Found) -> Operator:
     domain, name = key
     if unknown:
         said = f", domain={domain!r}" if domain else ""
         why = f"there is no converter; write one: @tilewright.relay.frontend.onnx.register_converter({name!r}{said})"
         return Operator(name, domain, len(nodes), "unknown", why, tuple(nodes[:5]))
-    found = slow.get(name, {})
-    if found:
-        counted = Counter({o: len(at) for o, at in found.items()})
-        why = f"{', '.join(f'{o} ({n} times)' for o, n in counted.items())} has no native kernel"
-        return Operator(name, domain, len(nodes), "numpy", why, tuple(n for at in found.values() for n in at)[:5])
+    staged, slow = found.staged.get(name, {}), found.slow.get(name, {})
+    at = tuple(n for names in (staged or slow).values() for n in dict.fromkeys(names))[:5]
+    if staged:
+        return Operator(name, domain, len(nodes), "staged", "; ".join(sorted(staged, reverse=True)), at)
+    if slow:
+        why = f"{', '.join(f'{o} ({len(names)} times)' for o, names in slow.items())} has no native kernel"
+        return Operator(name, domain, len(nodes), "numpy", why, at)
     return Operator(name, domain, len(nodes), "native")
 
 

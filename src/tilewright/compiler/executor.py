@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.compiler.build import build
+from tilewright.compiler.growth import typed
 from tilewright.errors import InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.nd import Device, NDArray, array
@@ -20,6 +21,7 @@ from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 from tilewright.relay.scope_builder import ScopeBuilder
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.stages import needs_stages
 from tilewright.settings import nearest
 from tilewright.types import TensorType
 
@@ -70,7 +72,7 @@ class Executor:
     def _callable(self, function: Function) -> Callable[..., Any]:
         module = self.mod.copy()
         module["main"] = function
-        module = InferType()(module)
+        module = typed(module) if needs_stages(function) else InferType()(module)
         compiled = None if self.kind == "debug" else build(module, self.target).executable
 
         def call(*args: Any, **named: Any) -> Any:

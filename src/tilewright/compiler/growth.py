@@ -134,6 +134,7 @@ def _sizer(call: Call) -> Callable[..., list[Array]]:
         result = apply_op(call, args)
         return [np.ascontiguousarray(r).reshape(r.shape) for r in (result if isinstance(result, tuple) else (result,))]
 
+    size.__name__ = call.op.name
     return size
 
 

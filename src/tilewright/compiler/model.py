@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,12 +25,14 @@ from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.content import digest_external, digest_model
 from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
+from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Program, Stages, described, in_order
-from tilewright.errors import InputError, OptionError
+from tilewright.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
 from tilewright.target.target import Target
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from tilewright.relay.expr import Function
 
 Array = np.ndarray[Any, Any]
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Any]]
 STAGES: Final = ("relay", "tir", "ll", "asm")
 _HIGHEST_LEVEL: Final = 4
 
@@ -55,11 +58,15 @@ def compile(
     disabled_pass: Sequence[str] = (),
     mixed_precision: str = "",
     cache: Cache | None = None,
+    specialise_after: int = 0,
 ) -> Model:
     """Compile a model for this machine or for `target`.
 
-    `model` is a path to an ONNX, TFLite or PyTorch file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
-    Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. `opt_level`,
+    `model` is a path to an ONNX, TFLite or PyTorch file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an
+    `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
+    Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. With open dimensions, names or
+    ranges (`("1..64", 3, "h", "w")`), there is one program for all sizes, which can be saved (`OpenSizeWarning` where the model has none);
+    sizes that it is called with `specialise_after` times (0: never) are compiled for themselves in the background. `opt_level`,
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
     stands between them in that type, with sums in float32; inputs and outputs keep their types. `threads` share the work of a call (default: all cores).
 
@@ -82,6 +89,7 @@ def compile(
 
         kind, model, shapes = ModuleModel, PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
     made = kind(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
+    made.specialise_after = specialise_after
     with no_garbage_collection():
         made.prepare()
     return made
@@ -112,10 +120,11 @@ class Model:
     """
 
     def __init__(
-        self, model: Any, shapes: dict[str, Sequence[int]], target: Target, threads: int | None, options: _Options, cache: Cache
+        self, model: Any, shapes: Mapping[str, Sequence[Any]], target: Target, threads: int | None, options: _Options, cache: Cache
     ) -> None:
         self.target, self.report = target, Report()
-        self._source, self._shapes, self._threads = model, shapes, threads
+        self._source, self._threads = model, threads
+        self._shapes: dict[str, Sequence[Any]] = dict(shapes)
         self._options, self._cache = options, cache
         self._only: Executable | None = None
         self._trees: dict[Key, Stages] = {}
@@ -123,12 +132,16 @@ class Model:
         self._has_groups = False
         self._signature: list[tuple[str, list[int | str], str]] = []
         self._content = ""
+        self._open: OpenShapes | None = None
+        self.specialise_after = 0
 
     def prepare(self) -> None:
         """Read the signature, and compile at once what no size or value of a call decides."""
         self._read_signature()
         names = [n for n, _, _ in self._signature]
         _check_names(self._shapes, names)
+        if has_open(self._shapes) and self._prepare_open():
+            return
         groups = {n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
         self._has_groups = any(is_group(dims) for _, dims, _ in self._signature)
         if any(is_group(dims) and n not in groups for n, dims, _ in self._signature):
@@ -141,6 +154,49 @@ class Model:
                 with self.report.phase("load"):
                     executable = edge.program.executable
                 self._only = None if self._has_groups or edge.lists else executable
+
+    def _prepare_open(self) -> bool:
+        """Compile one program for all sizes; False where there is none, which is told: then each shape has one of its own."""
+        wanted = open_shapes(self._signature, self._shapes)
+        self._shapes = dict(wanted.dims)
+        key = self._key(wanted.key())
+        artifact = self._stored(key)
+        if artifact is None:
+            from tilewright.compiler.open_program import OpenSizeError
+
+            try:
+                artifact = self._built_open(wanted, self.report, self._cache)
+            except OpenSizeError as error:
+                warnings.warn(OpenSizeWarning(f"'{self._name()}' is compiled for each combination of its sizes: {error}"), stacklevel=4)
+                return False
+            self._store(key, artifact)
+        self._open, self._stages = wanted, self._tree({})
+        self._stages.last = program = Program(artifact, self._threads)
+        if runs_here(artifact.manifest):
+            with self.report.phase("load"):
+                self._only = program.executable
+            if self.specialise_after and isinstance(self._only, OpenExecutable):
+                self._only.specialise(self._specialised, self.specialise_after)
+        return True
+
+    def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache) -> Artifact:
+        from tilewright.compiler.open_program import build_open
+        from tilewright.expr import Var
+
+        symbols = {d: Var(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
+        shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
+        with self._options.context():
+            return build_open(lambda: self._imported(shapes, report)["main"], wanted.ranges, self.target, self._name(), report, cache)
+
+    def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
+        """The program for these shapes alone, from the cache or compiled."""
+        named = {n: list(shape) for (n, _, _), shape in zip(self._signature, shapes, strict=True)}
+        key = self._key(named)
+        found = self._stored(key)
+        if found is None:
+            found = self._build(named, Report(), self._cache)
+            self._store(key, found)
+        return found.executable(self._threads)
 
     def _tree(self, groups: Groups) -> Stages:
         """The stages for sequences and optionals of these lengths and shapes."""
@@ -182,6 +238,11 @@ class Model:
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         return self.artifact.manifest.outputs
+
+    @property
+    def in_python(self) -> frozenset[str]:
+        """Names of the operators of the programs so far that run in Python by their numpy meaning; the others are native code."""
+        return frozenset(name for tree in self._trees.values() for name in tree.in_python)
 
     @property
     def threads(self) -> int:
@@ -244,7 +305,10 @@ class Model:
             report = Report(keeps_module=stage == "relay")
             shapes = [t.shape for t in self.inputs]
             assert self._stages is not None
-            self._build(self._named(self._stages, shapes), report, self._cache)
+            if self._open is not None:
+                self._built_open(self._open, report, self._cache)
+            else:
+                self._build(self._named(self._stages, shapes), report, self._cache)
         if stage == "relay":
             return f"{report.module}\n"
         if stage == "tir":
@@ -340,7 +404,7 @@ class Model:
         with self.report.phase("hash"):
             content = self._digest()
         model_format = format_of(self._source)
-        key = Cache.key("signature", __version__, content, "" if model_format.says_shapes else json.dumps(self._shapes))
+        key = Cache.key("signature", __version__, content, "" if model_format.says_shapes else json.dumps(self._shapes, default=str))
         stored = self._cache.get(key)
         if stored is None:
             with self.report.phase("import"):

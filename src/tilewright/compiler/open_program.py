@@ -9,7 +9,6 @@ made for one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -17,26 +16,32 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import expr
-from tilewright.arith.open_sizes import Limit, samples
+from tilewright.arith.open_sizes import Limit, open_size, samples
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InputError
-from tilewright.expr import PrimExpr, Var
+from tilewright.expr import IntImm, PrimExpr, Var
+from tilewright.expr_walk import free_vars
 from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.open_sizes import symbols_of, with_samples
 from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 from tilewright.target.target import Target
+from tilewright.types import INT64
 
 Array = np.ndarray[Any, Any]
+_FEWEST: Final = 4
+_SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 Range = tuple[int, "int | None"]
 
-_SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (67, 163, 167, 173, 179, 181, 191, 193))
+_SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
 """Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal both of one place."""
 
 
@@ -54,9 +59,8 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             with samples({}, _SAMPLES[0]) as imported:
                 main = make()
             renamed = _named(symbols_of(main))
-            made, limits = _made(main, renamed, 0, target, name, report, cache)
-            check, _ = _made(main, renamed, 1, target, name, Report(), None)
-            _compare(made, check)
+            numbers = _numbers([imported.limits.get(v) for v in renamed])
+            made, limits = _checked(main, renamed, numbers, target, name, report, cache)
             symbols = [_symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)]) for old, new in renamed.items()]
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
@@ -87,23 +91,95 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
     return Symbol(new.name, least, most)
 
 
-def _made(
-    main: Function, renamed: Mapping[Var, Var], which: int, target: Target, name: str, report: Report, cache: Cache | None,
+def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
+    """Two samples for each size, within its limits where these are found before."""
+    free = list(_SMALL)
+    found = []
+    for first, second, limit in zip(*_SAMPLES, limits, strict=False):
+        most = limit[1] if limit is not None else None
+        if most is not None and most < second:
+            fitting = [p for p in (*free, *_SAMPLES[0]) if p <= most]
+            if len(fitting) < _FEWEST:
+                raise OpenSizeError(f"one of its sizes is at most {most}, which is too few to stand for all")
+            found.append((fitting[len(fitting) // 2], fitting[-1]))
+            free = [p for p in free if p not in found[-1]]
+            continue
+        found.append((first, second))
+    return found
+
+
+def _checked(
+    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str, report: Report, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-    """The program for a sample, and what it says of its sizes; without a `cache` without machine code, to be compared."""
+    """The program, and what it says of its sizes: for one image after the other where that is how large batches are computed, or all that can be done."""
+
+    def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
+        made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
+        if set(renamed) != {batch}:  # of which the program for one image does not know
+            check, _ = _made(main, renamed, batch, [n for _, n in numbers], target, name, Report(), None)
+            _compare(made, check)
+        return made, limits
+
+    batch = _batch_of(main)
+    if batch is not None and _is_apart(main, batch, [n for n, _ in numbers], target, 0):
+        return program(batch)
+    try:
+        return program(None)
+    except OpenSizeError:
+        if batch is None or not _is_apart(main, batch, [n for n, _ in numbers], target, 1):
+            raise
+        return program(batch)
+
+
+def _batch_of(main: Function) -> Var | None:
+    """The first dimension of all inputs, where that is open and no other one has to do with it."""
+    first = {p.tensor_type.shape[0] if p.tensor_type.ndim else None for p in main.params}
+    batch = first.pop() if len(first) == 1 else None
+    others = {v for p in main.params for d in p.tensor_type.shape[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}
+    return batch if isinstance(batch, Var) and batch not in others else None
+
+
+def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int) -> bool:
+    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it can be.
+
+    False, too, where the model does not take sizes in general position, which is then told by who compiles it for them.
+    """
+    known = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), numbers, strict=True)}
+    context = PassContext.current()
+    switches = {**context.config, "relay.SplitBatch.images": images} if images else dict(context.config)
+    try:
+        with PassContext(context.opt_level, disabled_pass=tuple(context.disabled_pass), config=switches):
+            optimized = optimize(IRModule({"main": with_samples(main, known)}), target)["main"]
+    except CompileError:
+        return False
+    return bool(optimized.attrs.get(PARTS, 1) == known[batch].value)
+
+
+def _made(
+    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str, report: Report, cache: Cache | None,
+) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
+    """The program for a sample, and what it says of its sizes; without a `cache` without machine code, to be compared.
+
+    With `batch`, it is the program for one image, which is called for each.
+    """
     symbols = tuple(renamed.values())
-    with samples(dict(zip(symbols, _SAMPLES[which], strict=False))) as found:
+    with samples(dict(zip(symbols, numbers, strict=True))) as found:
         try:
-            sampled = with_samples(main, renamed)
+            sampled = with_samples(main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
             if needs_stages(sampled):
                 raise OpenSizeError("some sizes are in the values of its inputs")
             with report.phase("graph"):
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
+            if batch is not None:
+                parts = open_size(renamed[batch])
+                optimized = Function(optimized.params, optimized.body, optimized.ret_type, optimized.type_params, {**optimized.attrs, PARTS: parts}, optimized.span)
             made = build_program(optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols)
         except OpenSizeError:
             raise
         except CompileError as error:
             raise OpenSizeError(error.message, error.origin) from error
+        except TypeError as error:  # of Python, for a size that has become an expression in the place of a number
+            raise OpenSizeError(f"a number is needed while compiling in the place of a size ({error})") from error
     return made, found.limits
 
 
@@ -114,9 +190,13 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
             raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
     if len(a.report.llvm) != len(b.report.llvm) or a.manifest != b.manifest:
         raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
-    if _digests(a.sources()) != _digests(b.sources()):
+    ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
+    if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise OpenSizeError("a constant depends on the sizes")
 
 
-def _digests(sources: Sequence[Sequence[Array]]) -> list[bytes]:
-    return [hashlib.blake2b(np.ascontiguousarray(v).view(np.uint8).data if v.nbytes else b"").digest() for values in sources for v in values]
+def _same(a: Array, b: Array) -> bool:
+    """Whether two constants are the same memory, or have the same contents."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return a is b or a.__array_interface__ == b.__array_interface__ or a.tobytes() == b.tobytes()

@@ -28,7 +28,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, Var
-from tilewright.relay.interpreter import evaluate
+from tilewright.relay.interpreter import prepared
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
@@ -211,7 +211,12 @@ class _Builder:
         key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
         if key not in self.kernels:
             objects = any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs))
-            self.kernels[key] = None if objects else self._kernel(function, constant, storage)
+            try:
+                self.kernels[key] = None if objects else self._kernel(function, constant, storage)
+            except CompileError as error:
+                if error.origin is not None or not self.symbols:
+                    raise
+                raise type(error)(error.message, s.call.span or function.span) from error
         found = self.kernels[key]
         origin = str(s.call.span or function.span or "")
         if found is None:
@@ -273,8 +278,10 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
 
+        compute = prepared(function)
+
         def run(*arrays: Array) -> Sequence[Array]:
-            result = evaluate(function, *arrays)
+            result = compute(*arrays)
             return result if isinstance(result, (tuple, list)) else (result,)
 
         return self._on_host(title, run, s, origin)

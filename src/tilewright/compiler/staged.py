@@ -202,9 +202,9 @@ class Stages:
 
     @staticmethod
     def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        from tilewright.relay.interpreter import evaluate
+        from tilewright.relay.interpreter import prepared
 
-        made = evaluate(stage, *given)
+        made = prepared(stage)(*given)
         return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
 
     def prepare(self) -> Edge | None:
@@ -247,6 +247,8 @@ class Stages:
     def _add(self, point: Point, key: Key, edge: Edge) -> None:
         point.met += 1
         point.keep(key, edge)
+        if edge.next is not None and (point is not self.root or point.asked):
+            edge.next.met = max(edge.next.met, point.met - 1)  # where sizes go on changing, those behind them do
 
     def _make(self, point: Point, key: Key, edge: Edge) -> None:
         """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not kept."""
@@ -312,6 +314,12 @@ class Stages:
                 yield edge
                 if edge.next is not None:
                     points.append(edge.next)
+
+    @property
+    def in_python(self) -> set[str]:
+        """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
+        steps = (s.name for e in self.edges() if e.program is not None for s in e.program.artifact.manifest.host_steps)
+        return {*steps, *(size.__name__ for e in self.edges() for size, _ in e.sizers)}
 
     def use_threads(self, count: int) -> None:
         """How many threads share a call's work, in every stage."""

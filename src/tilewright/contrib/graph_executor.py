@@ -34,11 +34,11 @@ class GraphModule:
         elif key is not None:
             if value is None:
                 raise InputError(f"set_input({key!r}) was given no value")
-            self.get_input(key).copyfrom(value)
-        names = {t.name for t in self.module.executable.inputs}
+            self.module.set_input(self.module.input_index(key), value)
+        names = {t.name for t in self.module.input_infos}
         for name, entry in params.items():
             if name in names:
-                self.get_input(name).copyfrom(entry)
+                self.module.set_input(self.module.input_index(name), entry)
 
     def run(self, **inputs: Any) -> None:
         """Set `inputs`, then compute all outputs."""
@@ -52,29 +52,31 @@ class GraphModule:
 
     def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
         """An output's array, or `out` with a copy of it."""
-        outputs = self.module.outputs
-        if not 0 <= index < len(outputs):
-            raise InputError(f"the model has no output {index}; it has {len(outputs)}")
+        outputs, count = self.module.outputs, self.module.output_count
+        if not 0 <= index < count:
+            raise InputError(f"the model has no output {index}; it has {count}")
+        if not outputs:
+            raise InputError("the sizes of the outputs are only known when the model has run; call run() first")
         return outputs[index] if out is None else outputs[index].copyto(out)
 
     def get_num_inputs(self) -> int:
         return len(self.module.inputs)
 
     def get_num_outputs(self) -> int:
-        return len(self.module.outputs)
+        return self.module.output_count
 
     def get_input_index(self, name: str) -> int:
         """The position of the input, -1 when there is none."""
-        return next((i for i, t in enumerate(self.module.executable.inputs) if t.name == name), -1)
+        return next((i for i, t in enumerate(self.module.input_infos) if t.name == name), -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Shapes and dtypes of the inputs by name."""
-        inputs = self.module.executable.inputs
+        inputs = self.module.input_infos
         return {t.name: t.shape for t in inputs}, {t.name: str(t.dtype) for t in inputs}
 
     def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Shapes and dtypes of the outputs by name."""
-        outputs = self.module.executable.outputs
+        outputs = self.module.output_infos
         return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
 
     def load_params(self, params: bytes | bytearray | Mapping[str, Any]) -> None:

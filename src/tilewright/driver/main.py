@@ -55,7 +55,7 @@ def _show_version(value: bool) -> None:
 
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Say more; show tracebacks.")]
 Target = Annotated[str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'. Quote it.")]
-Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]".')]
+Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
 Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]

@@ -16,24 +16,25 @@ STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
 
 _SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
+_SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*|(?:[A-Za-z_]\w*=)?\d+\.\.\d*", re.ASCII)
 _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
 
-def input_shapes(text: str) -> dict[str, tuple[int, ...]]:
-    """`"x:[1,3,224,224] y:[10]"` as a dictionary; names may hold colons and slashes."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def input_shapes(text: str) -> dict[str, tuple[Any, ...]]:
+    """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes. Open dimensions stay as they are written."""
+    shapes: dict[str, tuple[Any, ...]] = {}
     position = 0
     while text[position:].strip(" ,\t\n"):
         match = _SHAPE.match(text, position)
         if match is None:
             raise OptionError(f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] y:[1,10]\"")
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
-        wrong = next((size for size in sizes if not (size.isascii() and size.isdecimal())), None)
+        wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
-            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative")
+            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64")
         if name in shapes:
             raise OptionError(f"--input-shapes: '{name}' is given twice")
-        shapes[name] = tuple(map(int, sizes))
+        shapes[name] = tuple(int(size) if size.isdecimal() else size for size in sizes)
         position = match.end()
     return shapes
 

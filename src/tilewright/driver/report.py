@@ -12,7 +12,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from tilewright.compiler.check import ModelReport, Value
 
-_COLOURS: Final = {"native": "green", "numpy": "yellow", "unknown": "red"}
+_COLOURS: Final = {"native": "green", "staged": "cyan", "numpy": "yellow", "unknown": "red"}
 
 
 def show(report: ModelReport) -> None:

@@ -41,6 +41,8 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
+    if dtype.kind == "O":
+        return np.full(info.shape, {Fill.ZEROS: "", Fill.ONES: "1", Fill.RANDOM: "text"}[fill], object)
     if fill is not Fill.RANDOM:
         return np.full(info.shape, fill is Fill.ONES, dtype)
     values = random.random(info.shape)
@@ -53,6 +55,9 @@ def largest(answers: Mapping[str, NDArray[Any]], count: int) -> Iterator[str]:
     for name, answer in answers.items():
         squeezed = np.squeeze(answer)
         flat = squeezed.ravel()
+        if flat.dtype == object:
+            yield f"{name} string[{', '.join(map(str, answer.shape))}], the first {min(count, flat.size)}: {', '.join(map(repr, flat[:count]))}"
+            continue
         yield f"{name} {answer.dtype}[{', '.join(map(str, answer.shape))}], its {min(count, flat.size)} largest:"
         for place in np.argsort(-flat.astype(np.float64), kind="stable")[:count]:
             index = ", ".join(map(str, np.unravel_index(place, squeezed.shape)))

@@ -48,6 +48,7 @@ class InferenceSession:
             self._overridable = [node_arg(i) for i in proto.graph.input if i.name in stored]
             self._inputs = [node_arg(i) for i in infos]
             self._outputs = [node_arg(o) for o in proto.graph.output]
+            self._lists_of_maps = {k for k, o in enumerate(self._outputs) if o.type.startswith("seq(map")}
             self._metadata = metadata(proto)
             shapes = {**_overridden(infos, *dimension_overrides(sess_options)), **options.pop("shapes", {})}
             self._elements = {i.name: _numpy_type(i.type) for i in infos}
@@ -68,7 +69,7 @@ class InferenceSession:
         found = self.model(fed)
         self._note("model_run", begin)
         results = found if isinstance(found, tuple) else (found,)
-        return [results[k] for k in places]
+        return [results[k].tolist() if k in self._lists_of_maps else results[k] for k in places]
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: RunOptions | None = None,

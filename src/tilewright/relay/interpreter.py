@@ -9,12 +9,14 @@ value is dropped after its last use. A value that several scopes use is computed
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, InputError, InternalError
+from tilewright.errors import CompileError, InputError, InternalError, RunError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import Scopes
@@ -77,6 +79,46 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     if parts == 1:
         return results[0]
     return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
+
+
+def prepared(function: Function) -> Callable[..., Any]:
+    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
+
+    For a function of operators and tuples alone; of any other it is `evaluate`.
+    """
+    order = list(post_order(function.body))
+    if function.attrs.get("Parts", 1) != 1 or not all(_is_plain(e) for e in order):
+        return functools.partial(evaluate, function)
+    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
+    constants = [e for e in order if isinstance(e, Constant)]
+    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
+    steps: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
+    for e in order:
+        if e not in places:
+            steps.append((_step(e), tuple(places[o] for o in operands(e))))
+            places[e] = len(places)
+    fixed, result = [e.value for e in constants], places[function.body]
+
+    def run(*args: Any) -> Any:
+        values = [*args, *fixed]
+        for step, needed in steps:
+            values.append(step(*[values[k] for k in needed]))
+        return values[result]
+
+    return run
+
+
+def _is_plain(e: Expr) -> bool:
+    return isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
+
+
+def _step(e: Expr) -> Callable[..., Any]:
+    """The value of a call, a tuple or a field of one, from those of its operands."""
+    if isinstance(e, Call):
+        return lambda *args: apply_op(e, args)
+    if isinstance(e, TupleGetItem):
+        return operator.itemgetter(e.index)
+    return lambda *fields: fields
 
 
 def _checked(param: Var, value: Any) -> Any:
@@ -333,9 +375,13 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
-    """The operator of `call` on numpy values, by its reference."""
-    with np.errstate(all="ignore"):
-        result = call.op.reference(*args)
+    """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
+    try:
+        with np.errstate(all="ignore"):
+            result = call.op.reference(*args)
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
+        raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
     return _arrays(result)
 
 

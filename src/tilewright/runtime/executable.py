@@ -385,7 +385,7 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
 
 def _of_objects(info: TensorInfo, x: Array) -> Array:
     """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects."""
-    found = np.ascontiguousarray(x.astype(object)).reshape(x.shape)
+    found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)
     wrong = next((type(v).__name__ for v in found.flat if not isinstance(v, str)), "") if info.dtype == "string" else ""
     if wrong:
         raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")

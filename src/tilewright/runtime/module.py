@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.program import TensorInfo
 
 
 class Session:
@@ -26,13 +27,31 @@ class Session:
         self.inputs = [empty(t.shape, t.dtype, device).copyfrom(np.zeros(t.shape)) for t in executable.inputs]
         self.outputs = [empty(t.shape, t.dtype, device) for t in executable.outputs]
 
+    @property
+    def input_infos(self) -> Sequence[TensorInfo]:
+        """Names, shapes and dtypes of the inputs."""
+        return self.executable.inputs
+
+    @property
+    def output_infos(self) -> Sequence[TensorInfo]:
+        """Names, shapes and dtypes of the outputs."""
+        return self.executable.outputs
+
+    @property
+    def output_count(self) -> int:
+        return len(self.outputs)
+
+    def set_input(self, index: int, value: Any) -> None:
+        """Copy into an input array; raises `InputError` for another shape."""
+        self.inputs[index].copyfrom(value)
+
     def run(self) -> None:
         """From the input arrays to the output arrays."""
         self.executable(*self.inputs, out=self.outputs)
 
     def input_index(self, key: str | int) -> int:
         """The position of an input, by name or number; raises `InputError` when there is none."""
-        names = [t.name for t in self.executable.inputs]
+        names = [t.name for t in self.input_infos]
         if isinstance(key, str):
             if key not in names:
                 raise InputError(f"the model has no input '{key}'; it has {', '.join(names) or 'none'}")
@@ -48,8 +67,8 @@ class Session:
         given = [x.numpy() for x in self.inputs]
 
         def call() -> None:
-            for slot, value in zip(self.inputs, given, strict=True):
-                slot.copyfrom(value)
+            for k, value in enumerate(given):
+                self.set_input(k, value)
             self.run()
             for output in self.outputs:
                 output.numpy()
@@ -97,7 +116,11 @@ class FactoryModule:
     def __getitem__(self, name: str) -> Callable[..., Session]:
         if name != "default":
             raise InputError(f"a compiled model has no entry '{name}'; it has 'default'")
-        return lambda device=None: Session(self.executable, device or Device())
+        return lambda device=None: self.session(device or Device())
+
+    def session(self, device: Device) -> Session:
+        """A runnable copy with arrays of its own."""
+        return Session(self.executable, device)
 
     def __iter__(self) -> Iterator[Any]:
         """`graph, lib, params = relay.build(…)`, as scripts from before the factory write it; parameters are in the code."""

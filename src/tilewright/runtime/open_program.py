@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from tilewright.runtime.threads import checked_threads
 Array = np.ndarray[Any, Any]
 Shapes = tuple[tuple[int, ...], ...]
 
+_MOST_COUNTED: Final = 4096
 MOST_PLANS: Final = 64
 """Combinations of sizes whose plans, and the memory for them, are kept; those used last."""
 
@@ -45,9 +46,16 @@ class OpenExecutable(Executable):
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._position = {n: k for k, n in enumerate(self._names)}
         self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._compiling = threading.Lock(), threading.Lock()
         self.last: Executable | None = None
         """The program of known sizes that was called last."""
+        self._compile: Callable[[Shapes], Executable] | None = None
+        self._calls: dict[Shapes, int] = {}
+        self._after = 0
+
+    def specialise(self, compile_: Callable[[Shapes], Executable], after: int) -> None:
+        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on with that."""
+        self._compile, self._after = compile_, after
 
     @property
     def threads(self) -> int:
@@ -103,7 +111,25 @@ class OpenExecutable(Executable):
         shapes = tuple(tuple(x.shape) if hasattr(x, "shape") else as_numpy(x).shape for x in given)
         found = self._plans.get(shapes) or self.at(shapes)
         self.last = found
+        if self._compile is not None:
+            self._count(shapes)
         return found
+
+    def _count(self, shapes: Shapes) -> None:
+        with self._lock:
+            if len(self._calls) > _MOST_COUNTED:
+                self._calls.clear()
+            calls = self._calls[shapes] = self._calls.get(shapes, 0) + 1
+        if calls == self._after:
+            threading.Thread(target=self._specialise, args=(shapes,), name="tilewright-specialise", daemon=True).start()
+
+    def _specialise(self, shapes: Shapes) -> None:
+        """Put a program for these sizes alone in the place of the plan: calls that run keep theirs."""
+        assert self._compile is not None
+        with self._compiling:
+            made = self._compile(shapes)
+        with self._lock:
+            self._plans[shapes] = made
 
     def _planned(self, shapes: Shapes) -> Executable:
         manifest = self.manifest

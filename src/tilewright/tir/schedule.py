@@ -14,8 +14,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilewright.arith import Ranges, prove, simplify
-from tilewright.arith.open_sizes import open_size
+from tilewright.arith import Interval, Ranges, prove, simplify
+from tilewright.arith.open_sizes import limit, open_size, sampled
 from tilewright.errors import ScheduleError
 from tilewright.expr import LT as LESS
 from tilewright.expr import (
@@ -75,6 +75,8 @@ class Schedule(Recorder):
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self.steps: list[Step] = []
+        self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
+        """What holds where a block runs: no open size is 0, and no open loop that is split with overlap is shorter than the overlap."""
 
     # What is there.
     def block(self, name: str) -> Block:
@@ -120,6 +122,7 @@ class Schedule(Recorder):
 
         With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some points are
         computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
+        A loop whose extent is open is taken to have at least so many trips as the inner factor: the caller sees to that.
         """
         node = self._serial(loop, "split")
         extent = node.extent
@@ -133,6 +136,9 @@ class Schedule(Recorder):
         repeats = overlap and covered is not extent
         if repeats:
             self._may_repeat(node, sizes, self.extent(loop))
+            if not isinstance(extent, IntImm):
+                limit(self.extent(loop), int(sizes[1]))  # type: ignore[arg-type]
+                self._facts[simplify(extent, Ranges())] = int(sizes[1]), None  # type: ignore[arg-type]
             point = add(minimum(mul(new[0], sizes[1]), sub(extent, sizes[1])), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
         if covered is not extent and not repeats:
@@ -345,7 +351,7 @@ class Schedule(Recorder):
         if any(s is node for s in walk_stmt(target)):
             raise self._error(f"block '{block}' is inside loop '{loop.name}' already", target)
         around = [*self._path(target), target]
-        outer = Ranges()
+        outer = Ranges(facts=self._facts)
         for f in around:
             outer = outer.bind_loop(f.var, f.min, f.extent) if isinstance(f, For) else outer
         region = region_of(target.body, buffer, outer)

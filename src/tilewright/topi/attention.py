@@ -61,7 +61,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
 
     def turn(b: Var, h: Var, d: Var, t: Var) -> PrimExpr:
         x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), at_query)), d)
-        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded > queries else x
+        return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded != queries else x
 
     turned = te.compute((batch, heads.count, deep, padded), turn, name="turned", attrs={"keep": True}, axis_names=("b", "h", "d", "t"))
     d = te.reduce_axis((0, deep), "d")
@@ -76,7 +76,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         if mask is not None:
             sizes = mask.extents
             added = cast(dtype, mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True))))
-            x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded > queries and sizes[3] > 1 else added)
+            x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded != queries and sizes[3] > 1 else added)
         return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
 
     scores = te.compute(products.shape, score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
@@ -117,11 +117,11 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         heads.count, blocks, block, first, second, unroll(deep), 1 if isinstance(steps, OpenSize) else unroll(steps),
     )
     context = te.compute(
-        (batch, queries, heads.count * heads.width), weighted, name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
+        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted, name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
         attrs={"stages": stages, "heights": _heights(queries, keys, cpu), "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
     )
     return te.compute(  # type: ignore[no-any-return]
-        context.shape, lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
+        (batch, queries, heads.count * heads.width), lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
     )
 

@@ -86,7 +86,7 @@ def transpose(x: Expr, axes: Sequence[int]) -> Expr:
     """`x` with its dimensions in the order `axes`; of a constant, a view."""
     if tuple(axes) == tuple(range(len(axes))):
         return x
-    if isinstance(x, Constant):
+    if isinstance(x, Constant) and sorted(axes) == list(range(rank(x))):
         return Constant(x.value.transpose(tuple(axes)), x.span)
     return op.transpose(x, axes=tuple(axes))
 

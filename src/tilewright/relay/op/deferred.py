@@ -55,6 +55,7 @@ class Deferred(Waiting):
     the node may differ.
     """
 
+    objects = True
     op_type: str
     model: str
     config: tuple[tuple[str, Any], ...] = ()

@@ -5,8 +5,8 @@ The result of some has a size that is in the data; its type says so with a dimen
 
 from __future__ import annotations
 
+import functools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -116,6 +116,84 @@ class RegexFullMatch(Op):
         return np.array([whole(s) is not None for s in data.flat], bool).reshape(data.shape)
 
 
+_PLAIN: Final = re.compile(r"(\\[wdsWDS]|\[\^?\]?[^\[\]]*\]|[^\\\[\](){}|*+?.^$])([+*]|\{\d+(,\d*)?\})?")
+"""Expressions of one kind of characters, repeated: their first match is their longest."""
+_PLACED: Final = re.compile(r"\^(?<!\[\^)|\$|\\[bBAZz]|\(\?[=!<P:#a-zA-Z-]*[=!<]")
+"""What says where in the string it matches, not what."""
+
+
+@op("string_tokenize", kind=Fusion.OPAQUE)
+class StringTokenize(Op):
+    """The tokens of each string along a new last axis, filled up with `pad` (Tokenizer of com.microsoft).
+
+    They are what lies between the matches of `separators`, one after another, or the matches of `expression`, each the longest at its
+    place; single characters where neither is given. Those of fewer characters than `fewest` are left out. With `mark`, a start (U+0002) and an end
+    (U+0003) stand around those of each string, unless no string has any.
+    """
+
+    objects = True
+    pad: str
+    fewest: int = 1
+    mark: bool = False
+    separators: tuple[str, ...] = ()
+    expression: str = ""
+
+    def infer(self, data: Type) -> TensorType:
+        t = _strings(*tensors(data))
+        for pattern in (*self.separators, self.expression):
+            if _PLACED.search(pattern):
+                raise ShapeError(f"the pattern {pattern!r} asks what stands around a token, which is not supported; say what a token is made of: [a-z]+")
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ShapeError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+        return TensorType((*t.shape, UnknownDim()), STRING)
+
+    def reference(self, data: Array) -> Array:
+        pieces = [[t for t in self._tokens(s) if len(t) >= self.fewest] for s in data.flat]
+        most = max(map(len, pieces), default=0)
+        if most and self.mark:
+            pieces, most = [["\x02", *p, "\x03"] for p in pieces], most + 2
+        return of_strings([s for p in pieces for s in (*p, *[self.pad] * (most - len(p)))], (*data.shape, most))
+
+    def _tokens(self, text: str) -> list[str]:
+        if self.expression and _is_plain(self.expression):
+            return re.compile(self.expression, re.ASCII).findall(text)
+        if self.expression:
+            return [text[a:b] for a, b in _matches(self.expression, text)]
+        if not any(self.separators):
+            return list(text)
+        found = [text]
+        for separator in self.separators:
+            found = [piece for one in found for piece in _between(separator, one)]
+        return [piece for piece in found if piece]
+
+
+@functools.lru_cache(64)
+def _is_plain(expression: str) -> bool:
+    return _PLAIN.fullmatch(expression) is not None
+
+
+def _between(separator: str, text: str) -> Iterator[str]:
+    begin = 0
+    for a, b in _matches(separator, text):
+        yield text[begin:a]
+        begin = b
+    yield text[begin:]
+
+
+def _matches(expression: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where the matches are that are not empty, each the longest at the first place where there is one. Classes such as `\\w` are of ASCII."""
+    pattern, begin = re.compile(expression, re.ASCII), 0
+    while begin < len(text) and (first := pattern.search(text, begin)) is not None:
+        a, b = first.span()
+        if not _is_plain(expression):
+            b = next((end for end in range(len(text), b, -1) if pattern.fullmatch(text, a, end)), b)
+        if b > a:
+            yield a, b
+        begin = max(b, a + 1)
+
+
 @op("tfidf_vectorize", kind=Fusion.OPAQUE)
 class TfIdfVectorize(Op):
     """How often each n-gram of a pool occurs in the rows of a tensor, weighted (ONNX TfIdfVectorizer).
@@ -144,17 +222,22 @@ class TfIdfVectorize(Op):
         return TensorType((*t.shape[:-1], max(self.ngram_indexes) + 1), FLOAT32)
 
     def reference(self, data: Array) -> Array:
-        grams = {gram: k for k, gram in enumerate(self._grams())}
-        wanted = range(self.min_gram_length, self.max_gram_length + 1)
-        weights = self.weights or (1.0,) * len(self.ngram_indexes)
-        rows = data.reshape(-1, data.shape[-1])
-        result = np.zeros((len(rows), max(self.ngram_indexes) + 1), np.float32)
-        for row, items in zip(result, rows.tolist(), strict=True):
-            for k, count in Counter(grams[g] for g in self._occurring(items, wanted) if g in grams).items():
-                row[self.ngram_indexes[k]] = {"TF": count, "IDF": weights[k], "TFIDF": count * weights[k]}[self.mode]
-        return result.reshape(*data.shape[:-1], -1)
+        columns, weights = _columns(self)
+        rows, width = data.reshape(-1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
+        lengths = range(self.min_gram_length, self.max_gram_length + 1)
+        found: list[int] = []
+        for row, items in enumerate(rows):
+            grams = items if lengths == range(1, 2) else self._occurring(items, lengths)
+            found += [row * width + columns[g] for g in grams if g in columns]
+        places, counts = np.unique(np.array(found, np.int64), return_counts=True)
+        result = np.zeros(len(rows) * width, np.float32)
+        by_mode: dict[str, Callable[[], Array]] = {
+            "TF": lambda: counts, "IDF": lambda: weights[places % width], "TFIDF": lambda: counts * weights[places % width],
+        }
+        result[places] = by_mode[self.mode]()
+        return result.reshape(*data.shape[:-1], width)
 
-    def _grams(self) -> Iterator[tuple[Any, ...]]:
+    def grams(self) -> Iterator[tuple[Any, ...]]:
         """The n-grams of the pool, in order."""
         for n, (begin, end) in enumerate(zip(self.ngram_counts, (*self.ngram_counts[1:], len(self.pool)), strict=True), 1):
             yield from (tuple(self.pool[k : k + n]) for k in range(begin, end, n))
@@ -166,3 +249,14 @@ class TfIdfVectorize(Op):
                 if n > 1 or step == 1:
                     last = len(items) - (n - 1) * step
                     yield from (tuple(items[k : k + n * step : step]) for k in range(last))
+
+
+@functools.lru_cache(64)
+def _columns(op: TfIdfVectorize) -> tuple[dict[Any, int], Array]:
+    """Where each n-gram is counted, which is an item itself where there are single ones alone, and the weight of each column."""
+    single = op.min_gram_length == op.max_gram_length == 1
+    columns = {gram[0] if single else gram: column for gram, column in zip(op.grams(), op.ngram_indexes, strict=False) if not single or len(gram) == 1}
+    weights = np.ones(max(op.ngram_indexes) + 1, np.float32)
+    if op.weights:
+        weights[list(op.ngram_indexes)] = op.weights
+    return columns, weights

@@ -142,7 +142,7 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
         v = Call(_SWAP, [v], span=v.span)
     total, queries, size = q.tensor_type.shape
     keys, width = v.tensor_type.shape[1:]
-    if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or min(total, queries, size, keys, width) < 1:
+    if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or any(d < 1 for d in (total, queries, size, keys, width)):
         return None
     factor, q = _scaled(q)
     other, k = _scaled(k)

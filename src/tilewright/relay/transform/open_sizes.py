@@ -29,8 +29,8 @@ def symbols_of(function: Function) -> list[Symbol]:
     ))
 
 
-def with_samples(function: Function, symbols: Mapping[Symbol, Symbol]) -> Function:
-    """`function` with samples of `symbols`, which `arith.open_sizes.samples` knows, in the place of its symbolic dimensions.
+def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Function:
+    """`function` with samples of `symbols`, which `arith.open_sizes.samples` knows, or with numbers, in the place of its symbolic dimensions.
 
     Raises `CompileError` for an expression that has no size then.
     """
@@ -46,7 +46,7 @@ def with_samples(function: Function, symbols: Mapping[Symbol, Symbol]) -> Functi
 class _Samples:
     """Puts samples into expressions."""
 
-    def __init__(self, symbols: Mapping[Symbol, Symbol]) -> None:
+    def __init__(self, symbols: Mapping[Symbol, PrimExpr]) -> None:
         self.symbols: dict[PrimExpr, PrimExpr] = dict(symbols.items())
 
     def rebuilt(self, e: Expr, args: Sequence[Expr]) -> Expr:

@@ -298,8 +298,10 @@ def _is_of(e: Expr, values: Container[Expr]) -> bool:
 
 
 def work(function: Function) -> float:
-    """About how many operations a stage is: an element of a result is one, of a sum or product as many as it is made of."""
-    return sum(_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op))
+    """About how many operations an operator of a stage is, on the average: an element of a result is one, of a sum or product as many as it
+    is made of. Compiling takes the same time for each operator, so this is what it has to pay for."""
+    each = [_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)]
+    return sum(each) / max(1, len(each))
 
 
 def _operations(call: Call) -> float:

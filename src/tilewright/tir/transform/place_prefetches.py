@@ -16,7 +16,7 @@ from typing import Final
 
 from tilewright.arith import Ranges, simplify
 from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, const, mul
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, const, minimum, mul
 from tilewright.expr_walk import substitute
 from tilewright.intrinsics import prefetch
 from tilewright.tir.region import Box, region_of
@@ -26,6 +26,8 @@ from tilewright.types import INT64
 NEXT: Final = "prefetch_next"
 SHARE: Final = "prefetch_share"
 _LINE: Final = 64
+_OPEN_TRIPS: Final = 4
+"""Over so many of the first trips all is shared out where their number is open; later ones ask once more for the last share."""
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
@@ -55,10 +57,9 @@ def _ahead(outer: For, buffer: Buffer, ranges: Ranges) -> For:
     def place(s: Stmt, position: PrimExpr, trips: int) -> Stmt:
         if not isinstance(s, For):
             return map_bodies(s, lambda b: place(b, position, trips)) or s
-        extent = s.extent
-        if not isinstance(extent, IntImm):
-            return s
-        position, trips = simplify(add(mul(position, extent), s.var), ranges), trips * extent.value
+        extent = s.extent.value if isinstance(s.extent, IntImm) else _OPEN_TRIPS
+        at = s.var if isinstance(s.extent, IntImm) else minimum(s.var, _OPEN_TRIPS - 1)
+        position, trips = simplify(add(mul(position, extent), at), ranges), trips * extent
         if s.annotations.get(SHARE) != buffer.name:
             return replace(s, body=place(s.body, position, trips))
         line = _LINE * 8 // buffer.dtype.bits

@@ -50,7 +50,7 @@ def schedule_attention(k: KernelBlocks) -> None:
     tile: Tile = stages.second
     (b, t, c), _ = s.axes(k.output)
     head, column = s.split(c, [stages.heads, None])
-    block, tiles, row = s.split(t, [stages.blocks, None, tile.rows])
+    block, tiles, row = s.split(t, [None, stages.block // tile.rows, tile.rows] if isinstance(stages.blocks, OpenSize) else [stages.blocks, None, tile.rows])
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
     s.reorder(b, head, block, panel, tiles, row, vector, lane)
     one = s.fuse(b, head, block)

@@ -34,7 +34,7 @@ class KernelBlocks:
     def multiply_time(self) -> float:
         """Nanoseconds that the anchor's multiply-adds take at the machine's peak, or what it takes to read the weights of a few rows."""
         attrs = self.anchor.attrs
-        return max(float(attrs["flops"]) / (16 * self.machine.lanes("float32")), float(attrs.get("right_bytes", 0)) / _CACHE_SPEED)
+        return max(typical(attrs["flops"]) / (16 * self.machine.lanes("float32")), typical(attrs.get("right_bytes", 0)) / _CACHE_SPEED)
 
     @property
     def machine(self) -> Machine:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeAlias
 
+from tilewright.arith.open_sizes import granted
 from tilewright.expr import LE, LT, PrimExpr, add, as_expr, compare, floordiv, sub
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor
@@ -33,7 +34,8 @@ def at_height(height: int) -> Iterator[None]:
     """Inside, kernels are computed and scheduled for tiles of that height."""
     token = _HEIGHT.set(height)
     try:
-        yield
+        with granted():
+            yield
     finally:
         _HEIGHT.reset(token)
 

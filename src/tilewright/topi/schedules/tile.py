@@ -17,6 +17,7 @@ from tilewright.tir.schedule import Schedule
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
+from tilewright.types import OpenSize
 
 _ENOUGH: Final = 8
 _PIECES: Final = 64
@@ -78,11 +79,15 @@ def schedule_open_rows(k: KernelBlocks, batch: list[Var], row: Var, column: Var,
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    accumulate(k, k.name(k.anchor), row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
+    depth = accumulate(k, k.name(k.anchor), row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
     _pack_inside(s, [name for op, name in k.names.items() if op.prepack is not None], batch, k)
+    large = not batch and _large_weights(k, k.anchor) is not None
+    shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
     if k.multiply_time >= WORTH_SHARING:
-        shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH else [])]
-        s.parallel(s.fuse(*shared), grain=_OPEN_GRAIN if shared[-1] is row_outer else 1)
+        panel = s.fuse(*shared)
+        s.parallel(panel, grain=_OPEN_GRAIN if len(shared) > len(batch) + 1 else 1)
+    if large:
+        prefetch_panels(k, k.anchor, panel, depth)
 
 
 def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
@@ -230,6 +235,8 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     The last loop over taps gives the pieces where the depth is too short for it, or the channels one each; the taps may be split if `cut` is set.
     """
     *taps, depth = loops
+    if isinstance(s.extent(depth), OpenSize):
+        return loops
     pieces = max(1, round(s.extent(depth) * step / _PIECE))
     while s.extent(depth) % pieces:
         pieces -= 1

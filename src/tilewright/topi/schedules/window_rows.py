@@ -71,4 +71,4 @@ def _band(k: KernelBlocks, down: ComputeOp, rows: int) -> int:
     """The rows of one band: a divisor of all of them whose values fill a quarter of the first-level cache at most."""
     row = down.outputs[0].extents[-1] * down.outputs[0].dtype.itemsize
     most = max(1, k.machine.l1_bytes // 4 // row)
-    return next(d for d in range(min(rows, most), 0, -1) if rows % d == 0)
+    return next((d for d in range(min(rows, most), 0, -1) if rows % d == 0), 1)

@@ -32,6 +32,7 @@ def resize_antialiased(
     result = x if dtype_of(x).is_float else cast(x, FLOAT32)
     for axis, (size, out, factor) in enumerate(zip(dims, wanted, factors, strict=True)):
         if factor != 1 or size != out:
+            node.check_table(out, size)
             weights = _weights(size, out, factor, mode, transformation, cubic_alpha, exclude_outside)
             result = _along(result, Constant(weights.astype(dtype_of(result).numpy())), axis)
     if dtype_of(x).is_integer:

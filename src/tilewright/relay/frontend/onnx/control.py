@@ -110,7 +110,8 @@ def eye_like(x: Expr, *, dtype: int | None = None, k: int = 0, node: Node) -> Ex
     if rank(x) != 2:
         node.refuse(f"its input must be a matrix, and it has {rank(x)} dimensions")
     rows, columns = node.static(x, "input")
-    return Constant(np.eye(rows, columns, k, dtype=kind.numpy()))
+    node.check_table(rows, columns)
+    return Constant(np.eye(rows, columns, max(-rows, min(k, columns)), dtype=kind.numpy()))
 
 
 @converter("NonZero")

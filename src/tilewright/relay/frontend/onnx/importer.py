@@ -28,7 +28,7 @@ from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.sparse import read_sparse
-from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, wrong_attribute, wrong_input
+from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, widened, wrong_attribute, wrong_input, wrong_rank
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.groups import NOTHING, with_outputs
 from tilewright.relay.visitor import operands
@@ -57,9 +57,21 @@ def from_onnx(
         if key not in _OPTIONS:
             raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}")
         config[key] = value
-    with read_model(model) as (proto, source):
+    return _imported(model, shape, dtype, opset, freeze_params, config)
+
+
+def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
+    """The module of `from_onnx` for whoever looks at its graph alone: its weights are not read, and lie in the files of the model."""
+    return _imported(model, shape, None, None, True, _OPTIONS, mapped=True)[0]
+
+
+def _imported(
+    model: Any, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None, opset: int | None, freeze_params: bool, config: Mapping[str, Any],
+    mapped: bool = False,
+) -> tuple[IRModule, dict[str, Array]]:
+    with read_model(model, mapped) as (proto, source):
         inputs = ModelInputs(proto.graph, shape, dtype)
-        importer = Importer(proto, source, inputs, freeze_params, config, functions.opsets_of(proto, source, opset))
+        importer = Importer(proto, source, inputs, freeze_params, dict(config), functions.opsets_of(proto, source, opset))
         outputs = importer.run()
     used = importer.used_params(outputs)
     declared = [o.type.WhichOneof("value") == "tensor_type" for o in proto.graph.output]
@@ -194,8 +206,9 @@ class Importer:
             said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
             found = specification(proto.op_type, proto.domain, body.opsets.get(registry.domain_of(proto.domain), 1))
             why = "" if found is None else wrong_input(found, proto, args)
-            raise ModelError(why or f"its inputs and attributes cannot be made sense of ({said}); where onnx.checker.check_model finds nothing wrong with "
-                             "the model, this is a fault of the importer", origin) from error
+            shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
+            raise ModelError(why or f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what {proto.op_type} takes, and "
+                             f"correct the model; where they are right, this is a fault of the importer ({said})", origin) from error
         if len(results) < sum(map(bool, proto.output)):
             raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
                              f"{', '.join(proto.output[len(results):])} cannot be computed", origin)
@@ -253,8 +266,10 @@ class Importer:
             return self._import_graph(graph, replace(body, scope=scope, is_looped=body.is_looped or outside is not None, depth=body.depth + 1))
 
         given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
-        if said is not None and (why := wrong_attribute(said, given)):
-            raise ModelError(why, origin)
+        if said is not None:
+            given = widened(said, given)
+            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args):
+                raise ModelError(why, origin)
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in given.items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]

@@ -15,7 +15,7 @@ from tilewright.limits import refused_size
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.groups import NOTHING
-from tilewright.types import DataType, TensorType
+from tilewright.types import DataType, TensorType, same_shape
 
 Array = np.ndarray[Any, Any]
 
@@ -117,15 +117,18 @@ class ModelInputs:
         shown = ", ".join(str(d) if isinstance(d, int) else f"<{d}>" for d in annotation.shape)
         return f"{shown}," if annotation.ndim == 1 else shown
 
-    def _fixed_symbols(self, protos: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, int]:
+    def _fixed_symbols(self, protos: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
         """The named dimensions that the given shapes decide. Checks the given shapes on the way."""
-        fixed: dict[str, int] = {}
+        fixed: dict[str, Any] = {}
         for name, given in shapes.items():
             if protos[name].type.HasField("map_type"):
                 continue
             kind_given = kind_of(protos[name])
             if kind_given.accepts(given):
                 continue
+            if kind_given.sequence:
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, and input '{name}' is {kind_given}; write for example "
+                                 f"shape={{{name!r}: [(1, 3), (2, 3)]}}")
             if not _is_shape(given):
                 raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}")
             kind = kind_given.tensor
@@ -133,11 +136,12 @@ class ModelInputs:
             if kind.HasField("shape") and len(dims) != len(given):
                 raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
             for dim, size in zip(dims, given, strict=False):
-                if dim.dim_param not in _NAMELESS and fixed.setdefault(dim.dim_param, int(size)) != size:
+                known = size if isinstance(size, scalar.Var) else int(size)
+                if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),), (known,)):
                     raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other")
         return fixed
 
-    def _dims(self, name: str, kind: Any, fixed: Mapping[str, int]) -> list[Any]:
+    def _dims(self, name: str, kind: Any, fixed: Mapping[str, Any]) -> list[Any]:
         if not kind.HasField("shape"):
             raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}")
         dims: list[Any] = []
@@ -188,7 +192,7 @@ class Kind:
 
 
 def _is_shape(given: Any) -> bool:
-    return isinstance(given, Sequence) and all(isinstance(d, (int, np.integer)) and d >= 0 for d in given)
+    return isinstance(given, Sequence) and all(isinstance(d, scalar.Var) or (isinstance(d, (int, np.integer)) and d >= 0) for d in given)
 
 
 def kind_of(proto: onnx.ValueInfoProto) -> Kind:

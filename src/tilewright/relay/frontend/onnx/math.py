@@ -264,5 +264,7 @@ def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
 
 @converter("Det")
 def determinant(x: Expr, *, node: Node) -> Expr:
+    if rank(x) < 2 or shape_of(x)[-1] != shape_of(x)[-2]:
+        node.refuse(f"its input must be square matrices, and the shape is {shape_of(x)}")
     value = node.value(x, "X")
     return Constant(np.asarray(np.linalg.det(value), value.dtype))

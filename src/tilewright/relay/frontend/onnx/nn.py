@@ -36,6 +36,9 @@ def paddings(
 ) -> tuple[int, ...]:
     """Padding before and after each spatial dimension: all befores, then all afters, as ONNX and relay have it."""
     n = len(kernel)
+    if not n == len(strides) == len(dilations) == rank(x) - 2:
+        node.refuse(f"kernel_shape is {tuple(kernel)}, strides {tuple(strides)} and dilations {tuple(dilations)}; each must have {rank(x) - 2} numbers, "
+                    f"one for each dimension of its input {x.checked_type!r} after the first two")
     if auto_pad in ("NOTSET", ""):
         given = tuple(pads) if pads is not None else (0,) * 2 * n
         if len(given) != 2 * n:

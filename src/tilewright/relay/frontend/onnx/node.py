@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,6 +11,7 @@ import numpy as np
 from tilewright.errors import ModelError, Origin
 from tilewright.expr import PrimExpr
 from tilewright.expr_walk import free_vars
+from tilewright.limits import MOST_TABLE
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.types import DataType
@@ -43,6 +45,12 @@ class Node:
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at this node."""
         raise ModelError(why, self.origin)
+
+    def check_table(self, *sizes: int) -> None:
+        """Raise `ModelError` where a table of these sizes is more than an import makes."""
+        if math.prod(max(s, 1) for s in sizes) > MOST_TABLE or any(s < 0 for s in sizes):
+            self.refuse(f"it asks for a table of {' x '.join(map(str, sizes))} elements, and {MOST_TABLE} are the most that are made while importing; "
+                        "correct its attributes and the shapes of its inputs")
 
     def import_graph(
         self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (), outside: Callable[[Expr], Expr] | None = None,

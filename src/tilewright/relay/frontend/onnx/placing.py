@@ -45,11 +45,14 @@ def col2im(
     image, block = node.ints(image_shape, "image_shape"), node.ints(block_shape, "block_shape")
     n, (batch, rows, positions) = len(image), node.static(x, "input")
     apart, edges, steps = dilations or (1,) * n, pads or (0,) * 2 * n, strides or (1,) * n
+    if not len(block) == len(apart) == len(steps) == n or len(edges) != 2 * n or min((*image, *block)) < 1:
+        node.refuse(f"image_shape is {image} and block_shape {block}; both, dilations and strides need a number of 1 or more for each dimension, pads two")
     padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:
         node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need a multiple of {math.prod(block)} rows "
                     f"and {math.prod(counts)} columns")
+    node.check_table(batch * rows, *counts)
     channels, size = rows // math.prod(block), math.prod(padded)
     flat = reshape(x, (batch * channels, math.prod(block) * positions))
     where = _places(padded, block, counts, steps, apart)
@@ -78,6 +81,7 @@ def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = 
     along = axis_of(axis, len(cache), node)
     if along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along) or new[along] > cache[along]:
         node.refuse(f"the update of shape {new} does not fit into the cache of shape {cache} along axis {along}")
+    node.check_table(new[along])
     steps = Constant(np.arange(new[along], dtype=np.int64).reshape([-1 if k == along else 1 for k in range(len(new))]))
     first = Constant(np.zeros(1, np.int64)) if write_indices is None else cast(write_indices, INT64)
     places = op.add(reshape(first, (-1, *[1] * (len(new) - 1))), steps)
@@ -100,6 +104,7 @@ def deform_conv(
     (top, left, *_), (down, right), (far_y, far_x) = pads or (0,) * 4, strides or (1, 1), dilations or (1, 1)
     taps, points = kh * kw, kh * kw * rows
     moved = transpose(reshape(offset, (n * offset_group, taps, 2, rows, columns)), (0, 2, 1, 3, 4))
+    node.check_table(taps, rows, columns)
     ys = (np.repeat(np.arange(kh) * far_y, kw)[:, None, None] + (np.arange(rows) * down - top)[:, None]) + np.zeros((1, 1, columns))
     xs = (np.tile(np.arange(kw) * far_x, kh)[:, None, None] + (np.arange(columns) * right - left)) + np.zeros((1, rows, 1))
     kind = dtype_of(x).numpy()

@@ -21,13 +21,14 @@ def max_and_where(
     batch, inner = dims[0] * dims[1], math.prod(dims[2:])
     taps = np.zeros((1,) * 2 * n, np.int64)
     inside = np.ones((1,) * 2 * n, bool)
-    sizes = []
+    sizes: list[int] = []
     for k in range(n):
         left = dims[2 + k] + padding[k] + padding[k + n] - (kernel[k] - 1) * dilations[k] - 1
         count = (-(-left // strides[k]) if ceil else left // strides[k]) + 1
         if ceil and (count - 1) * strides[k] >= dims[2 + k] + padding[k]:  # no window begins behind the end
             count -= 1
         sizes.append(count)
+        node.check_table(*sizes, *kernel[: k + 1])
         along = (np.arange(count) * strides[k] - padding[k])[:, None] + np.arange(kernel[k]) * dilations[k]
         shape = [1] * 2 * n
         shape[k], shape[n + k] = along.shape

@@ -55,6 +55,8 @@ class Source:
     name: str = ""
     folder: Path | None = None
     data: ModelData | None = None
+    mapped: bool = False
+    """Whether tensors stay in their files, to be looked at there; else they are read."""
     spans: Sequence[Span | None] = ()
     """By position of the initializer, where its raw data is when it is not in the message itself."""
 
@@ -64,14 +66,17 @@ class Source:
 
 
 @contextlib.contextmanager
-def read_model(model: Any) -> Iterator[tuple[onnx.ModelProto, Source]]:
-    """The model and its source, which stays open inside the `with`. Raises `ModelError` for whatever is not a whole ONNX model."""
-    source = Source()
+def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelProto, Source]]:
+    """The model and its source, which stays open inside the `with`. Raises `ModelError` for whatever is not a whole ONNX model.
+
+    With `mapped`, its tensors are not read, but looked at in their files.
+    """
+    source = Source(mapped=mapped)
     if isinstance(model, (bytes, bytearray, memoryview)):
         source.data = MemoryData(bytes(model))
     elif isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        source.name, source.folder, source.data = str(path), path.resolve().parent, _open(path)
+        source.name, source.folder, source.data = str(path), path.resolve().parent, _open(path, mapped)
     elif not isinstance(model, onnx.ModelProto):
         raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}")
     try:
@@ -82,6 +87,8 @@ def read_model(model: Any) -> Iterator[tuple[onnx.ModelProto, Source]]:
         yield proto, source
     except RecursionError:
         raise ModelError(f"{source.name or 'the model'} nests graphs or functions deeper than can be followed; export it again with fewer levels") from None
+    except EOFError:
+        raise ModelError(f"{source.name or 'the model'} became shorter while it was read; import it when it is complete") from None
     except MemoryError:
         raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or it is too large for this machine") from None
     finally:
@@ -110,11 +117,11 @@ def _check_names(model: onnx.ModelProto, source: Source) -> None:
         raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; the file is damaged: export the model again")
 
 
-def _open(path: Path) -> ModelData:
+def _open(path: Path, mapped: bool) -> ModelData:
     try:
         if path.is_dir():
             raise IsADirectoryError
-        return FileData(path) if path.is_file() else MemoryData(path.read_bytes())
+        return FileData(path, mapped) if path.is_file() else MemoryData(path.read_bytes())
     except FileNotFoundError:
         raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')") from None
     except IsADirectoryError:
@@ -244,6 +251,8 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
     size = file.stat().st_size
     if offset + length > size:
         raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again")
+    if source.mapped and length:
+        return np.memmap(file, np.uint8, "c", offset, (length,))
     return np.fromfile(file, np.uint8, length, offset=offset)
 
 

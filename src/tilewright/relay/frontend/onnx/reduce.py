@@ -54,7 +54,7 @@ def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool, sign: 
 def _is_empty(x: Expr, axis: Axes) -> bool:
     """Whether the dimensions that are reduced have no elements."""
     dims = shape_of(x)
-    return any(isinstance(dims[a], int) and dims[a] == 0 for a in (range(len(dims)) if axis is None else axis))
+    return any(isinstance(dims[a], int) and dims[a] == 0 for a in (range(len(dims)) if axis is None else axis) if -len(dims) <= a < len(dims))
 
 
 def _filled(x: Expr, axis: Axes, keep: bool, value: Any) -> Expr:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.antialias import resize_antialiased
 from tilewright.relay.frontend.onnx.node import Node
@@ -49,7 +50,10 @@ def resize(
     wanted = [] if sizes is None else list(node.dims(sizes, "sizes").flat)
     if not factors and not wanted:
         node.refuse("neither scales nor sizes are given")
+    _check_lengths(factors, wanted, len(places), node)
     region = [] if roi is None else [float(r) for r in node.value(roi, "roi").flat]
+    if coordinate_transformation_mode == "tf_crop_and_resize" and (len(region) != 2 * len(places) or not all(map(math.isfinite, region))):
+        node.refuse(f"roi is {region}; it must be {2 * len(places)} numbers: where each of {len(places)} axes begins, then where each ends")
     if wanted and keep_aspect_ratio_policy != "stretch":
         wanted, factors = _kept_aspect(node.static(x, "X"), wanted, places, keep_aspect_ratio_policy, node), []
     full_scales = _on_all_axes(factors, places, ndim, 1.0) if factors else None
@@ -61,6 +65,17 @@ def resize(
     box = _region(region, places, ndim) if coordinate_transformation_mode == "tf_crop_and_resize" else None
     return _resize(x, full_scales, full_sizes, mode, coordinate_transformation_mode, nearest_mode, node,
                    cubic_alpha=cubic_coeff_a, cubic_exclude=bool(exclude_outside), extrapolation_value=extrapolation_value, region=box)
+
+
+def _check_lengths(factors: Sequence[float], sizes: Sequence[Any], axes: int, node: Node) -> None:
+    """Refuse scales and sizes that are not one for each axis, or none that a tensor can have."""
+    for values, what in ((factors, "scales"), (sizes, "sizes")):
+        if values and len(values) != axes:
+            node.refuse(f"{len(values)} {what} are given for {axes} axes")
+    if not all(0 < s <= MOST_BYTES for s in factors):
+        node.refuse(f"the scales are {list(factors)}; each must be a number greater than 0")
+    if not all(0 <= s <= MOST_BYTES for s in sizes if isinstance(s, (int, np.integer))):
+        node.refuse(f"the sizes are {list(sizes)}; there is no tensor of such a size")
 
 
 def _on_all_axes(values: Sequence[Any], places: Sequence[int], ndim: int, default: Any) -> list[Any]:
@@ -96,6 +111,7 @@ def _resize(
     if sizes is None:
         if len(scales or ()) != len(dims):
             node.refuse(f"{len(scales or ())} scales are given for {len(dims)} dimensions")
+        _check_lengths(scales or (), (), len(dims), node)
         sizes = [_scaled(d, s) for d, s in zip(dims, scales or (), strict=True)]
     sizes = [int(s) if isinstance(s, np.integer) else s for s in sizes]
     moved = [k for k, (a, b) in enumerate(zip(dims, sizes, strict=True)) if a is not b and not (isinstance(a, int) and isinstance(b, int) and a == b)]

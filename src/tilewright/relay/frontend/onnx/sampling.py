@@ -93,6 +93,7 @@ def mel_weight_matrix(
 ) -> Expr:
     """Triangles on the mel scale, each a column over the frequencies of a spectrum."""
     bins, length, rate = (int(node.scalar(x, n)) for x, n in ((num_mel_bins, "num_mel_bins"), (dft_length, "dft_length"), (sample_rate, "sample_rate")))
+    node.check_table(bins, length)
     low, high = (2595 * math.log10(1 + float(node.scalar(x, n)) / 700) for x, n in ((lower_edge_hertz, "lower_edge_hertz"), (upper_edge_hertz, "upper_edge_hertz")))
     mels = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
     corners = np.floor((length + 1) * 700 * (10 ** (mels / 2595) - 1) / rate).astype(np.int64)
@@ -125,10 +126,13 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
         n = int(node.scalar(length, "dft_length", 2 * (size - 1)))
         x, size, length = _completed(x, along, n, node), n, None
     n = int(node.scalar(length, "dft_length", size))
+    node.check_table(n)
     if n < size:
         x = slice_axis(x, along, 0, n)
     elif n > size:
         x = op.nn.pad(x, scalar(0, x), pad_width=tuple((0, n - size if d == along else 0) for d in range(ndim)))
+    if shape_of(x)[-1] not in (1, 2):
+        node.refuse(f"the last dimension of its input holds a real part and an imaginary one, or a real one alone, and the shape is {shape_of(x)}")
     order = [*(d for d in range(ndim - 1) if d != along), along]
     parts = [transpose(reshape(slice_axis(x, ndim - 1, k, k + 1), shape_of(x)[:-1]), order) for k in range(shape_of(x)[-1])]
     real = parts[0]
@@ -142,9 +146,10 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
 
 def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
     """Half of a spectrum of `n` frequencies as the whole: the other half is conjugate to it, backwards."""
-    shape, k = node.static(x, "input"), np.arange(n)
+    shape = node.static(x, "input")
     if shape[-1] != 2 or shape[along] < n // 2 + 1:
         node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, and its input has the shape {shape}")
+    k = np.arange(n)
     mirrored = k > n // 2
     whole = op.take(x, Constant(np.where(mirrored, n - k, k)), axis=along)
     signs = np.where(mirrored[:, None], [1, -1], 1).reshape([n if d == along else 2 if d == len(shape) - 1 else 1 for d in range(len(shape))])
@@ -161,6 +166,9 @@ def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_lengt
         n = node.static(window, "window")[0]
     else:
         node.refuse("neither window nor frame_length is given, and one of them says how long a frame is")
+    if step < 1 or n < 1:
+        node.refuse(f"frame_step is {step} and a frame has {n} elements; both must be 1 or more")
+    node.check_table(n)
     if len(shape) == 3 and shape[2] == 2:
         return _complex_stft(signal, step, window, n, bool(onesided), node)
     rows = reshape(signal, shape[:2])
@@ -176,6 +184,7 @@ def _complex_stft(signal: Expr, step: int, window: Expr | None, n: int, onesided
         node.refuse("onesided=1 needs a real signal, and this one is complex; set onesided=0")
     batch, length, _ = node.static(signal, "signal")
     frames = (length - n) // step + 1
+    node.check_table(frames, n)
     where = Constant((np.arange(frames)[:, None] * step + np.arange(n)).astype(np.int64))
     parts = [op.take(reshape(slice_axis(signal, 2, k, k + 1), (batch, length)), where, axis=1) for k in (0, 1)]
     if window is not None:

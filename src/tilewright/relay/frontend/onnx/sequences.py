@@ -4,20 +4,18 @@ it, or `NOTHING`; so the length of a sequence is known wherever one is, and no c
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import onnx
 
+from tilewright.limits import MOST_WRITTEN_OUT
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, rank, reshape, scalar, slice_axis
 from tilewright.relay.groups import NOTHING, opened
-
-MOST_PARTS: Final = 1 << 14
-"""A sequence is a tuple of its tensors, each of them written by a piece of the program."""
 
 
 def _tensors(sequence: Expr, node: Node) -> list[Expr]:
@@ -92,8 +90,8 @@ def split_to_sequence(input: Expr, split: Expr | None = None, *, axis: int = 0, 
     else:
         if step < 1:
             node.refuse(f"input 'split' is {step}, and parts have at least one slice")
-        if (count := -(-size // step)) > MOST_PARTS:
-            node.refuse(f"axis {along} has {size} slices, and a sequence of {count} parts is more than {MOST_PARTS}, what a program may have; use larger parts")
+        if (count := -(-size // step)) > MOST_WRITTEN_OUT:
+            node.refuse(f"axis {along} has {size} slices, and a sequence of {count} parts is more than {MOST_WRITTEN_OUT}, what a program may have; use larger parts")
         sizes = [min(step, size - k) for k in range(0, size, step)]
     if sum(sizes) != size or any(n < 0 for n in sizes):
         node.refuse(f"the parts {sizes} do not add up to the {size} slices of axis {along}")

@@ -1,7 +1,8 @@
 """What the specification says of a node, in plain words: whether its attributes and inputs are of the kinds that its operator takes.
 
-A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes are always
-compared, since a list in the place of a number means nothing; inputs only where a conversion has failed, to say why.
+A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes and
+the ranks of inputs are always compared, since a list in the place of a number means nothing; the types of inputs only where a conversion has
+failed, to say why.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ _KINDS: Final[dict[int, str]] = {
     AttributeProto.SPARSE_TENSOR: "a sparse tensor", AttributeProto.SPARSE_TENSORS: "a list of sparse tensors",
     AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types", AttributeProto.UNDEFINED: "of no kind",
 }
-
-
+_RANKS: Final[dict[str, tuple[int, ...]]] = {
+    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4),
+    "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
+    "NonMaxSuppression": (3, 3), "EyeLike": (2,),
+}
+"""How many dimensions the inputs of an operator have, where there is one answer."""
 _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 
@@ -67,6 +72,18 @@ def specification(op_type: str, domain: str, opset: int) -> Specification | None
     return Specification(kinds, tuple(i.name for i in schema.inputs), types, schema.min_input, schema.max_input)
 
 
+def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[str, AttributeProto]:
+    """The attributes; a whole number where a number is wanted, as scripts write `alpha=1`, is that number."""
+    found = dict(given)
+    for name, a in given.items():
+        wanted = said.attributes.get(name)
+        if a.type == AttributeProto.INT and wanted == AttributeProto.FLOAT:
+            found[name] = AttributeProto(name=name, type=AttributeProto.FLOAT, f=a.i)
+        elif a.type == AttributeProto.INTS and wanted == AttributeProto.FLOATS:
+            found[name] = AttributeProto(name=name, type=AttributeProto.FLOATS, floats=a.ints)
+    return found
+
+
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
     """What is wrong with the kind of an attribute, or with the sizes and steps of windows; empty when nothing is."""
     for name, a in given.items():
@@ -83,6 +100,16 @@ def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) ->
 def kind_of_attribute(kind: int) -> str:
     """The kind of an attribute in words."""
     return _KINDS.get(kind, f"of the unknown kind {kind}")
+
+
+def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
+    """What is wrong with how many dimensions an input has; empty where nothing is, or nothing is said of it."""
+    ranks = _RANKS.get(node.op_type, ()) if not registry.domain_of(node.domain) else ()
+    for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
+        t = None if arg is None else arg.known_type()
+        if isinstance(t, TensorType) and t.ndim != wanted:
+            return f"input '{name}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {wanted}; reshape it"
+    return ""
 
 
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:

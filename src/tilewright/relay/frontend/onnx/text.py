@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from tilewright.relay.expr import Expr
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import fields
+from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, scalar, shape_of, slice_axis
+
+Array = np.ndarray[Any, Any]
 
 
 @converter("StringConcat", since=20)
@@ -39,6 +47,62 @@ def tfidf_vectorizer(
 ) -> Expr:
     if bool(pool_int64s) == bool(pool_strings):
         node.refuse("one of the attributes pool_int64s and pool_strings must be given")
+    size = len(pool_int64s or pool_strings)
+    if list(ngram_counts) != sorted(ngram_counts) or not ngram_counts or not 0 <= ngram_counts[0] <= ngram_counts[-1] <= size:
+        node.refuse(f"ngram_counts is {ngram_counts}; where the n-grams of each length begin must be in order, and in the pool of {size}")
+    if not ngram_indexes or min(ngram_indexes) < 0 or max_skip_count < 0:
+        node.refuse(f"ngram_indexes is {ngram_indexes} and max_skip_count {max_skip_count}; there must be an index for each n-gram, and none is negative")
+    node.check_table(max(ngram_indexes) + 1)
+    if pool_int64s and dtype_of(x).is_integer and len(set(ngram_indexes)) == len(ngram_indexes) and x.tensor_type.is_static:
+        ends = (*ngram_counts[1:], len(pool_int64s))
+        pool = {n: np.reshape(pool_int64s[a:b], (-1, n)) for n, (a, b) in enumerate(zip(ngram_counts, ends, strict=True), 1)}
+        counts = _counted(x, {n: grams for n, grams in pool.items() if len(grams)}, range(min_gram_length, max_gram_length + 1), max_skip_count)
+        return _weighted(counts, ngram_indexes, weights or (1.0,) * len(ngram_indexes), mode, node)
     return op.tfidf_vectorize(
         x, pool=pool_int64s or pool_strings, ngram_counts=ngram_counts, ngram_indexes=ngram_indexes, max_gram_length=max_gram_length,
         max_skip_count=max_skip_count, min_gram_length=min_gram_length, mode=mode, weights=weights)
+
+
+@converter("Tokenizer", domain="com.microsoft")
+def tokenizer(
+    x: Expr, *, mark: int = 0, mincharnum: int = 1, pad_value: str = "", separators: tuple[str, ...] = (), tokenexp: str = "", node: Node,
+) -> Expr:
+    if rank(x) not in (1, 2):
+        node.refuse(f"its input must be a vector or a matrix of strings, and it has {rank(x)} dimensions")
+    if separators and tokenexp:
+        node.refuse("one of the attributes separators and tokenexp may be given, and here are both")
+    if mincharnum < 1 or (mincharnum > 1 and not tokenexp and not any(separators)):
+        node.refuse(f"mincharnum is {mincharnum}; it must be at least 1, and 1 where tokens are single characters")
+    return op.string_tokenize(x, pad=pad_value, fewest=mincharnum, mark=bool(mark), separators=separators, expression=tokenexp)
+
+
+def _counted(x: Expr, pool: Mapping[int, Array], lengths: range, skips: int) -> Expr:
+    """How often each n-gram of the pool, a row of `pool[n]`, occurs in each row of items."""
+    *rows, items = shape_of(x)
+    x = cast(x, "int64")
+    found = []
+    for n, grams in pool.items():
+        total: Expr = op.zeros(shape=(*rows, len(grams)), dtype="float32")
+        for step in range(1, 2 + (min(skips, items) if n > 1 else 0)):
+            windows = items - (n - 1) * step
+            if n not in lengths or windows < 1:
+                continue
+            same = [op.equal(op.expand_dims(slice_axis(x, rank(x) - 1, k * step, k * step + windows), axis=-1), Constant(grams[:, k])) for k in range(n)]
+            total = op.add(total, op.sum(cast(functools.reduce(op.logical_and, same), "float32"), axis=-2))
+        found.append(total)
+    return op.concatenate(tuple(found), axis=-1) if len(found) > 1 else found[0]
+
+
+def _weighted(counts: Expr, indexes: Sequence[int], weights: Sequence[float], mode: str, node: Node) -> Expr:
+    """Counts of n-grams as they are asked for, each at its index of the result, and zero at the others."""
+    if mode not in ("TF", "IDF", "TFIDF"):
+        node.refuse(f"mode is {mode!r}; it is TF, IDF or TFIDF")
+    given = Constant(np.asarray(weights, np.float32))
+    if mode == "IDF":
+        counts = op.where(op.greater(counts, scalar(0, counts)), given, op.zeros_like(counts))
+    elif mode == "TFIDF":
+        counts = op.multiply(counts, given)
+    places = np.full(max(indexes) + 1, len(indexes))
+    places[list(indexes)] = range(len(indexes))
+    none = op.zeros(shape=(*shape_of(counts)[:-1], 1), dtype="float32")
+    return op.take(op.concatenate((counts, none), axis=-1), Constant(places), axis=-1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.expr import PrimExpr
+from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
@@ -137,10 +138,14 @@ def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node
 
 @converter("Split", since=18)
 def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: int | None = None, node: Node) -> tuple[Expr, ...]:
-    return _split(data, None if split is None else node.ints(split, "split"), num_outputs or len(node.outputs), axis, node)
+    if num_outputs not in (None, len(node.outputs)):
+        node.refuse(f"num_outputs is {num_outputs}, and it has {len(node.outputs)} outputs")
+    return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
 
 
 def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node: Node) -> tuple[Expr, ...]:
+    if not rank(data):
+        node.refuse("its input is one number, which has no axis to split")
     axis = axis_of(axis, rank(data), node)
     length = shape_of(data)[axis]
     if sizes is None:
@@ -362,6 +367,7 @@ def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
     for axis, (before, after) in enumerate(widths):
         if before or after:
             size = node.static(data, "data")[axis]
+            node.check_table(size + before + after)
             data = op.take(data, Constant(np.arange(-before, size + after, dtype=np.int64) % size), axis=axis)
     return data
 
@@ -387,9 +393,19 @@ def where(condition: Expr, x: Expr, y: Expr) -> Expr:
     return op.where(condition, x, y)
 
 
+def _depth(depth: Expr, values: Expr, node: Node) -> int:
+    """How many classes there are; refuses what is no such number, and values that are not two."""
+    count = node.scalar(depth, "depth")
+    if not 0 <= count <= MOST_BYTES:
+        node.refuse(f"depth is {count}, which is not a number of classes")
+    if shape_of(values) != (2,):
+        node.refuse(f"values must be two, for off and on, and their shape is {shape_of(values)}")
+    return int(count)
+
+
 @converter("OneHot")
 def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
-    count = int(node.scalar(depth, "depth"))
+    count = _depth(depth, values, node)
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
     indices = op.floor_mod(cast(indices, "int64"), const(count, "int64"))
     return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
@@ -398,7 +414,7 @@ def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: N
 @converter("OneHot", since=11)
 def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
     """Indices in [-depth, depth - 1] count from either end; others are nowhere."""
-    count = int(node.scalar(depth, "depth"))
+    count = _depth(depth, values, node)
     off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
     indices = cast(indices, "int64")
     indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(count, indices)), indices)
@@ -451,6 +467,10 @@ def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1,
 def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_axis: int = 0, node: Node) -> Expr:
     """Element t of a sequence of length n comes from n - 1 - t, and from t itself behind its end."""
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
+    batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
+    if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
+        node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each place along axis {batch_axis}, and time is another axis")
+    node.check_table(*dims)
     t = np.arange(dims[time_axis])
     source = np.stack([np.where(t < n, n - 1 - t, t) for n in lengths])
     source = source.T if time_axis < batch_axis else source

@@ -63,8 +63,9 @@ class MemoryData:
 class FileData:
     """A model in a file, open until `close`."""
 
-    def __init__(self, path: os.PathLike[str]) -> None:
-        self._file = os.open(path, os.O_RDONLY)
+    def __init__(self, path: os.PathLike[str], mapped: bool = False) -> None:
+        """`mapped` arrays are the file itself, read where they are looked at; it must not change as long as they are used."""
+        self._file, self._mapped = os.open(path, os.O_RDONLY), path if mapped else None
         self.size = os.fstat(self._file).st_size
         self._at, self._window = 0, b""
 
@@ -79,6 +80,8 @@ class FileData:
         """These bytes as an array of its own; raises `EOFError` when they are not all there."""
         if span.end > self.size:
             raise EOFError
+        if self._mapped is not None:
+            return np.memmap(self._mapped, np.uint8, "c", span.begin, (span.size,))
         result = np.empty(span.size, np.uint8)
         view, at = result.data, span.begin
         while len(view):

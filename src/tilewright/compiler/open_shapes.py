@@ -1,0 +1,79 @@
+"""Shapes with open dimensions, as users write them.
+
+    shapes={"x": ("1..64", 3, "h", "w=32..")}      from 1 to 64, whatever the model calls it; `h`; `w`, 32 or more
+
+Imports nothing of the compiler: a program that the cache has is found by what is said here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tilewright.errors import InputError
+
+_DIMENSION: Final = re.compile(r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?", re.ASCII)
+_NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
+
+Dims = tuple["int | str", ...]
+
+
+@dataclass(slots=True)
+class OpenShapes:
+    """The dimensions of the inputs whose shapes are given, open ones by name, and the ranges of these."""
+
+    dims: dict[str, Dims] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    names: dict[str, int | str] = field(default_factory=dict)
+    """What symbols of the model are here: another name, or a number."""
+
+    def key(self) -> Any:
+        """What tells two of them apart, as JSON has it."""
+        return ["open", self.dims, self.ranges]
+
+
+def has_open(shapes: Mapping[str, Any]) -> bool:
+    """Whether a dimension in the given shapes is open."""
+    return any(isinstance(d, str) for shape in shapes.values() if isinstance(shape, Sequence) for d in shape)
+
+
+def open_shapes(signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]) -> OpenShapes:
+    """The given `shapes` beside the model's own; raises `InputError` for what does not fit these."""
+    found = OpenShapes()
+    for name, own, _ in signature:
+        if name not in shapes:
+            continue
+        given = tuple(shapes[name])
+        if len(given) != len(own):
+            raise InputError(f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), and {len(given)} are given: {given}")
+        found.dims[name] = tuple(_dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
+    return found
+
+
+def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | str) -> int | str:
+    where = f"dimension {axis} of input '{name}'"
+    made = int(given) if not isinstance(given, str) else _named(found, where, given, f"{name}_{axis}" if own in _NAMELESS else own)
+    if isinstance(own, int):
+        if own != made:
+            raise InputError(f"{where} is {own} in the model, and {given!r} is asked for; give {own}")
+    elif own not in _NAMELESS and found.names.setdefault(own, made) != made:
+        raise InputError(f"dimension '{own}' of the model is given as {found.names[own]!r} and as {made!r}; the shapes of the inputs contradict each other")
+    return made
+
+
+def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | str:
+    match = _DIMENSION.fullmatch(text.strip())
+    if match is None or not text.strip():
+        raise InputError(f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\")")
+    if isinstance(own, int):
+        raise InputError(f"{where} is {own} in the model, and {text!r} is asked for; give {own}")
+    name = match["name"] or own
+    if match["least"] is not None:
+        limits = int(match["least"]), int(match["most"]) if match["most"] else None
+        if limits[1] is not None and limits[1] < limits[0]:
+            raise InputError(f"{where} is {text!r}, a range without numbers; write the smaller number first")
+        if found.ranges.setdefault(name, limits) != limits:
+            raise InputError(f"dimension '{name}' has two ranges; {where} has {text!r}")
+    return name

@@ -1,0 +1,347 @@
+"""Programs for sizes that are known when they are called: one compiled program, any batch, length, height and width."""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from models import onnxruntime_answers
+from op_examples import EXAMPLES, Example
+from tilewright.arith import Ranges, prove
+from tilewright.arith.open_sizes import limit, open_size, sample, samples, typical
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.open_program import OpenSizeError, build_open
+from tilewright.compiler.report import Report
+from tilewright.errors import CompileError, InputError, OpenSizeWarning, OptionError
+from tilewright.expr import Var, as_expr, const, floordiv, floormod, minimum
+from tilewright.pieces import place_pieces
+from tilewright.relay.expr import Expr, Function
+from tilewright.relay.expr import Var as RelayVar
+from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.runtime.artifact import load_executable
+from tilewright.runtime.manifest import Piece
+from tilewright.runtime.open_program import MOST_PLANS
+from tilewright.target.target import Target
+from tilewright.types import OpenSize, TensorType
+
+pytestmark = pytest.mark.core
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def node(kind: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs, [output], **attributes)
+
+
+def model(nodes: list[onnx.NodeProto], inputs: dict[str, Any], weights: dict[str, Any], kinds: dict[str, int] | None = None) -> onnx.ModelProto:
+    taken = [helper.make_tensor_value_info(n, (kinds or {}).get(n, FLOAT), s) for n, s in inputs.items()]
+    stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
+    graph = helper.make_graph(nodes, "g", taken, [helper.make_tensor_value_info("y", FLOAT, None)], stored)
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def real(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def perceptron() -> onnx.ModelProto:
+    weights = {"w0": real(20, 70) / 4, "b0": real(70), "w1": real(70, 33) / 8, "b1": real(33)}
+    nodes = [node("Gemm", ["x", "w0", "b0"], "h"), node("Relu", ["h"], "r"), node("Gemm", ["r", "w1", "b1"], "s"), node("Softmax", ["s"], "y", axis=-1)]
+    return model(nodes, {"x": ["batch", 20]}, weights)
+
+
+def encoder() -> onnx.ModelProto:
+    """One layer of a transformer with its embedding: two heads of 16, positions from a table of 40."""
+    names = {"q": real(32, 32) / 6, "k": real(32, 32) / 6, "v": real(32, 32) / 6, "up": real(32, 96) / 6, "down": real(96, 32) / 10}
+    weights: dict[str, Any] = {**names, "table": real(50, 32), "places": real(1, 40, 32), "one": np.array([1]), "zero": np.array([0]), "axis": np.array([1])}
+    weights |= {"heads": np.array([0, 0, 2, 16]), "flat": np.array([0, 0, 32]), "scale": np.float32(0.25), "gamma": real(32), "beta": real(32)}
+    nodes = [
+        node("Shape", ["ids"], "shape"), node("Gather", ["shape", "one"], "length"), node("Slice", ["places", "zero", "length", "axis"], "positions"),
+        node("Gather", ["table", "ids"], "words"), node("Add", ["words", "positions"], "x"),
+    ]
+    for n in "qkv":
+        nodes += [node("MatMul", ["x", n], f"{n}0"), node("Reshape", [f"{n}0", "heads"], f"{n}1"),
+                  node("Transpose", [f"{n}1"], f"{n}2", perm=[0, 2, 3, 1] if n == "k" else [0, 2, 1, 3])]
+    nodes += [
+        node("MatMul", ["q2", "k2"], "scores0"), node("Mul", ["scores0", "scale"], "scores"), node("Softmax", ["scores"], "powers", axis=-1),
+        node("MatMul", ["powers", "v2"], "context0"), node("Transpose", ["context0"], "context1", perm=[0, 2, 1, 3]), node("Reshape", ["context1", "flat"], "context"),
+        node("Add", ["context", "x"], "z0"), node("LayerNormalization", ["z0", "gamma", "beta"], "z", axis=-1),
+        node("MatMul", ["z", "up"], "u"), node("Relu", ["u"], "r"), node("MatMul", ["r", "down"], "d"), node("Add", ["d", "z"], "y"),
+    ]
+    return model(nodes, {"ids": ["batch", "length"]}, weights, {"ids": INT64})
+
+
+def convolutions() -> onnx.ModelProto:
+    weights = {"w0": real(8, 3, 3, 3) / 5, "w1": real(16, 8, 1, 1) / 3, "w2": real(5, 16) / 4, "b2": real(5)}
+    nodes = [
+        node("Conv", ["x", "w0"], "c0", pads=[1, 1, 1, 1]), node("Relu", ["c0"], "r0"), node("MaxPool", ["r0"], "p0", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p0", "w1"], "c1"), node("GlobalAveragePool", ["c1"], "g"), node("Flatten", ["g"], "f"), node("Gemm", ["f", "w2", "b2"], "y", transB=1),
+    ]
+    return model(nodes, {"x": ["batch", 3, 12, 12]}, weights)
+
+
+def check(program: Any, of: onnx.ModelProto, inputs: Sequence[dict[str, Any]]) -> None:
+    for given in inputs:
+        (wanted,) = onnxruntime_answers(of, given)
+        np.testing.assert_allclose(program(**given), wanted, rtol=2e-4, atol=2e-5)
+
+
+# Sizes that know what they stand for.
+
+
+def test_sizes_are_reckoned_with_as_numbers_and_stay_what_they_say() -> None:
+    n, m = Var("n"), Var("m")
+    a, b = sample(n, 61), sample(m, 127)
+    said = {
+        "(n * 6)": a * 384 // 64, "((n + 7) // 8)": -(-a // 8), "12": a * 12 // a, "0": (a * 12) % a, "5": (8 * b + 5) % 8, "((m * n) * 3)": 3 * a * b,
+        "(n + 1)": 2 + a - 1, "((m * n) + n)": a * (b + 1), "2": (2 * a + 2) // (a + 1), "((n * -1) + 10)": 10 - a, "((m // 4) + n)": (4 * a + b) // 4,
+    }
+    assert {text: str(size) for text, size in said.items()} == {text: text for text in said}
+    assert not isinstance(a * 12 // a, OpenSize)
+
+
+def test_a_size_is_what_its_expression_comes_to() -> None:
+    rng, variables = random.Random(1), {Var("n"): 61, Var("m"): 127}
+    with samples(variables):
+        for _ in range(300):
+            size: Any = rng.choice([sample(v, k) for v, k in variables.items()])
+            for _ in range(4):
+                other = rng.choice([rng.randint(1, 9), sample(*rng.choice(list(variables.items())))])
+                size = rng.choice([lambda: size + other, lambda: size * other, lambda: size // other, lambda: -(-size // other), lambda: size % other])()  # noqa: B023
+                if not isinstance(size, OpenSize):
+                    break
+            assert open_size(as_expr(size)) == size
+
+
+def test_what_is_taken_for_granted_of_a_size_limits_it() -> None:
+    n = Var("n")
+    with samples({n: 61}) as found:
+        size = open_size(minimum(n, const(512, "int64")))
+        assert str(size) == "n"
+        limit(sample(n, 61) - 2, 3)
+        assert found.limits == {n: (5, 512)}
+        with pytest.raises(CompileError, match="has to be 4 or more, and whether it is, no range of a single dimension says"):
+            limit(sample(n, 61) // 2, 4)
+
+
+def test_open_sizes_are_compared_only_where_the_answer_holds_for_all() -> None:
+    a, b = sample(Var("n"), 61), sample(Var("m"), 127)
+    assert a < a + 1 and a * b >= b and max(a, 3) is a
+    with pytest.raises(CompileError, match="which of the sizes n and m is larger depends on what they are"):
+        assert a < b
+    with pytest.raises(CompileError, match="the size n is known when the program runs, and a number is needed while compiling"):
+        float(a)
+    assert typical(a * 3) == 192
+
+
+def test_conditions_are_proven_by_open_ends() -> None:
+    n, i, j = Var("n"), Var("i"), Var("j")
+    blocks = floordiv(n + 63, 64)
+    ranges = Ranges(facts={n: (8, None)}).bind_loop(i, const(0, "int64"), blocks).bind(j, 0, 63)
+    assert prove(i * 64 + j < blocks * 64, ranges) is True
+    assert prove(floormod(i, blocks) * 64 + j < blocks * 64, ranges) is True
+    assert prove(minimum(i * 8, n - 8) + 7 < n, ranges) is True
+    assert prove(minimum(i * 8, n - 8) >= 0, ranges) is True
+    assert prove(i * 64 + j < n, ranges) is None
+
+
+# Memory.
+
+
+def test_pieces_that_live_at_the_same_time_do_not_overlap() -> None:
+    rng = random.Random(3)
+    for _ in range(50):
+        births = [rng.randrange(20) for _ in range(15)]
+        pieces = [Piece(rng.randrange(1, 1000), b, b + rng.randrange(5)) for b in births]
+        offsets, total = place_pieces(pieces)
+        for k, p in enumerate(pieces):
+            assert offsets[k] % 64 == 0 and offsets[k] + p.nbytes <= total
+            for n, q in enumerate(pieces[:k]):
+                if p.birth <= q.death and q.birth <= p.death:
+                    assert offsets[k] + p.nbytes <= offsets[n] or offsets[n] + q.nbytes <= offsets[k]
+
+
+# Programs.
+
+
+def test_one_program_for_any_batch_of_a_perceptron() -> None:
+    of = perceptron()
+    program = tilewright.compile(of, shapes={"x": ("1..64", 20)}, threads=1)
+    check(program, of, [{"x": real(n, 20)} for n in (1, 2, 3, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64)])
+    assert [str(t) for t in (*program.inputs, *program.outputs)] == ["float32 x[batch, 20]", "float32 y[batch, 33]"]
+    assert len(program.executable._plans) == 14
+
+
+def test_one_program_for_any_batch_and_length_of_an_encoder() -> None:
+    of = encoder()
+    program = tilewright.compile(of, shapes={"ids": ("b", "t=1..")}, threads=2)
+    rng = np.random.default_rng(0)
+    check(program, of, [{"ids": rng.integers(0, 50, s)} for s in ((1, 1), (1, 2), (3, 5), (1, 7), (2, 8), (1, 9), (2, 16), (5, 17), (1, 33), (4, 40))])
+    assert [str(s) for s in program.artifact.manifest.symbols] == ["b from 1", "t from 1 to 40"]
+    with pytest.raises(InputError, match="dimension 1 of input 'ids' is 41, and the program was compiled for t from 1 to 40; compile it with a wider range of 't'"):
+        program(np.zeros((1, 41), np.int64))
+
+
+def test_one_program_for_any_batch_of_images() -> None:
+    of = convolutions()
+    for config, parts in (({}, 1), ({"relay.SplitBatch.images": 1}, "n")):
+        program = tilewright.compile(of, shapes={"x": ("n", 3, 12, 12)}, threads=1, config=config)
+        check(program, of, [{"x": real(n, 3, 12, 12)} for n in (1, 2, 5, 8)])
+        assert program.artifact.manifest.parts == parts
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    of = encoder()
+    program = tilewright.compile(of, shapes={"ids": ("b", "t")}, threads=1)
+    for name in ("encoder.so", "encoder.tar"):
+        loaded = load_executable(program.save(tmp_path / name))
+        check(loaded, of, [{"ids": np.random.default_rng(0).integers(0, 50, s)} for s in ((1, 3), (2, 20))])
+        with pytest.raises(InputError, match=r"input 'ids' has shape \[2, 2, 2\], expected int64 ids\[b, t\]"):
+            loaded(np.zeros((2, 2, 2), np.int64))
+        assert loaded.benchmark(np.zeros((2, 5), np.int64), repeat=1, number=1).mean > 0
+
+
+def test_plans_are_kept_for_the_sizes_that_were_used_last() -> None:
+    program = tilewright.compile(perceptron(), shapes={"x": ("n", 20)}, threads=1)
+    for n in range(1, MOST_PLANS + 3):
+        program(real(n, 20))
+    assert len(program.executable._plans) == MOST_PLANS
+    assert program(real(2, 20)).shape == (2, 33)
+
+
+def test_it_is_found_in_the_cache(tmp_path: Path) -> None:
+    of, cache = perceptron(), Cache(tmp_path)
+    first = tilewright.compile(of, shapes={"x": ("n=2..9", 20)}, cache=cache)
+    second = tilewright.compile(of, shapes={"x": ("n=2..9", 20)}, cache=cache)
+    assert first.report.kernels and not second.report.kernels
+    np.testing.assert_array_equal(first(real(4, 20)), second(real(4, 20)))
+    with pytest.raises(InputError, match="compiled for n from 2 to 9"):
+        second(real(1, 20))
+
+
+def test_sizes_that_are_called_often_get_a_program_of_their_own() -> None:
+    of = perceptron()
+    program = tilewright.compile(of, shapes={"x": ("n", 20)}, threads=1, specialise_after=3)
+    for _ in range(3):
+        program(real(7, 20))
+    plans = program.executable._plans
+    deadline = time.monotonic() + 60
+    while plans[((7, 20),)]._table is not None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert plans[((7, 20),)]._table is None
+    check(program, of, [{"x": real(7, 20)}, {"x": real(8, 20)}])
+
+
+def test_a_model_that_has_no_such_program_is_compiled_for_each_shape_and_says_so() -> None:
+    of = model([node("NonZero", ["x"], "places"), node("Cast", ["places"], "y", to=FLOAT)], {"x": ["n", 3]}, {})
+    with pytest.warns(OpenSizeWarning, match="'model' is compiled for each combination of its sizes: some sizes are in the values of its inputs"):
+        program = tilewright.compile(of, shapes={"x": ("n", 3)})
+    assert program(np.eye(4, 3, dtype=np.float32)).shape == (2, 3)
+    assert program(np.eye(2, 3, dtype=np.float32)).shape == (2, 2)
+
+
+@pytest.mark.parametrize(("shape", "message"), [
+    (("1..64", 21), "dimension 1 of input 'x' is 20 in the model, and 21 is asked for; give 20"),
+    (("n", "m"), "dimension 1 of input 'x' is 20 in the model, and 'm' is asked for; give 20"),
+    (("1-64", 20), "dimension 0 of input 'x' is '1-64'; write a number, a name"),
+    (("9..2", 20), "dimension 0 of input 'x' is '9..2', a range without numbers; write the smaller number first"),
+    (("n", 20, 1), r"input 'x' has 2 dimensions \(batch, 20\), and 3 are given"),
+])
+def test_shapes_that_do_not_fit_the_model_are_refused(shape: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tilewright.compile(perceptron(), shapes={"x": shape})
+
+
+def test_contradictory_names_and_ranges_are_refused() -> None:
+    of = model([node("Add", ["a", "b"], "y")], {"a": ["n", 3], "b": ["n", 3]}, {})
+    with pytest.raises(InputError, match="dimension 'n' of the model is given as 'i' and as 'j'; the shapes of the inputs contradict each other"):
+        tilewright.compile(of, shapes={"a": ("i", 3), "b": ("j", 3)})
+    with pytest.raises(InputError, match=r"dimension 'i' has two ranges; dimension 0 of input 'b' has 'i=1..5'"):
+        tilewright.compile(of, shapes={"a": ("i=1..4", 3), "b": ("i=1..5", 3)})
+    program = tilewright.compile(of, shapes={"a": ("n", 3)})
+    with pytest.raises(InputError, match=r"input 'b' has shape \[3, 3\], expected float32 b\[n, 3\] where n = 2"):
+        program(real(2, 3), real(3, 3))
+    with pytest.raises(InputError, match="dimension 'length' is asked for from 50 to 60, and the model takes 50 to 40; give another range"):
+        tilewright.compile(encoder(), shapes={"ids": ("b", "length=50..60")})
+
+
+def test_open_shapes_on_the_command_line() -> None:
+    from tilewright.driver.options import input_shapes
+
+    assert input_shapes("x:[1..64,3,h,w=32..] y:[2]") == {"x": ("1..64", 3, "h", "w=32.."), "y": (2,)}
+    with pytest.raises(OptionError, match=r"'1-4' in the shape of 'x' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64"):
+        input_shapes("x:[1-4]")
+
+
+# Operators: with a dimension that is open each of them is right, or refused.
+
+
+def opened(example: Example, axis: int) -> tuple[Function, int]:
+    """The call of an example whose inputs have an open size along an axis, and what that is in the example."""
+    params, call = example.call()
+    size = max(a.shape[axis] for a in example.inputs if a.ndim > axis)
+    n = Var("n")
+    new: dict[Expr, Expr] = {}
+    for p, a in zip(params, example.inputs, strict=True):
+        shape = [n if d == size and k == axis else d for k, d in enumerate(a.shape)]
+        new[p] = RelayVar(p.name_hint, TensorType(shape, p.tensor_type.dtype))
+    for e in post_order(call):
+        if e not in new:
+            new[e] = with_operands(e, [new[o] for o in operands(e)]) if operands(e) else e
+    return Function([new[p] for p in params], new[call]), size  # type: ignore[misc]
+
+
+def check_operator(example: Example) -> int:
+    """How many of the first axes the operator took as open; wrong results fail."""
+    done = 0
+    for axis in range(3):
+        if max((a.shape[axis] for a in example.inputs if a.ndim > axis), default=1) < 2:
+            continue
+        try:
+            function, size = opened(example, axis)
+            artifact = build_open(lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None))  # type: ignore[misc]
+        except CompileError:
+            continue
+        (symbol,) = artifact.manifest.symbols
+        if not symbol.least <= size or (symbol.most is not None and size > symbol.most):
+            continue
+        found, wanted = artifact.executable(1)(*example.inputs), example.expected()
+        for f, w in zip(found if isinstance(found, tuple) else (found,), wanted if isinstance(wanted, (tuple, list)) else (wanted,), strict=True):
+            np.testing.assert_allclose(np.asarray(f, np.float64), np.asarray(w, np.float64), rtol=1e-3, atol=1e-4)
+        done += 1
+    return done
+
+
+def _plain(example: Example) -> bool:
+    return all(a.dtype.kind in "fiub" for a in example.inputs) and bool(example.inputs)
+
+
+def test_some_operators_with_open_sizes() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert sum(check_operator(e) for e in [e for e in EXAMPLES if _plain(e)][::31]) > 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(16))
+def test_all_operators_with_open_sizes(part: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert sum(check_operator(e) for e in [e for e in EXAMPLES if _plain(e)][part::16]) > 20
+
+
+def test_a_kernel_that_depends_on_its_sample_is_refused() -> None:
+    example = next(e for e in EXAMPLES if e.op.name == "image.resize2d")
+    function, _ = opened(example, 2)
+    with pytest.raises(OpenSizeError, match="depends on the sizes in ways that are decided while compiling"):
+        build_open(lambda: function, {}, Target("llvm"), "m", Report(), Cache(None))
