@@ -1,6 +1,6 @@
 """Calls of the operators that have a meaning in Python alone, with what they give, written out: these run between the kernels of a program.
 
-They work on strings and dictionaries, on the bytes of files, or give as many elements as the values say; all others are in `op_examples.py`.
+They work on strings and dictionaries, on complex numbers, on the bytes of files, or give as many elements as the values say; all others are in `op_examples.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from op_examples import Array, Example, scalar
+from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
 from tilewright.relay.op.counted import SparseFillEmptyRows
 from tilewright.relay.op.image_decoding import DecodeImage
 from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
@@ -132,4 +133,14 @@ def _counted() -> list[HostExample]:
     return found
 
 
-HOST_EXAMPLES: list[HostExample] = [*_texts(), *_grams(), *_dictionaries(), *_images(), *_counted()]
+def _complex() -> list[HostExample]:
+    """Complex numbers and their parts."""
+    found = []
+    for kind in ("complex64", "complex128"):
+        whole = np.asarray([[1 + 2j, -3j], [4, 0.5 - 1j]], kind)
+        parts = np.asarray([[[1, 2], [0, -3]], [[4, 0], [0.5, -1]]], whole.real.dtype)
+        found += [HostExample(ComplexParts(), (whole,), parts), HostExample(ComplexOfParts(), (parts,), whole)]
+    return found
+
+
+HOST_EXAMPLES: list[HostExample] = [*_texts(), *_grams(), *_dictionaries(), *_images(), *_counted(), *_complex()]

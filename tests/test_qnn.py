@@ -62,7 +62,9 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     ("dequantize", [sums(3, 4), scale(1e-4), zero(77)], 1, {}),
     *[("requantize", [sums(2, 9, 3), scales(9), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": r, "compute_dtype": c, "out_dtype": o})
       for r, c, o in (("UPWARD", "int64", "int8"), ("TONEAREST", "int64", "uint8"), ("TONEAREST", "float32", "uint8"), ("UPWARD", "float32", "int8"),
-                      ("None", "None", "int8"), ("TONEAREST", "float64", "int16"), ("UPWARD", "int32", "int32"))],
+                      ("None", "None", "int8"), ("TONEAREST", "float64", "int16"), ("UPWARD", "int32", "int32"), ("TFLITE", "None", "int8"))],
+    ("requantize", [sums(2, 9, 3), scales(9) * np.float32(64), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}),
+    ("requantize", [sums(2, 9).astype(np.int64) << 12, scales(9), zero(0), scale(900.0), zero(0)], 1, {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}),
     ("requantize", [s8(5, 7), scale(0.5), zero(3), scale(0.5), zero(100)], 1, {"out_dtype": "uint8"}),
     ("requantize", [s8(5, 7), scale(9.0), zero(3), scale(0.5), zero(100)], 1, {"out_dtype": "int16", "rounding": "TONEAREST"}),
     ("add", [u8(2, 3, 5), u8(2, 1, 5), scale(0.1), zero(3), scale(0.25), zero(120), scale(0.3), zero(9)], 2, {}),
@@ -168,12 +170,23 @@ def test_requantize_rounds_as_it_says() -> None:
         assert op.reference(halves, scale(0.5), zero(0), scale(1.0), zero(0)).tolist() == numbers
 
 
+def test_tensorflow_lite_rounds_twice() -> None:
+    """To 32 bits with halves upward, then with halves away from zero; sums of 64 bits once, by a number of 15 bits."""
+    op = OPS["qnn.requantize"](rounding="TFLITE", out_dtype="int32")
+    for numbers, factor, wanted in (
+        ([-3, -1, 1, 3, 5], 0.5, [-1, 0, 1, 2, 3]), ([-6, -2, 2, 6], 0.25, [-2, -1, 1, 2]), ([-5, -3, 3, 5], 0.25, [-1, -1, 1, 2]), ([-7, 9], 4.0, [-28, 36]),
+    ):
+        assert op.reference(np.asarray(numbers, np.int32), np.asarray(factor), zero(0), np.asarray(1.0), zero(0)).tolist() == wanted
+    assert op.reference(np.asarray([-(1 << 40), 3 << 38], np.int64), np.asarray(2.0**-20), zero(0), np.asarray(1.0), zero(0)).tolist() == [-(1 << 20), 3 << 18]
+
+
 def test_fixed_point_numbers_are_those_of_gemmlowp() -> None:
     assert numerics.fixed_point(0.5) == (1 << 30, 0)
     assert numerics.fixed_point(1.0) == (1 << 30, 1)
     assert numerics.fixed_point(0.3) == (1288490189, -1)
     assert numerics.fixed_point(1 - 2.0**-40) == (1 << 30, 1)
     assert numerics.fixed_point(0.0) == (0, 0)
+    assert numerics.fixed_point(2.0**-40) == (0, 0)
 
 
 def test_concatenate_requantizes_each_part() -> None:

@@ -5,13 +5,15 @@ The model is read and imported, nothing more; of a ResNet-50 that is a third of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import onnx
 
+from tilewright.compiler.formats import TFLITE, format_of
 from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.frontend.onnx.deferred import is_open
 from tilewright.relay.frontend.onnx.functions import functions_of, is_supported, operators, opsets_of
@@ -83,10 +85,33 @@ class ModelReport:
 
 
 def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelReport:
-    """Say what of an ONNX model (a path, bytes, or a `ModelProto`) runs natively, what by its numpy meaning, and what not at all.
+    """Say what of a model (a path, bytes, a `ModelProto`, or a `tflite.Model`) runs natively, what by its numpy meaning, and what not at all.
 
-    `shapes` are those of `compile`. Raises `ModelError` for what is no ONNX model.
+    `shapes` are those of `compile`. Raises `ModelError` for what is no model.
     """
+    return _checked_tflite(model, shapes) if format_of(model) is TFLITE else _checked_onnx(model, shapes)
+
+
+def _checked_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
+    from tilewright.relay.frontend.tflite import CONVERTERS, from_tflite
+    from tilewright.relay.frontend.tflite.model import read_model as read
+
+    whole = read(model)
+    main = whole.graphs[0]
+    inputs, outputs = (tuple(Value(t.name, t.shape, t.dtype) for t in (main.tensors[n] for n in numbers)) for numbers in (main.inputs, main.outputs))
+    names: dict[str, list[str]] = {}
+    for graph in whole.graphs:
+        for o in graph.operators:
+            names.setdefault(o.kind, []).append(next((graph.tensors[n].name for n in o.outputs), f"{o.kind}_{o.number}"))
+    unknown = names.keys() - CONVERTERS.keys()
+    refused, found = ("", _Found()) if unknown else _imported(lambda: from_tflite(model, shapes)[0])
+    advice = "@tilewright.relay.frontend.tflite.register_converter"
+    rows = [_operator(("", kind), nodes, kind in unknown, found, advice) for kind, nodes in names.items()]
+    rows.sort(key=lambda o: (-o.count, o.name))
+    return ModelReport({"TFLite": 3}, whole.description, inputs, outputs, tuple(rows), refused)
+
+
+def _checked_onnx(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
     with read_model(model) as (proto, source):
         versions = opsets_of(proto, source, None)
         stored = {t.name for t in proto.graph.initializer}
@@ -99,8 +124,8 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
             if not is_supported(domain, node.op_type, version):
                 unknown.add((domain, node.op_type))
         producer = f"{proto.producer_name} {proto.producer_version}".strip()
-    refused, found = ("", _Found()) if unknown else _imported(model, shapes)
-    rows = [_operator(key, nodes, key in unknown, found) for key, nodes in names.items()]
+    refused, found = ("", _Found()) if unknown else _imported(lambda: glance(model, shapes))
+    rows = [_operator(key, nodes, key in unknown, found, "@tilewright.relay.frontend.onnx.register_converter") for key, nodes in names.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
     return ModelReport(versions, producer, inputs, outputs, tuple(rows), refused)
 
@@ -114,11 +139,11 @@ class _Found:
     """Of those that wait, by why."""
 
 
-def _imported(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tuple[str, _Found]:
+def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
     """Why the model is refused; and what of it is not native."""
     found = _Found()
     try:
-        module = glance(model, shapes)
+        module = read()
     except CompileError as error:
         return str(error), found
     for function in module.functions.values():
@@ -141,11 +166,11 @@ def has_kernel(op: Op) -> bool:
     return type(op).compute is not Op.compute or type(op).simplify is not Op.simplify
 
 
-def _operator(key: tuple[str, str], nodes: Sequence[str], unknown: bool, found: _Found) -> Operator:
+def _operator(key: tuple[str, str], nodes: Sequence[str], unknown: bool, found: _Found, advice: str) -> Operator:
     domain, name = key
     if unknown:
         said = f", domain={domain!r}" if domain else ""
-        why = f"there is no converter; write one: @tilewright.relay.frontend.onnx.register_converter({name!r}{said})"
+        why = f"there is no converter; write one: {advice}({name!r}{said})"
         return Operator(name, domain, len(nodes), "unknown", why, tuple(nodes[:5]))
     staged, slow = found.staged.get(name, {}), found.slow.get(name, {})
     at = tuple(n for names in (staged or slow).values() for n in dict.fromkeys(names))[:5]

@@ -19,7 +19,7 @@ def show(report: ModelReport) -> None:
     """Print the report as tables."""
     console = Console(highlight=False, soft_wrap=True)
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in report.opsets.items())
-    console.print(escape(f"opset {opsets}" + (f"; made by {report.producer}" if report.producer else "")))
+    console.print(escape(f"{'' if 'TFLite' in report.opsets else 'opset '}{opsets}" + (f"; made by {report.producer}" if report.producer else "")))
     for title, values in (("input", report.inputs), ("output", report.outputs)):
         for v in values:
             console.print(escape(f"{title:7s}{_described(v)}"))

@@ -94,7 +94,8 @@ def gelu(x: Value, *, approximate: bool = False, node: Node) -> Expr:
 
 
 def _gelu_tanh(v: Array) -> Array:
-    return 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+    found: Array = 0.5 * v * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+    return found
 
 
 def _gelu_erf(v: Array) -> Array:
@@ -129,7 +130,8 @@ def _hard_swish_table(x: Value, node: Node) -> Array:
     share = (share + (1 << 15)) >> 1
     product = np.trunc(share * result / (1 << 15)).astype(np.int64)
     whole = _rounding_shift(product, -to_result[1])
-    return np.clip(whole + zero_point_of(node.output), low, high).astype(x.dtype)
+    table: Array = np.clip(whole + zero_point_of(node.output), low, high).astype(x.dtype)
+    return table
 
 
 def _multiplier_16(real: float) -> tuple[int, int]:
@@ -149,7 +151,8 @@ def _rounding_shift(x: Array, count: int) -> Array:
     """Divided by a power of two, halves away from zero."""
     if not count:
         return x
-    return (x + (1 << (count - 1)) - (x < 0)) >> count
+    found: Array = (x + (1 << (count - 1)) - (x < 0)) >> count
+    return found
 
 
 @converter("LEAKY_RELU")

@@ -38,7 +38,8 @@ def _nearest(old: int, new: int, align: bool, centers: bool) -> Array:
     scale = np.float32(old - 1) / np.float32(new - 1) if align and new > 1 else np.float32(old) / np.float32(new)
     at = (np.arange(new, dtype=np.float32) + np.float32(0.5 if centers else 0)) * scale
     whole = np.floor(at + np.float32(0.5)) if align else np.floor(at)
-    return np.clip(whole, 0, old - 1).astype(np.int32)
+    found: Array = np.clip(whole, 0, old - 1).astype(np.int32)
+    return found
 
 
 @converter("RESIZE_BILINEAR")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +15,23 @@ from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate
 from tilewright.relay.frontend.tflite.windows import padding_of
 
-Pool = Callable[..., Expr]
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Windows of a pool: their size, how far they are apart, and what is added before and behind both dimensions."""
+
+    size: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, ...]
+
+    def attributes(self) -> dict[str, Any]:
+        return {"pool_size": self.size, "strides": self.strides, "padding": self.padding, "layout": "NHWC"}
 
 
-def _attributes(x: Value, padding: int, strides: tuple[int, int], window: tuple[int, int], node: Node) -> dict[str, object]:
+def _windows(x: Value, padding: int, strides: tuple[int, int], size: tuple[int, int], node: Node) -> _Windows:
     if x.rank != 4:
         node.refuse(f"its input has {x.rank} dimensions, and must have 4")
-    around = padding_of(padding, x.shape[1:3], window, strides, (1, 1), node)
-    return {"pool_size": window, "strides": strides, "padding": around, "layout": "NHWC"}
+    return _Windows(size, strides, padding_of(padding, x.shape[1:3], size, strides, (1, 1), node))
 
 
 @converter("AVERAGE_POOL_2D")
@@ -29,22 +39,22 @@ def average_pool_2d(
     x: Value, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0, filter_width: int = 0, filter_height: int = 0,
     fused_activation_function: int = 0, node: Node,
 ) -> Expr:
-    attrs = _attributes(x, padding, (stride_h, stride_w), (filter_height, filter_width), node)
+    windows = _windows(x, padding, (stride_h, stride_w), (filter_height, filter_width), node)
     if not x.is_quantized:
-        found: Expr = op.nn.avg_pool2d(x.expr, count_include_pad=False, **attrs)
+        found: Expr = op.nn.avg_pool2d(x.expr, count_include_pad=False, **windows.attributes())
     else:
-        found = _integer_mean(x, attrs, (filter_height, filter_width))
+        found = _integer_mean(x, windows)
     return activate(found, fused_activation_function, node)
 
 
-def _integer_mean(x: Value, attrs: dict[str, object], window: tuple[int, int]) -> Expr:
+def _integer_mean(x: Value, windows: _Windows) -> Expr:
     """The sum of each window divided by how many elements of the image are in it."""
     height, width = x.shape[1:3]
-    top, left, bottom, right = attrs["padding"]  # type: ignore[misc]
-    (rows, columns), (down, across) = attrs["strides"], window  # type: ignore[misc]
+    top, left, bottom, right = windows.padding
     ones = np.pad(np.ones((height, width), np.int32), ((top, bottom), (left, right)))
-    counts = np.lib.stride_tricks.sliding_window_view(ones, (down, across))[::rows, ::columns].sum((2, 3), dtype=np.int32)
-    total = _sums(cast(x.expr, "int32"), attrs, window)
+    each = np.lib.stride_tricks.sliding_window_view(ones, windows.size)
+    counts = each[:: windows.strides[0], :: windows.strides[1]].sum((2, 3), dtype=np.int32)
+    total = _sums(cast(x.expr, "int32"), windows)
     number = Constant(counts.reshape(1, *counts.shape, 1)) if counts.min() != counts.max() else constant(counts.flat[0], "int32")
     half = Constant(number.value // 2)
     moved = op.where(op.greater(total, constant(0, "int32")), op.add(total, half), op.subtract(total, half))
@@ -57,16 +67,14 @@ def _truncated_quotient(x: Expr, n: Constant) -> Expr:
     return op.where(op.less(x, constant(0, "int32")), op.negative(size), size)
 
 
-def _sums(x: Expr, attrs: dict[str, object], window: tuple[int, int]) -> Expr:
+def _sums(x: Expr, windows: _Windows) -> Expr:
     """The sums of windows of int32 numbers, padding zero: a depthwise convolution with ones."""
-    channels = x.tensor_type.shape[3]
-    (top, left, bottom, right) = attrs["padding"]  # type: ignore[misc]
-    height, width = x.tensor_type.shape[1:3]
-    if (top, left, bottom, right) == (0, 0, 0, 0) and window == (height, width):
+    _, height, width, channels = x.tensor_type.shape
+    if not any(windows.padding) and windows.size == (height, width):
         return op.sum(x, axis=(1, 2), keepdims=True)
     return op.nn.conv2d(
-        x, Constant(np.ones((*window, 1, channels), np.int32)), strides=attrs["strides"], padding=attrs["padding"], groups=channels, channels=channels,
-        kernel_size=window, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32",
+        x, Constant(np.ones((*windows.size, 1, channels), np.int32)), strides=windows.strides, padding=windows.padding, groups=channels, channels=channels,
+        kernel_size=windows.size, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32",
     )
 
 
@@ -75,8 +83,8 @@ def max_pool_2d(
     x: Value, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0, filter_width: int = 0, filter_height: int = 0,
     fused_activation_function: int = 0, node: Node,
 ) -> Expr:
-    attrs = _attributes(x, padding, (stride_h, stride_w), (filter_height, filter_width), node)
-    return activate(op.nn.max_pool2d(x.expr, **attrs), fused_activation_function, node)
+    windows = _windows(x, padding, (stride_h, stride_w), (filter_height, filter_width), node)
+    return activate(op.nn.max_pool2d(x.expr, **windows.attributes()), fused_activation_function, node)
 
 
 @converter("L2_POOL_2D")
@@ -84,6 +92,6 @@ def l2_pool_2d(
     x: Value, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0, filter_width: int = 0, filter_height: int = 0,
     fused_activation_function: int = 0, node: Node,
 ) -> Expr:
-    attrs = _attributes(x, padding, (stride_h, stride_w), (filter_height, filter_width), node)
-    found = op.sqrt(op.nn.avg_pool2d(op.multiply(x.expr, x.expr), count_include_pad=False, **attrs))
+    windows = _windows(x, padding, (stride_h, stride_w), (filter_height, filter_width), node)
+    found = op.sqrt(op.nn.avg_pool2d(op.multiply(x.expr, x.expr), count_include_pad=False, **windows.attributes()))
     return activate(found, fused_activation_function, node)

@@ -14,7 +14,7 @@ from tilewright.relay.qnn.numerics import fixed_point
 Array = np.ndarray[Any, Any]
 
 
-def high_product(a: Array, b: Any) -> Array:
+def high_product(a: Any, b: Any) -> Array:
     """The product of fractions, rounded with halves upward."""
     result: Array = (a * b + (1 << 30)) >> 31
     return result
@@ -93,4 +93,5 @@ def quotient_table(dtype: str, zero_a: int, zero_b: int, factor: float, zero_out
     scaled = high_product((a << headroom).astype(np.int32).astype(np.int64), inverse)
     found = _shifted_far(high_product(scaled, m), np.maximum(shift + headroom - exponent, 0))
     found = np.where(by_zero, np.sign(a) * 512, found)
-    return np.clip(found + zero_out, info.min, info.max).astype(dtype)
+    table: Array = np.clip(found + zero_out, info.min, info.max).astype(dtype)
+    return table

@@ -147,8 +147,8 @@ def unidirectional_sequence_lstm(
 def _sequence_lstm(
     x: Value, rest: Sequence[Value | None], activation: int, cell_clip: float, proj_clip: float, time_major: bool, node: Node,
 ) -> Expr:
-    rest, h, c = _checked(x, rest, node)
-    lstm = _Lstm(_gates(rest[:15], rest[19:]), _real(rest[15]), _real(rest[16]), activation, cell_clip, proj_clip, node)
+    given, h, c = _checked(x, rest, node)
+    lstm = _Lstm(_gates(given[:15], given[19:]), _real(given[15]), _real(given[16]), activation, cell_clip, proj_clip, node)
     return _sequence(x, [h.expr, c.expr], lstm.step, time_major)
 
 
@@ -167,8 +167,8 @@ def lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0, node: Node,
 ) -> tuple[Expr, ...]:
     """One step: the full kernel, whose only result is the output."""
-    rest, h, c = _checked(x, rest, node)
-    cell = _Lstm(_gates(rest[:15], rest[19:]), _real(rest[15]), _real(rest[16]), fused_activation_function, cell_clip, proj_clip, node)
+    given, h, c = _checked(x, rest, node)
+    cell = _Lstm(_gates(given[:15], given[19:]), _real(given[15]), _real(given[16]), fused_activation_function, cell_clip, proj_clip, node)
     return (cell.step(x.expr, [h.expr, c.expr])[0],)
 
 

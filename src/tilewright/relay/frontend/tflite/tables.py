@@ -43,28 +43,28 @@ def numbers(x: Value) -> Array:
     return np.float32(x.scale) * (np.arange(low, high + 1) - x.zero_point).astype(np.float32)
 
 
-def stored(values: Array, t: Tensor, divide: bool = False) -> Array:
-    """float32 numbers as integers of the scale of `t`: times its inverse, or divided by it."""
-    scale = np.float32(scale_of(t))
-    scaled = values / scale if divide else values * (np.float32(1) / scale)
+def stored(values: Array, t: Tensor) -> Array:
+    """float32 numbers as integers of the scale of `t`: times its inverse."""
+    scaled = values * (np.float32(1) / np.float32(scale_of(t)))
     low, high = limits(t.dtype)
     whole = away_from_zero(np.nan_to_num(scaled.astype(np.float32), nan=0.0, posinf=1e9, neginf=-1e9))
-    return np.clip(whole.astype(np.float64) + zero_point_of(t), low, high).astype(t.dtype)
+    found: Array = np.clip(whole.astype(np.float64) + zero_point_of(t), low, high).astype(t.dtype)
+    return found
 
 
 def truncated(values: Array, t: Tensor) -> Array:
     """float32 numbers as integers of the scale of `t`, rounded towards zero before the zero point is added."""
     low, high = limits(t.dtype)
-    scaled = values * (np.float32(1) / np.float32(scale_of(t)))
-    return np.clip(np.trunc(scaled) + zero_point_of(t), low, high).astype(t.dtype)
+    found: Array = np.clip(np.trunc(values / np.float32(scale_of(t))) + zero_point_of(t), low, high).astype(t.dtype)
+    return found
 
 
-def function_of(x: Value, t: Tensor, function: Function, divide: bool = False) -> Expr:
+def function_of(x: Value, t: Tensor, function: Function) -> Expr:
     """A function of quantized data of 8 or 16 bits. `function` is of float64 numbers that are float32 ones, for the nearest results."""
     if x.dtype == "int16":
         return interpolated(cast(x.expr, "int32"), sampled(x, t, function))
     with np.errstate(all="ignore"):
-        return by_table(x, stored(function(numbers(x).astype(np.float64)).astype(np.float32), t, divide))
+        return by_table(x, stored(function(numbers(x).astype(np.float64)).astype(np.float32), t))
 
 
 def sampled(x: Value, t: Tensor, function: Function) -> Array:

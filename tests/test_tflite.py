@@ -1,0 +1,194 @@
+"""TFLite models: each operator's bits against those of the reference kernels, control flow, variables, options, the doors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tflite_models import Graph, Op, T, model, tflite
+from tflite_small import MODELS, inputs_of, recorded
+from tilewright.errors import ModelError, OpNotImplemented
+from tilewright.relay.frontend.tflite import CONVERTERS, Node, Value, from_tflite, signature
+from tilewright.relay.frontend.tflite.schema import OPERATORS
+from tilewright.relay.interpreter import evaluate
+
+EXPECTED = recorded()
+ADD_ONE = Graph([T("a", (2,)), T("one", (), value=1.0), T("b", (2,))], [Op("ADD", [0, 1], [2], "AddOptions")], [0], [2])
+TWICE = Graph([T("a", (2,)), T("b", (2,))], [Op("ADD", [0, 0], [1], "AddOptions")], [0], [1])
+
+
+def check(name: str, got: Any) -> None:
+    """Integers are equal, floats within 1e-5."""
+    said = EXPECTED[name]
+    wanted = np.asarray(said["values"], said["dtype"]).reshape(said["shape"])
+    assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+    if wanted.dtype.kind == "f":
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_operator_means_what_the_reference_kernels_compute(name: str) -> None:
+    data = MODELS[name]()
+    check(name, evaluate(from_tflite(data)[0], *inputs_of(signature(data))))
+
+
+@pytest.mark.parametrize("name", [
+    "conv_int8", "conv_uint8", "conv_int16", "conv_hybrid", "depthwise_conv_int8", "fully_connected_int8", "fully_connected_by_range", "average_pool_int8", "mean_uint8",
+    "softmax_int8", "softmax_int16", "add_int8", "mul_uint8", "tanh_int16", "l2_normalization_int8", "resize_bilinear_uint8", "lstm", "transpose_conv_int8",
+])
+def test_compiled_it_gives_the_same_bits(name: str) -> None:
+    data = MODELS[name]()
+    check(name, tvm.compile(data, threads=1)(*inputs_of(signature(data))))
+
+
+def test_every_model_has_a_recorded_answer() -> None:
+    assert set(EXPECTED) == set(MODELS)
+
+
+def test_every_converter_is_of_an_operator_of_the_schema() -> None:
+    assert [k for k in CONVERTERS if k not in OPERATORS] == ["TFLite_Detection_PostProcess"]
+
+
+def test_a_quantized_convolution_is_one_of_the_dialect() -> None:
+    text = str(from_tflite(MODELS["conv_int8"]())[0])
+    assert "qnn.conv2d" in text and 'rounding="TFLITE"' in text and 'data_layout="NHWC"' in text
+
+
+def test_the_model_may_be_a_path_bytes_or_an_object_of_the_schema_package(tmp_path: Path) -> None:
+    data = MODELS["relu6_int8"]()
+    (tmp_path / "m.tflite").write_bytes(data)
+    found = [str(from_tflite(m)[0]) for m in (data, tmp_path / "m.tflite", tflite.Model.GetRootAs(data, 0))]
+    assert found[0] == found[2] and found[1].replace(str(tmp_path), "") is not None
+    (x,) = inputs_of(signature(data))
+    check("relu6_int8", tvm.compile(tmp_path / "m.tflite")(x))
+    check("relu6_int8", tvm.compile(tflite.Model.GetRootAs(data, 0))(x))
+
+
+def test_inputs_and_outputs_have_the_names_of_their_tensors() -> None:
+    mod, params = tvm.relay.frontend.from_tflite(MODELS["add_int8"]())
+    assert [p.name_hint for p in mod["main"].params] == ["a", "b"] and params == {}
+    assert mod["main"].attrs["output_tensor_names"] == ("c",)
+
+
+def test_another_batch() -> None:
+    data = MODELS["relu6_int8"]()
+    mod, _ = from_tflite(data, {"x": (7, 16)})
+    assert mod["main"].ret_type == tvm.relay.TensorType((7, 16), "int8")
+
+
+def test_a_branch() -> None:
+    main = [T("c", (), "bool"), T("x", (2,)), T("y", (2,))]
+    data = model(main, [Op("IF", [0, 1], [2], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})], [0, 1], [2], ADD_ONE, TWICE)
+    compiled = tvm.compile(data)
+    x = np.asarray([3, 5], np.float32)
+    np.testing.assert_array_equal(compiled(np.asarray(True), x), [4, 6])
+    np.testing.assert_array_equal(compiled(np.asarray(False), x), [6, 10])
+
+
+def _loop() -> bytes:
+    condition = Graph([T("k", (), "int32"), T("x", (2,)), T("n", (), "int32", 10), T("go", (), "bool")], [Op("LESS", [0, 2], [3])], [0, 1], [3])
+    turn = Graph(
+        [T("k", (), "int32"), T("x", (2,)), T("one", (), "int32", 1), T("k2", (), "int32"), T("half", (), value=0.5), T("x2", (2,))],
+        [Op("ADD", [0, 2], [3], "AddOptions"), Op("MUL", [1, 4], [5], "MulOptions")], [0, 1], [3, 5],
+    )
+    main = [T("k", (), "int32"), T("x", (2,)), T("last", (), "int32"), T("y", (2,))]
+    return model(main, [Op("WHILE", [0, 1], [2, 3], "WhileOptions", {"CondSubgraphIndex": 1, "BodySubgraphIndex": 2})], [0, 1], [2, 3], condition, turn)
+
+
+@pytest.mark.parametrize("first", [0, 7, 12])
+def test_a_loop_turns_as_often_as_its_condition_says(first: int) -> None:
+    last, y = tvm.compile(_loop())(np.asarray(first, np.int32), np.asarray([1024, 2048], np.float32))
+    turns = max(10 - first, 0)
+    assert last == first + turns
+    np.testing.assert_array_equal(y, np.asarray([1024, 2048]) / 2**turns)
+
+
+def test_what_is_written_into_a_variable_is_read_later() -> None:
+    start = Graph(
+        [T("h", (), "resource"), T("v", (2,), value=[10, 20])],
+        [Op("VAR_HANDLE", [], [0], "VarHandleOptions"), Op("ASSIGN_VARIABLE", [0, 1], [])], [], [],
+    )
+    main = [T("x", (2,)), T("h", (), "resource"), T("v", (2,)), T("y", (2,)), T("w", (2,))]
+    operators = [
+        Op("CALL_ONCE", [], [], "CallOnceOptions", {"InitSubgraphIndex": 1}), Op("VAR_HANDLE", [], [1], "VarHandleOptions"), Op("READ_VARIABLE", [1], [2]),
+        Op("ADD", [0, 2], [3], "AddOptions"), Op("ASSIGN_VARIABLE", [1, 3], []), Op("READ_VARIABLE", [1], [4]),
+    ]
+    compiled = tvm.compile(model(main, operators, [0], [3, 4], start))
+    for _ in range(2):  # a call begins with what the initialization wrote
+        for y in compiled(np.asarray([1, 2], np.float32)):
+            np.testing.assert_array_equal(y, [11, 22])
+
+
+def test_a_shape_that_only_a_run_tells() -> None:
+    data = model([T("x", (6,)), T("s", (2,), "int32"), T("y", (1, 6))], [Op("RESHAPE", [0, 1], [2])], [0, 1], [2])
+    compiled = tvm.compile(data)
+    x = np.arange(6, dtype=np.float32)
+    for shape in ((2, 3), (3, -1)):
+        np.testing.assert_array_equal(compiled(x, np.asarray(shape, np.int32)), x.reshape(shape))
+
+
+def test_complex_numbers_are_inputs_and_outputs() -> None:
+    data = model([T("x", (2, 4)), T("n", (2,), "int32", [2, 4]), T("y", (2, 3), "complex64")], [Op("RFFT2D", [0, 1], [2])], [0], [2])
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    with pytest.warns(tvm.errors.NotNativeWarning):
+        np.testing.assert_allclose(tvm.compile(data)(x), np.fft.rfft2(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_converter_of_ones_own() -> None:
+    data = model([T("x", (2,)), T("y", (2,))], [Op("Cube", [0], [1], custom=b"")], [0], [1])
+    with pytest.raises(OpNotImplemented, match=r"no converter for these operators: Cube; write them with @tilewright\.relay\.frontend\.tflite\.register_converter"):
+        from_tflite(data)
+
+    def cube(x: Value, *, node: Node) -> Any:
+        assert node.operator.kind == "Cube"
+        return tvm.relay.multiply(x.expr, tvm.relay.multiply(x.expr, x.expr))
+
+    mod, _ = from_tflite(data, op_converter={"Cube": cube})
+    np.testing.assert_array_equal(evaluate(mod, np.asarray([2, 3], np.float32)), [8, 27])
+
+
+def test_the_command_line_takes_the_file(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(MODELS["add_int8"]())
+    for command in (["check", "m.tflite"], ["compile", "m.tflite"], ["run", "m.tflite"]):
+        done = subprocess.run([sys.executable, "-m", "tilewright", *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "m.tar").exists()
+
+
+REFUSED = [
+    (lambda: model([T("x", (4,)), T("y", (3,))], [Op("RESHAPE", [0], [1], "ReshapeOptions", {"NewShape": [3]})], [0], [1]), "4 elements do not fit into the shape \\(3,\\)"),
+    (lambda: model([T("x", (4,)), T("y", (4,))], [Op("ADD", [0], [1], "AddOptions")], [0], [1]), "input 'b' is missing"),
+    (lambda: model([T("x", (4,)), T("y", (4,))], [Op("ADD", [0, 0, 0], [1], "AddOptions")], [0], [1]), "3 inputs are given; ADD takes at most 2: a, b"),
+    (lambda: model([T("x", (4,)), T("y", (4,))], [Op("RELU", [1], [1])], [0], [1]), "used before it is computed"),
+    (lambda: model([T("x", (4,)), T("y", (4,), "int8")], [Op("QUANTIZE", [0], [1])], [0], [1]), "its result is int8 without a scale"),
+    (lambda: model([T("x", (1, 5, 5, 3)), T("w", (4, 3, 3, 2), value=np.zeros((4, 3, 3, 2))), T("y", (1, 5, 5, 4))],
+                   [Op("CONV_2D", [0, 1], [2], "Conv2DOptions", {"StrideW": 1, "StrideH": 1})], [0], [2]), "3 channels, and its filters take 2"),
+    (lambda: model([T("x", (1, 5, 5, 3)), T("w", (4, 3, 3, 3), value=np.zeros((4, 3, 3, 3))), T("y", (1, 5, 5, 4))], [Op("CONV_2D", [0, 1], [2], "Conv2DOptions")], [0], [2]),
+     "strides \\(0, 0\\) and dilation \\(1, 1\\), which must all be above zero"),
+    (lambda: model([T("s", (1,), "int32", [3]), T("y", (3,))], [Op("RANDOM_UNIFORM", [0], [1], "RandomOptions")], [], [1]), "its seeds are both zero"),
+    (lambda: model([T("x", (4,)), T("y", (4,))], [Op("ADD", [0, 0], [1], "AddOptions", {"FusedActivationFunction": 5})], [0], [1]), "activation SIGN_BIT is not supported"),
+]
+
+
+@pytest.mark.parametrize("make, message", REFUSED)
+def test_what_is_refused_names_the_operator_and_says_why(make: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as caught:
+        from_tflite(make())
+    assert caught.value.origin is not None and caught.value.origin.kind in OPERATORS
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"shape_dict": {"q": (1,)}}, "the model has no input 'q'; its inputs are: a, b"), ({"shape_dict": {"a": (1, 2, 3)}}, "has 3 dimensions, and input 'a' of the model has 2"),
+    ({"dtype_dict": {"a": "float32"}}, "input 'a' of the model is int8, and dtype_dict says float32"),
+])
+def test_what_is_said_of_inputs_must_fit_them(given: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        from_tflite(MODELS["add_int8"](), **given)
