@@ -184,7 +184,7 @@ def rand(size: Any, node: Node, dtype: Any = None) -> Expr:
     return _drawn(size, _kind(dtype, node), node, 0.0, 1.0, node.name == "randn")
 
 
-@converter("rand_like", "randn_like", "normal_functional")
+@converter("rand_like", "randn_like")
 def rand_like(self: Expr, node: Node, dtype: Any = None) -> Expr:
     return _drawn(shape_of(self), _kind(dtype, node, dtype_of(self)), node, 0.0, 1.0, node.name != "rand_like")
 

@@ -45,14 +45,12 @@ def max_pool(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding
     x, single = _batched(self, n)
     kernel, pads, apart = on_axes(kernel_size, n), on_axes(padding, n), on_axes(dilation, n)
     steps = on_axes(stride, n) if stride not in ((), [], None) else kernel
-    x, extra = _ceiled(x, kernel, steps, pads, apart, ceil_mode, None)
+    extra = _ceiled(x, kernel, steps, pads, apart, ceil_mode)
     y = _MAX[n](x, pool_size=kernel, strides=steps, padding=(*pads, *(p + e for p, e in zip(pads, extra, strict=True))), dilation=apart, layout=_LAYOUTS[n])
     return _without(y, single)
 
 
-def _ceiled(
-    x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int], apart: Sequence[int], ceil_mode: bool, fill: None,
-) -> tuple[Expr, list[int]]:
+def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int], apart: Sequence[int], ceil_mode: bool) -> list[int]:
     """How much padding behind each dimension a last window that begins inside, and ends outside, takes; torch drops those that begin in the padding."""
     extra = []
     for size, k, s, p, d in zip(shape_of(x)[2:], kernel, steps, pads, apart, strict=True):
@@ -64,7 +62,7 @@ def _ceiled(
         if (count - 1) * s >= size + p:
             count -= 1
         extra.append(max(0, (count - 1) * s + d * (k - 1) + 1 - size - 2 * p))
-    return x, extra
+    return extra
 
 
 @converter("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -104,7 +102,7 @@ def avg_pool(
     x, single = _batched(self, n)
     kernel, pads = on_axes(kernel_size, n), on_axes(padding, n)
     steps = on_axes(stride, n) if stride not in ((), [], None) else kernel
-    x, extra = _ceiled(x, kernel, steps, pads, (1,) * n, ceil_mode, None)
+    extra = _ceiled(x, kernel, steps, pads, (1,) * n, ceil_mode)
     more = (*pads, *(p + e for p, e in zip(pads, extra, strict=True)))
     build, layout = _AVERAGE[n], _LAYOUTS[n]
     if divisor_override is not None:
@@ -140,10 +138,9 @@ def _adaptive(x: Expr, output_size: Any, what: str, n: int) -> Expr:
 
 def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: int) -> Expr:
     """Where in a plane of the input the largest of each window is."""
-    rows: list[list[int]] = [[]]
     bounds = [[(o * s // w, -(-(o + 1) * s // w)) for o in range(w)] for s, w in zip(sizes, wanted, strict=True)]
     most = math.prod(max(b - a for a, b in axis) for axis in bounds)
-    rows = []
+    rows: list[list[int]] = []
     for window in np.ndindex(*wanted):
         places = np.zeros(1, np.int64)
         for axis, k in enumerate(window):

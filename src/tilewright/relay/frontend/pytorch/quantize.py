@@ -26,7 +26,7 @@ from tilewright.types import FLOAT32, INT32, DataType
 KEPT: Final = frozenset({
     "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "select", "slice", "contiguous", "clone", "detach", "dropout", "max_pool1d", "max_pool2d",
     "quantized_max_pool2d", "expand", "narrow", "chunk", "split", "unbind", "index_select", "unflatten", "channel_shuffle", "pixel_shuffle", "repeat", "flip", "to",
-    "upsample_nearest2d", "upsample_nearest1d", "Identity", "alias", "topk", "movedim", "swapaxes", "t", "roll",
+    "upsample_nearest2d", "upsample_nearest1d", "alias", "topk", "movedim", "swapaxes", "t", "roll",
 })
 """Operators that only move or choose elements: what comes out is quantized as what went in."""
 

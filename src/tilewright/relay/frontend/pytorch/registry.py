@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _IGNORED: Final = frozenset({
     "layout", "device", "pin_memory", "memory_format", "generator", "non_blocking", "copy", "cudnn_enabled", "cudnn_enable", "benchmark", "deterministic",
-    "allow_tf32", "inplace", "sparse", "scale_grad_by_freq", "is_coalesced", "enable_gqa_hint",
+    "allow_tf32", "inplace", "sparse", "scale_grad_by_freq", "is_coalesced",
 })
 """Parameters about where and how a tensor is stored, or about training."""
 

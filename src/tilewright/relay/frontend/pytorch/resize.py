@@ -32,9 +32,7 @@ def _resized(x: Expr, output_size: Any, scales: Any, mode: str, align_corners: b
     sizes, factors = _sizes(x, output_size, list(scales or ()), node)
     build, layout = _RESIZE[len(sizes)]
     if mode == "nearest":
-        where, rounding = ("half_pixel", "floor_half_pixel") if exact else ("asymmetric", "floor")
-        if exact:
-            where, rounding = "half_pixel", "round_prefer_ceil"
+        where, rounding = ("half_pixel", "round_prefer_ceil") if exact else ("asymmetric", "floor")
     else:
         where, rounding = ("align_corners" if align_corners else "half_pixel"), ""
     if list(shape_of(x)[2:]) == sizes and (factors is None or all(f == 1 for f in factors)):

@@ -209,7 +209,7 @@ def meshgrid(tensors: list[Expr], indexing: str = "ij") -> list[Expr]:
 
 
 @converter("contiguous", "detach", "alias", "clone", "lift_fresh", "lift_fresh_copy", "lift", "detach_copy", "positive", "resolve_conj", "resolve_neg", "requires_grad_",
-           "cpu", "alias_copy", "view_as_real_copy", "_conj_physical", "dequantize_identity", "contiguous_", "Identity")
+           "cpu", "alias_copy")
 def same(self: Expr | None = None, input: Expr | None = None) -> Any:
     return self if self is not None else input
 
