@@ -53,7 +53,7 @@ def folder() -> Path:
 # --- networks -----------------------------------------------------------------------------------------------------------
 
 
-def _declare_missing_operators() -> None:
+def declare_missing_operators() -> None:
     """Builds of torchvision without its native part have no schema for these, and rules are attached to them on import."""
     import torch
 
@@ -67,7 +67,7 @@ def _declare_missing_operators() -> None:
 
 def _torchvision(name: str, **options: Any) -> Callable[[], Any]:
     def build() -> Any:
-        _declare_missing_operators()
+        declare_missing_operators()
         import torchvision
 
         return operator.attrgetter(name)(torchvision.models)(weights=None, **options)
@@ -113,7 +113,7 @@ def _transformer(kind: str, **config: Any) -> Callable[[], Any]:
     def build() -> Any:
         import torch
 
-        _declare_missing_operators()
+        declare_missing_operators()
         import transformers
 
         settings = getattr(transformers, kind + "Config")(attn_implementation="eager", **config)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Signature = list[tuple[str, list[int | str], str]]
 _LONGEST: Final = 8
 """Bytes that tell the formats apart."""
+_BY_SUFFIX: Final = {".tflite": b"\0\0\0\0TFL3", ".pt": b"PK\3\4", ".pth": b"PK\3\4", ".pt2": b"PK\3\4"}
+"""What a file that cannot be read would begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +26,12 @@ class Format:
     """A format of model files. Nothing of its frontend is imported before it is used."""
 
     name: str
-    survey: Callable[[Any], tuple[Signature, list[str]]]
-    """The inputs of a model, and the names of the files beside it that hold its tensors."""
+    survey: Callable[[Any, Mapping[str, Any]], tuple[Signature, list[str]]]
+    """The inputs of a model, for shapes of some of them, and the names of the files beside it that hold its tensors."""
     read: Callable[[Any, Mapping[str, Any] | None], tuple[IRModule, dict[str, Any]]]
     """The model as a module of relay, for these shapes of its inputs."""
+    says_shapes: bool = True
+    """Whether a model itself says the shapes of its inputs."""
 
 
 def format_of(model: Any) -> Format:
@@ -35,6 +39,8 @@ def format_of(model: Any) -> Format:
     head = _head(model)
     if head[4:8] == b"TFL3" or type(model).__module__.partition(".")[0] == "tflite":
         return TFLITE
+    if head[:4] == b"PK\3\4" or type(model).__module__.partition(".")[0] == "torch":
+        return PYTORCH
     return ONNX
 
 
@@ -47,10 +53,10 @@ def _head(model: Any) -> bytes:
         with Path(model).open("rb") as file:
             return file.read(_LONGEST)
     except OSError:  # the frontend says what is wrong with it
-        return b"\0\0\0\0TFL3" if Path(model).suffix == ".tflite" else b""
+        return _BY_SUFFIX.get(Path(model).suffix, b"")
 
 
-def _survey_onnx(model: Any) -> tuple[Signature, list[str]]:
+def _survey_onnx(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
     from tilewright.relay.frontend.onnx.signature import survey
 
     return survey(model)
@@ -62,7 +68,7 @@ def _read_onnx(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, 
     return from_onnx(model, shapes)
 
 
-def _survey_tflite(model: Any) -> tuple[Signature, list[str]]:
+def _survey_tflite(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
     from tilewright.relay.frontend.tflite.signature import survey
 
     return survey(model)
@@ -74,5 +80,18 @@ def _read_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tupl
     return from_tflite(model, shapes)
 
 
+def _survey_pytorch(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
+    from tilewright.relay.frontend.pytorch import signature
+
+    return signature(model, shapes), []
+
+
+def _read_pytorch(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    from tilewright.relay.frontend.pytorch import from_shapes
+
+    return from_shapes(model, shapes or {}), {}
+
+
 ONNX: Final = Format("ONNX", _survey_onnx, _read_onnx)
 TFLITE: Final = Format("TFLite", _survey_tflite, _read_tflite)
+PYTORCH: Final = Format("PyTorch", _survey_pytorch, _read_pytorch, says_shapes=False)

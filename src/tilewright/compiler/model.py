@@ -23,7 +23,7 @@ from tilewright import __version__, settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.content import digest_external, digest_model
-from tilewright.compiler.formats import format_of
+from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
 from tilewright.compiler.report import Report
@@ -62,7 +62,8 @@ def compile(
 ) -> Model:
     """Compile a model for this machine or for `target`.
 
-    `model` is a path to an ONNX or TFLite file, its bytes, a `ModelProto`, a `tflite.Model`, or an `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
+    `model` is a path to an ONNX, TFLite or PyTorch file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an
+    `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
     Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. With open dimensions, names or
     ranges (`("1..64", 3, "h", "w")`), there is one program for all sizes, which can be saved (`OpenSizeWarning` where the model has none);
     sizes that it is called with `specialise_after` times (0: never) are compiled for themselves in the background. `opt_level`,
@@ -83,6 +84,10 @@ def compile(
         from tilewright.compiler.module_model import ModuleModel
 
         kind = ModuleModel
+    elif not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
+        from tilewright.compiler.module_model import ModuleModel
+
+        kind, model, shapes = ModuleModel, PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
     made = kind(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
     made.specialise_after = specialise_after
     with no_garbage_collection():
@@ -398,11 +403,12 @@ class Model:
         """Names, dimensions and dtypes of the inputs, and the key of the content, external data included."""
         with self.report.phase("hash"):
             content = self._digest()
-        key = Cache.key("signature", __version__, content)
+        model_format = format_of(self._source)
+        key = Cache.key("signature", __version__, content, "" if model_format.says_shapes else json.dumps(self._shapes, default=str))
         stored = self._cache.get(key)
         if stored is None:
             with self.report.phase("import"):
-                stored = json.dumps(format_of(self._source).survey(self._source)).encode()
+                stored = json.dumps(model_format.survey(self._source, self._shapes)).encode()
             self._cache.put(key, stored)
         inputs, locations = json.loads(stored)
         self._signature = [(str(n), list(d), str(t)) for n, d, t in inputs]
@@ -417,7 +423,7 @@ class Model:
         try:
             return made.result()
         except (OSError, TypeError):
-            format_of(self._source).survey(self._source)  # raises the ModelError that says what is wrong with something that has no content
+            format_of(self._source).survey(self._source, self._shapes)  # raises the ModelError that says what is wrong with something that has no content
             raise
 
 

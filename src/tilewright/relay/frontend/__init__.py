@@ -18,6 +18,16 @@ def from_onnx(
     return read(model, shape, dtype, opset, freeze_params, convert_config)
 
 
+def from_pytorch(
+    script_module: Any, input_infos: Any = None, custom_convert_map: dict[str, Any] | None = None, default_dtype: str = "float32",
+    use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False,
+) -> tuple[IRModule, dict[str, Any]]:
+    """Import a TorchScript module or an exported program; see `tilewright.relay.frontend.pytorch.from_pytorch`."""
+    from tilewright.relay.frontend.pytorch import from_pytorch as read
+
+    return read(script_module, input_infos, custom_convert_map, default_dtype, use_parser_friendly_name, keep_quantized_weight)
+
+
 def from_tflite(
     model: Any, shape_dict: dict[str, Any] | None = None, dtype_dict: dict[str, str] | None = None, op_converter: dict[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Any]]:

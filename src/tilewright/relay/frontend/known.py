@@ -20,6 +20,8 @@ from tilewright.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
+_MOST_STEPS: Final = 8
+
 _SELECTING: Final = frozenset({
     "take", "strided_slice", "concatenate", "reshape", "expand_dims", "squeeze", "split", "stack", "transpose", "gather", "tile", "copy", "where",
 })
@@ -56,6 +58,21 @@ class KnownValues:
     def of(self, e: Expr | None) -> Array | None:
         """The value of `e`; of dtype object when dimensions in it are symbolic; None when it is not known."""
         return e.value if isinstance(e, Constant) else None if e is None else self._dims.get(e)
+
+    def settle_near(self, e: Expr) -> Expr:
+        """The same where it is not known that all that `e` is made of is known: what is not known a few steps away is not known."""
+        return self.settle(e) if self._is_near(e, _MOST_STEPS) else e
+
+    def _is_near(self, e: Expr, steps: int) -> bool:
+        """Whether `e` is made of known values in so many steps."""
+        if self.of(e) is not None:
+            return True
+        if not steps:
+            return False
+        if isinstance(e, Call):
+            return all(self._is_near(a, steps - 1) for a in e.args)
+        parts = e.fields if isinstance(e, Tuple) else (e.tuple_value,) if isinstance(e, TupleGetItem) else None
+        return parts is not None and all(self._is_near(p, steps - 1) for p in parts)
 
     def settle(self, e: Expr) -> Expr:
         """`e`, or the constant that it comes to."""

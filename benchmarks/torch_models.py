@@ -1,0 +1,195 @@
+"""Networks of torchvision, timm and transformers through both doors of the PyTorch frontend, compared with torch.
+
+`python benchmarks/torch_models.py` runs them all; names choose, `--door script` or `--door export` is one way of two, `--import-only`
+stops before compiling. A line for each: the largest difference relative to the largest output, or what went wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import tilewright
+from models import declare_missing_operators
+from tilewright.relay.frontend.pytorch import from_pytorch
+
+TORCHVISION: Final = (
+    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3", "maxvit_t", "mnasnet0_5", "mobilenet_v2",
+    "mobilenet_v3_large", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18", "resnet50", "resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_0",
+    "squeezenet1_1", "swin_t", "swin_v2_t", "vgg11_bn", "vit_b_16", "wide_resnet50_2",
+)
+SEGMENTATION: Final = ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large")
+VIDEO: Final = ("r3d_18", "mc3_18", "r2plus1d_18")
+TIMM: Final = (
+    "beit_base_patch16_224", "cait_xxs24_224", "coat_tiny", "convit_tiny", "convmixer_768_32", "convnextv2_atto", "crossvit_tiny_240", "cspresnet50", "deit_tiny_patch16_224",
+    "dla34", "dpn68", "edgenext_xx_small", "efficientformer_l1", "efficientvit_b0", "eva02_tiny_patch14_224", "fastvit_t8", "gcvit_xxtiny", "ghostnet_100", "hardcorenas_a",
+    "hrnet_w18_small", "inception_v4", "levit_128s", "mixer_s16_224", "mobilenetv4_conv_small", "mobilevit_xxs", "mobilevitv2_050", "mvitv2_tiny", "nfnet_f0",
+    "pit_ti_224", "poolformer_s12", "pvt_v2_b0", "repvgg_a0", "res2net50_14w_8s", "resmlp_12_224", "rexnet_100", "selecsls42b", "skresnet18", "tinynet_e", "tnt_s_patch16_224",
+    "twins_svt_small", "visformer_tiny", "vit_tiny_patch16_224", "volo_d1_224", "xcit_nano_12_p16_224",
+)
+TRANSFORMERS: Final = (
+    "albert", "bart", "bert", "camembert", "convbert", "deberta", "deberta-v2", "distilbert", "electra", "ernie", "gpt2", "gpt_neo", "gpt_neox", "gptj", "layoutlm",
+    "llama", "mistral", "mobilebert", "mpnet", "nystromformer", "opt", "phi", "qwen2", "roberta", "roformer", "splinter", "squeezebert", "t5", "xlm-roberta",
+)
+TOLERANCE: Final = 1e-4
+Made = tuple[Any, tuple[Any, ...]]
+
+
+def models() -> dict[str, Callable[[], Made]]:
+    """A maker of each network, with its inputs, by name."""
+    made: dict[str, Callable[[], Made]] = {}
+    for name in (*TORCHVISION, *SEGMENTATION, *VIDEO):
+        made[f"torchvision/{name}"] = lambda name=name: _torchvision(name)  # type: ignore[misc]
+    for name in TIMM:
+        made[f"timm/{name}"] = lambda name=name: _timm(name)  # type: ignore[misc]
+    for name in TRANSFORMERS:
+        made[f"transformers/{name}"] = lambda name=name: _transformer(name)  # type: ignore[misc]
+    return made
+
+
+def _picture(*shape: int) -> tuple[Any, ...]:
+    import torch
+
+    return (torch.from_numpy(np.random.default_rng(0).standard_normal(shape, np.float32)),)
+
+
+class _First:
+    """Networks with dictionaries and tuples as outputs give their tensors, in order."""
+
+    @staticmethod
+    def of(network: Any) -> Any:
+        import torch
+
+        class Tensors(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.network = network
+
+            def forward(self, *args: Any) -> Any:
+                found = self.network(*args)
+                values = found.values() if isinstance(found, dict) else found
+                return tuple(v for v in values if isinstance(v, torch.Tensor)) if not isinstance(found, torch.Tensor) else found
+
+        return Tensors().eval()
+
+
+def _torchvision(name: str) -> Made:
+    import torchvision
+
+    if name in SEGMENTATION:
+        return _First.of(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None).eval()), _picture(1, 3, 128, 128)
+    if name in VIDEO:
+        return getattr(torchvision.models.video, name)(weights=None).eval(), _picture(1, 3, 8, 56, 56)
+    options = {"init_weights": True, "aux_logits": False} if name == "googlenet" else {"init_weights": True} if name == "inception_v3" else {}
+    size = 299 if name == "inception_v3" else 224
+    return getattr(torchvision.models, name)(weights=None, **options).eval(), _picture(1, 3, size, size)
+
+
+def _timm(name: str) -> Made:
+    import timm
+
+    network = timm.create_model(name, pretrained=False).eval()
+    return network, _picture(1, *network.default_cfg["input_size"])
+
+
+def _transformer(kind: str) -> Made:
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "d_model": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
+             "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": 1000, "use_cache": False}
+    fresh = AutoConfig.for_model(kind)
+    options = {k: v for k, v in small.items() if hasattr(fresh, k)}
+    if kind in ("mobilebert", "squeezebert", "t5", "albert", "gpt_neo", "convbert", "gptj", "phi", "bart", "mpnet"):
+        options = {k: v for k, v in options.items() if k in ("vocab_size", "use_cache", "num_hidden_layers", "num_layers")} if kind not in ("gpt_neo",) else {
+            "vocab_size": 1000, "use_cache": False, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+    if "num_key_value_heads" in vars(fresh) or kind in ("llama", "mistral", "qwen2"):
+        options["num_key_value_heads"] = 2
+    config = AutoConfig.for_model(kind, **options)
+    ids = torch.from_numpy(np.random.default_rng(0).integers(4, 999, (1, 16)))
+    inputs = (ids, None, ids) if kind == "t5" else (ids,)
+    network = AutoModel.from_config(config).eval()
+    if kind == "t5":
+        whole = network
+
+        class Both(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.whole = whole
+
+            def forward(self, a: Any) -> Any:
+                return self.whole(input_ids=a, decoder_input_ids=a)
+
+        network, inputs = Both().eval(), (ids,)
+    return _First.of(network), inputs
+
+
+def through(door: str, network: Any, inputs: tuple[Any, ...]) -> Any:
+    """The module and its parameters."""
+    import torch
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if door == "export":
+            return from_pytorch(torch.export.export(network, inputs, strict=False), freeze_params=True)[0]
+        traced = torch.jit.trace(network, inputs, check_trace=False)
+        infos = [(f"input{k}", (tuple(x.shape), str(x.dtype).removeprefix("torch."))) for k, x in enumerate(inputs)]
+        return from_pytorch(traced, infos, freeze_params=True)[0]
+
+
+def difference(module: Any, network: Any, inputs: tuple[Any, ...]) -> float:
+    """The largest difference of any output from torch's, relative to the largest element of it."""
+    import torch
+
+    with torch.no_grad():
+        wanted = network(*inputs)
+    wanted = [wanted] if isinstance(wanted, torch.Tensor) else [w for w in wanted if isinstance(w, torch.Tensor)]
+    got = tilewright.compile(module)(*(x.numpy() for x in inputs))
+    found = list(got) if isinstance(got, (tuple, list)) else [got]
+    if len(found) != len(wanted):
+        raise ValueError(f"{len(found)} outputs, and torch gives {len(wanted)}")
+    return max(float(np.abs(f - w.numpy()).max() / max(1e-30, float(w.abs().max()))) for f, w in zip(found, wanted, strict=True))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a line for each network and door."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--door", choices=("script", "export"))
+    parser.add_argument("--import-only", action="store_true")
+    options = parser.parse_args(arguments)
+    failed = 0
+    table = models()
+    declare_missing_operators()
+    chosen = [n for n in table if not options.names or any(part in n for part in options.names)]
+    for name in chosen:
+        try:
+            import torch
+
+            torch.manual_seed(0)
+            network, inputs = table[name]()
+        except Exception as error:  # a network that the installed release does not have, or cannot make
+            print(f"{name}: not made: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
+            continue
+        for door in (options.door,) if options.door else ("export", "script"):
+            start = time.perf_counter()
+            try:
+                module = through(door, network, inputs)
+                said = "imported" if options.import_only else f"{difference(module, network, inputs):.1e}"
+                bad = not options.import_only and not float(said) <= TOLERANCE
+            except Exception as error:  # whatever it is, it is this network's line
+                said, bad = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", True
+            failed += bad
+            print(f"{name} {door}: {'FAILED ' * bad}{said} ({time.perf_counter() - start:.1f} s)", flush=True)
+    print(f"{failed} failed")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""The PyTorch frontend: `from_pytorch`, and `register_converter` for operators of your own."""
+
+from __future__ import annotations
+
+from tilewright.relay.frontend.pytorch import (
+    attention,
+    create,
+    indexing,
+    linear,
+    losses,
+    math,
+    nn,
+    padding,
+    pooling,
+    quantize,
+    recurrent,
+    reduce,
+    resize,
+    signal,
+    transform,
+    vision,
+)
+from tilewright.relay.frontend.pytorch.model import from_graph, from_pytorch, from_shapes, signature
+from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS
+from tilewright.relay.frontend.pytorch.registry import converter as register_converter
+
+FAMILIES = (attention, create, indexing, linear, losses, math, nn, padding, pooling, quantize, recurrent, reduce, resize, signal, transform, vision)
+"""The modules whose import fills the table of converters."""
+
+__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_graph", "from_pytorch", "from_shapes", "register_converter", "signature"]

@@ -1,0 +1,328 @@
+"""`Importer`: the state of one import, and the conversion of one call. The two doors, TorchScript and torch.export, walk their graphs with it.
+
+Invariants: every call carries the model's node as its span; a value that comes out of constants alone is a constant at once; a
+tensor that the program may write into is a `Reference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
+from tilewright.expr import PrimExpr
+from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch import quantize
+from tilewright.relay.frontend.pytorch.node import Array, Node
+from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
+from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
+from tilewright.relay.frontend.pytorch.registry import Converter, find
+from tilewright.relay.frontend.pytorch.scalars import SCALARS, is_scalar
+from tilewright.relay.frontend.shaping import cast, shape_of
+from tilewright.relay.visitor import operands, post_order
+from tilewright.types import DataType, TensorType
+
+VIEWS: Final = frozenset({
+    "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem", "lift_fresh", "movedim", "narrow", "numpy_T", "permute",
+    "reshape", "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "tensor_split", "to", "transpose", "type_as",
+    "unbind", "unflatten", "unsafe_chunk", "unsafe_split", "unsqueeze", "view", "view_as", "_unsafe_view", "_reshape_alias", "T", "mT", "unfold",
+})
+"""Operators whose results are parts of their first argument's memory."""
+_NOTHING: Final = frozenset({
+    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size", "warn", "_check",
+})
+"""Operators that say something about values, and compute none."""
+_TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor", "tensor", "eye", "linspace", "logspace"})
+_SENSELESS: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError)
+
+Custom = Mapping[str, Callable[..., Any]]
+
+
+class Importer:
+    """What is shared by all calls of one import."""
+
+    def __init__(self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False, plain_names: bool = False) -> None:
+        self.freeze, self.default_dtype, self.file = freeze, DataType(default_dtype), file
+        self.custom = dict(custom or {})
+        self.keep_quantized, self.plain_names = keep_quantized, plain_names
+        self.known = KnownValues()
+        self.quantized: dict[Any, Any] = {}
+        self._params: dict[Expr, Array] = {}
+        self._references: dict[int, tuple[Any, Reference]] = {}
+        self._written: list[dict[Reference, Expr]] = []
+
+    # What a model holds
+
+    def parameter(self, name: str, value: Any) -> Reference:
+        """A tensor of the model (a `torch.Tensor`), the same reference whenever it is asked for."""
+        found = self._references.get(id(value))
+        if found is not None:
+            return found[1]
+        array = array_of(value, name)
+        name = name.replace(".", "_") if self.plain_names else name
+        made: Expr = Constant(array, Origin(name, "Parameter", self.file))
+        if not self.freeze and array.dtype.kind not in "iub":
+            made = Var(name, TensorType(array.shape, DataType(array.dtype)))
+            self._params[made] = array
+        reference = Reference(made)
+        self._references[id(value)] = value, reference  # the tensor is kept, so that its id stays its own
+        return reference
+
+    def _weight(self, name: str, array: Array) -> Expr:
+        """The integers of a quantized layer as a parameter of `main`."""
+        made = Var(f"{name}_weight", TensorType(array.shape, DataType(array.dtype)))
+        self._params[made] = array
+        return made
+
+    def used_params(self, outputs: Sequence[Expr]) -> dict[Var, Array]:
+        """The parameters that are inputs of `main`, as far as `outputs` depend on them."""
+        if not self._params:
+            return {}
+        reached = {e for e in post_order(*outputs) if e in self._params}
+        return {v: a for v, a in self._params.items() if v in reached and isinstance(v, Var)}
+
+    def wrap(self, value: Any) -> Any:
+        """A new tensor of the program; Python values and lists as they are."""
+        if isinstance(value, Expr):
+            return Reference(value)
+        return [self.wrap(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    # Calls
+
+    def missing(self, name: str, overload: str) -> bool:
+        """Whether there is no converter of an operator, `aten::add` or another namespace's."""
+        plain, in_place = _plain(name)
+        if name in self.custom or plain in _NOTHING or plain in SCALARS or find(plain, overload) is not None:
+            return False
+        return not (in_place and find(plain[:-1], overload) is not None)
+
+    def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
+        """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own functions."""
+        plain, in_place = _plain(name)
+        try:
+            if name in self.custom:
+                return self.wrap(self._settled(self._custom(name, args, kwargs), origin))
+            if plain in _NOTHING:
+                return None
+            values = [*map(read, args)]
+            named = {k: read(v) for k, v in kwargs.items()}
+            if _is_python(plain, args, [*values, *named.values()]):
+                return SCALARS[plain](*args, **_spoken(plain, named))
+            return self._convert(plain, in_place, schema, args, _bound(schema, values, named), origin)
+        except CompileError as error:
+            if error.origin is not None:
+                raise
+            raise type(error)(error.message, origin) from error
+        except _SENSELESS as error:
+            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+            raise ModelError(f"its arguments cannot be made sense of ({said}); where torch runs the model, this is a fault of the importer", origin) from error
+
+    def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any], origin: Origin) -> Any:
+        overload = schema.overload_name if schema is not None else ""
+        converter = find(plain, overload)
+        if in_place and converter is None:
+            converter = find(plain[:-1], overload)
+        if converter is None:
+            raise OpNotImplemented(_no_converter([f"aten::{plain}"]), origin)
+        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self._weight if self.keep_quantized and not self.freeze else None)
+        defaults = _defaults(schema)
+        for argument in schema.arguments if schema is not None else ():
+            if argument.name in arguments:
+                arguments[argument.name] = _as_tensors(arguments[argument.name], str(argument.type), self.default_dtype)
+        result = self._converted(converter, node, arguments, defaults)
+        settled = self._settled(result, origin, plain in _TELLING or self._all_known(arguments))
+        if in_place or plain in ("__iadd__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
+            return self._write(args[0], settled, node)
+        if plain in VIEWS and args and isinstance(args[0], Reference):
+            return self._viewed(settled, args[0], converter, node, arguments, defaults)
+        return self.wrap(settled)
+
+    def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any], defaults: Mapping[str, Any]) -> Any:
+        """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
+        first = next(iter(arguments.values()), None)
+        q = self.quantized.get(first) if isinstance(first, Expr) else None
+        if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
+            return converter.convert(node, arguments, defaults)
+        key = next(iter(arguments))
+        plain = node.name[:-1] if node.name.endswith("_") else node.name
+        if plain == "relu":
+            least = Constant(np.asarray(int(q.zero_point), first.tensor_type.dtype.numpy()))
+            return self._remember(op.maximum(first, least), q)
+        if plain in quantize.KEPT:
+            return self._remember(converter.convert(node, arguments, defaults), q)
+        if plain in quantize.FIXED:
+            scale, zero = quantize.FIXED[plain]
+            found = converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults)
+            is_signed = first.tensor_type.dtype == "int8"
+            return quantize.quantized_from(found, scale, zero - 128 * is_signed, first.tensor_type.dtype, node)
+        return quantize.on_real(lambda x: converter.convert(node, {**arguments, key: x}, defaults), first, node)
+
+    def _remember(self, result: Any, q: Any) -> Any:
+        for r in result if isinstance(result, (list, tuple)) else [result]:
+            if isinstance(r, Expr):
+                self.quantized[r] = q
+        return result
+
+    def _write(self, target: Any, value: Any, node: Node) -> Any:
+        if not isinstance(target, Reference):
+            return self.wrap(value)
+        before = target.value
+        if self._written:
+            self._written[-1].setdefault(target.root, target.root.value)
+        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
+        if new is not before:
+            target.write(self._settled(new, node.origin), node)
+        return target
+
+    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+        if result is base.value:
+            return base
+        first = next(iter(arguments))
+
+        def part(k: int | None) -> Callable[[Expr], Expr]:
+            def reading(whole: Expr) -> Expr:
+                found = converter.convert(node, {**arguments, first: whole}, defaults)
+                return self._settled(found if k is None else found[k], node.origin)  # type: ignore[no-any-return]
+
+            return reading
+
+        if isinstance(result, (list, tuple)):
+            return [View(r, base, part(k)) if isinstance(r, Expr) else r for k, r in enumerate(result)]
+        return View(result, base, part(None)) if isinstance(result, Expr) else result
+
+    def _custom(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a converter of the user gives, which is called as the field calls them: with the arguments, and the types of them."""
+        values = [*map(read, args), *map(read, kwargs.values())]
+        types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType) else type(v).__name__ for v in values]
+        return self.custom[name](values, types)
+
+    def _settled(self, result: Any, origin: Origin, known: bool = True) -> Any:
+        if isinstance(result, (list, tuple)):
+            return [self._settled(r, origin, known) for r in result]
+        if not isinstance(result, Expr):
+            return result
+        locate(result, origin)
+        return self.known.settle_near(result) if known else result
+
+    def _all_known(self, arguments: Mapping[str, Any]) -> bool:
+        return all(self.known.of(e) is not None for v in arguments.values() for e in (v if isinstance(v, list) else [v]) if isinstance(e, Expr))
+
+    # Branches
+
+    def branch(self, run: Callable[[], list[Any]]) -> tuple[list[Any], dict[Reference, Expr]]:
+        """The results of a branch, and what it leaves in the tensors that it wrote into, which are put back."""
+        self._written.append({})
+        results = [self.as_expr(r) for r in run()]
+        before = self._written.pop()
+        after = {r: r.value for r in before}
+        for reference, value in before.items():
+            reference.restore(value)
+        return results, after
+
+    def choose(self, condition: Expr, first: tuple[list[Any], dict[Reference, Expr]], second: tuple[list[Any], dict[Reference, Expr]], origin: Origin) -> list[Any]:
+        """The results of one of two branches, whichever `condition` says while the model runs."""
+        written = list(dict.fromkeys((*first[1], *second[1])))
+        if self._written:
+            for reference in written:
+                self._written[-1].setdefault(reference, reference.value)
+        ours, theirs = ([*results, *(after.get(r, r.value) for r in written)] for results, after in (first, second))
+        if not ours:
+            return []
+        whole = If(condition, Tuple(tuple(ours)), Tuple(tuple(theirs)), origin)
+        chosen: list[Expr] = [TupleGetItem(whole, k) for k in range(len(ours))]
+        for reference, value in zip(written, chosen[len(first[0]) :], strict=True):
+            reference.restore(value)
+        return [Reference(c) for c in chosen[: len(first[0])]]
+
+    def as_expr(self, value: Any) -> Expr:
+        """A value of the program as an expression: numbers as tensors without dimensions, lists as tuples."""
+        value = read(value)
+        if isinstance(value, (list, tuple)):
+            return Tuple(tuple(map(self.as_expr, value)))
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, (bool, int, float, np.generic, PrimExpr)):
+            return tensor(value, number_type(value, self.default_dtype))
+        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; change the model to give tensors alone")
+
+
+def array_of(value: Any, name: str) -> Array:
+    """The elements of a `torch.Tensor`."""
+    import torch
+
+    if value.layout is not torch.strided:
+        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()")
+    plain = value.detach().cpu()
+    if plain.dtype is torch.bfloat16:
+        return np.asarray(plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy()))
+    if plain.is_complex():
+        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers")
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    array: Array = plain.contiguous().numpy()
+    return array
+
+
+def refuse_missing(names: Sequence[str]) -> None:
+    """Raise `OpNotImplemented` for operators without a converter."""
+    if names:
+        raise OpNotImplemented(_no_converter(sorted(set(names))))
+
+
+def locate(result: Expr, origin: Origin) -> None:
+    """Set the span of the calls that were made for a node: those reached from `result` that have none yet."""
+    stack, seen = [result], set[Expr]()
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call):
+            if e.span is None:
+                e.span = origin
+                stack.extend(e.args)
+        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
+            seen.add(e)
+            stack.extend(operands(e))
+
+
+def _no_converter(names: Sequence[str]) -> str:
+    return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where function(inputs, input_types) gives relay, "
+            "or register one with relay.frontend.pytorch.register_converter")
+
+
+def _plain(name: str) -> tuple[str, bool]:
+    """The name without `aten::`, and whether the operator writes into its first argument."""
+    plain = name.removeprefix("aten::").removeprefix("prim::")
+    return plain, plain.endswith("_") and not plain.endswith("__")
+
+
+def _is_python(name: str, args: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Whether a call is of a function on Python's numbers, or on a list."""
+    return name in SCALARS and (all(map(is_scalar, values)) or (bool(args) and isinstance(args[0], (list, dict, str))))
+
+
+def _spoken(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    """The named arguments that a Python function takes."""
+    return {k: v for k, v in named.items() if k in ("alpha",)} if name in ("add", "sub") else {}
+
+
+def _bound(schema: Any, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the names of the schema."""
+    if schema is None:
+        return {f"x{k}": v for k, v in enumerate(values)} | dict(named)
+    return dict(zip((a.name for a in schema.arguments), values, strict=False)) | dict(named)
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    return {} if schema is None else {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+
+
+def _as_tensors(value: Any, kind: str, default: DataType) -> Any:
+    """A Python number where the schema has a tensor, as one."""
+    if "Tensor" not in kind or value is None or isinstance(value, Expr):
+        return value
+    if isinstance(value, list):
+        return [_as_tensors(v, kind, default) for v in value]
+    return tensor(value, number_type(value, default)) if isinstance(value, (bool, int, float, PrimExpr)) else value

@@ -1,0 +1,410 @@
+"""Operators that read and write at computed places: indexing by tensors, gather and scatter, masks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr, Tuple, TupleGetItem
+from tilewright.relay.frontend import shaping
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch.math import truth
+from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.promotion import tensor
+from tilewright.relay.frontend.pytorch.references import spread
+from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.types import BOOL, INT64
+
+_REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
+
+
+def places_of(x: Expr) -> Expr:
+    """Where the elements of `x` are not zero: (how many, dimensions), a number that only a run tells."""
+    return op.argwhere(truth(x), dtype="int64")
+
+
+def _rows(x: Expr) -> list[Expr]:
+    """The columns of `places_of`."""
+    found = places_of(x)
+    return [op.squeeze(slice_axis(found, 1, k, k + 1), axis=(1,)) for k in range(rank(x))]
+
+
+@converter("nonzero", "argwhere")
+def nonzero(self: Expr) -> Expr:
+    return places_of(self)
+
+
+@converter("nonzero_numpy")
+def nonzero_numpy(self: Expr) -> list[Expr]:
+    return _rows(self)
+
+
+@converter("masked_select")
+def masked_select(self: Expr, mask: Expr) -> Expr:
+    whole = broadcast_shape([shape_of(self), shape_of(mask)])
+    return _selected(spread(self, whole), spread(truth(mask), whole))
+
+
+def _selected(x: Expr, mask: Expr) -> Expr:
+    """The elements where the mask is true, for its leading dimensions."""
+    n = rank(mask)
+    flat = reshape(x, (math.prod(shape_of(x)[:n]), *shape_of(x)[n:]))
+    return op.take(flat, _rows(reshape(mask, (math.prod(shape_of(mask)),)))[0], axis=0)
+
+
+@converter("index_select")
+def index_select(self: Expr, dim: int, index: Expr, node: Node) -> Expr:
+    if not rank(self):
+        return self
+    return op.take(self, reshape(index, (-1,)) if rank(index) != 1 else index, axis=axis_of(dim, rank(self), node))
+
+
+@converter("take")
+def take(self: Expr, index: Expr) -> Expr:
+    size = math.prod(shape_of(self))
+    return op.take(reshape(self, (size,)), _from_front(index, size), axis=0)
+
+
+def _from_front(index: Expr, size: Any) -> Expr:
+    """Indices without negative ones."""
+    if isinstance(index, Constant) and isinstance(size, int):
+        return Constant(np.where(index.value < 0, index.value + size, index.value))
+    return op.where(op.less(index, scalar(0, index)), op.add(index, tensor(size, dtype_of(index))), index)
+
+
+@converter("gather")
+def gather(self: Expr, dim: int, index: Expr, node: Node, sparse_grad: bool = False) -> Expr:
+    if not rank(self):
+        return reshape(op.take(reshape(self, (1,)), reshape(index, (-1,)), axis=0), shape_of(index))
+    return op.gather(*_gathered(self, index, dim, node), axis=axis_of(dim, rank(self), node))
+
+
+@converter("take_along_dim")
+def take_along_dim(self: Expr, indices: Expr, node: Node, dim: int | None = None) -> Expr:
+    if dim is None:
+        return op.gather(reshape(self, (math.prod(shape_of(self)),)), reshape(indices, (math.prod(shape_of(indices)),)), axis=0)
+    axis = axis_of(dim, rank(self), node)
+    common = list(broadcast_shape([[1 if k == axis else d for k, d in enumerate(shape_of(x))] for x in (self, indices)]))
+    both = [spread(x, tuple(shape_of(x)[axis] if k == axis else d for k, d in enumerate(common))) for x in (self, indices)]
+    return op.gather(both[0], both[1], axis=axis)
+
+
+def _gathered(x: Expr, index: Expr, dim: int, node: Node) -> tuple[Expr, Expr]:
+    """Data and indices of equal sizes, but along the axis: torch lets the indices be smaller."""
+    axis = axis_of(dim, rank(x), node)
+    for k, (a, b) in enumerate(zip(shape_of(x), shape_of(index), strict=True)):
+        if k != axis and isinstance(a, int) and isinstance(b, int) and a > b:
+            x = slice_axis(x, k, 0, b)
+    return x, index
+
+
+# Indexing by tensors
+
+
+def _plain_indices(self: Expr, indices: Sequence[Expr | None]) -> tuple[list[Expr | None], Expr]:
+    """Indices that are integers, one for each dimension: a mask becomes as many as it has dimensions."""
+    found: list[Expr | None] = []
+    for i in indices:
+        if i is not None and dtype_of(i) in (BOOL, "uint8"):
+            found += _rows(i)
+        else:
+            found.append(i if i is None else cast(i, INT64))
+    return found, self
+
+
+@converter("index", "index.Tensor_hacked_twin", "_unsafe_index")
+def index(self: Expr, indices: list[Any], node: Node) -> Expr:
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and dtype_of(given[0]) in (BOOL, "uint8") and indices[0] is not None:
+        return _selected(self, truth(given[0]))
+    plain, x = _plain_indices(self, indices)
+    axes = [k for k, i in enumerate(plain) if i is not None]
+    if not axes:
+        return x
+    dims = shape_of(x)
+    parts = [_from_front(i, dims[k]) for k, i in enumerate(plain) if i is not None]
+    if len(axes) == 1:
+        return op.take(x, parts[0], axis=axes[0])
+    shape = broadcast_shape([shape_of(p) for p in parts])
+    together = axes == list(range(axes[0], axes[0] + len(axes)))
+    moved = movedim(x, axes, list(range(len(axes))))
+    static = all(isinstance(dims[k], int) for k in axes)
+    place: Expr | None = None
+    for k, part in zip(axes, parts, strict=True):
+        place = part if place is None else op.add(op.multiply(place, tensor(dims[k], INT64)), part)
+    assert place is not None
+    place = spread(node.settled(place), shape) if shape_of(place) != shape and all(isinstance(d, int) for d in shape) else node.settled(place)
+    rest = shape_of(moved)[len(axes) :]
+    flat = reshape(moved, (math.prod(dims[k] for k in axes) if static else -1, *rest))
+    found = op.take(flat, place, axis=0)
+    count = rank(place)
+    return movedim(found, list(range(count)), list(range(axes[0], axes[0] + count))) if together and axes[0] else found
+
+
+@converter("index_put", "_unsafe_index_put", "_index_put_impl", "index_put.hacked_twin")
+def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumulate: bool = False, unsafe: bool = False) -> Expr:
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and indices[0] is not None and dtype_of(given[0]) is BOOL and (not rank(values) or math.prod(shape_of(values)) == 1) and not accumulate:
+        mask = reshape(given[0], (*shape_of(given[0]), *[1] * (rank(self) - rank(given[0]))))
+        return op.where(mask, cast(reshape(values, ()), dtype_of(self)), self)
+    plain, x = _plain_indices(self, indices)
+    axes = [k for k, i in enumerate(plain) if i is not None]
+    dims = node.static(x, "self")
+    parts = [_from_front(i, dims[k]) for k, i in enumerate(plain) if i is not None]
+    shape = broadcast_shape([shape_of(p) for p in parts])
+    rest = [k for k in range(len(dims)) if k not in axes]
+    moved = movedim(x, axes, list(range(len(axes))))
+    place: Expr | None = None
+    for k, part in zip(axes, parts, strict=True):
+        place = part if place is None else op.add(op.multiply(place, tensor(dims[k], INT64)), part)
+    assert place is not None
+    place = node.settled(place)
+    together = axes == list(range(axes[0], axes[0] + len(axes)))
+    tail = tuple(dims[k] for k in rest)
+    before = axes[0] if together else 0
+    whole = (*tail[:before], *shape, *tail[before:])
+    new = spread(cast(values, dtype_of(x)), whole)
+    new = movedim(new, list(range(before, before + len(shape))), list(range(len(shape)))) if before else new
+    count = math.prod(dims[k] for k in axes)
+    points = reshape(spread(place, shape), (1, math.prod(shape)))
+    flat = op.scatter_nd(reshape(moved, (count, *tail)), points, reshape(new, (math.prod(shape), *tail)), mode="add" if accumulate else "update")
+    return movedim(reshape(flat, shape_of(moved)), list(range(len(axes))), axes)
+
+
+# Scatter
+
+
+@converter("scatter", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def scatter(self: Expr, dim: int, index: Expr, node: Node, src: Any = None, value: Any = None, reduce: str = "") -> Expr:
+    return _scattered(self, dim, index, src if src is not None else value, _REDUCTIONS.get(reduce, "update"), node)
+
+
+@converter("scatter_add")
+def scatter_add(self: Expr, dim: int, index: Expr, src: Expr, node: Node) -> Expr:
+    return _scattered(self, dim, index, src, "add", node)
+
+
+def _scattered(x: Expr, dim: int, index: Expr, src: Any, how: str, node: Node) -> Expr:
+    if not rank(x):
+        return reshape(_scattered(reshape(x, (1,)), 0, reshape(index, (-1,)), reshape(tensor(src, dtype_of(x)), (-1,)) if isinstance(src, Expr) else src, how, node), ())
+    if 0 in shape_of(index):
+        return x
+    rows = tensor(src, dtype_of(x))
+    rows = spread(rows, shape_of(index)) if not rank(rows) else rows
+    for k, (a, b) in enumerate(zip(shape_of(rows), shape_of(index), strict=True)):
+        if isinstance(a, int) and isinstance(b, int) and a > b:
+            rows = slice_axis(rows, k, 0, b)
+    return op.scatter_elements(x, index, rows, axis=axis_of(dim, rank(x), node), reduction=how)
+
+
+@converter("scatter_reduce", "scatter_reduce.two")
+def scatter_reduce(self: Expr, dim: int, index: Expr, src: Expr, reduce: str, node: Node, include_self: bool = True) -> Expr:
+    how = _REDUCTIONS[reduce]
+    x = self
+    ones = tensor(1, dtype_of(x))
+    if not include_self:
+        start = {"add": 0, "mul": 1, "max": _least(x), "min": _most(x)}[how]
+        x = _scattered(x, dim, index, start, "update", node)
+    found = _scattered(x, dim, index, src, how, node)
+    if reduce != "mean":
+        return found
+    counts = _scattered(spread(ones, shape_of(x)), dim, index, 1, "add", node)
+    if not include_self:
+        touched = _scattered(spread(ones, shape_of(x)), dim, index, 0, "update", node)
+        counts = _scattered(touched, dim, index, 1, "add", node)
+    return op.divide(found, counts) if dtype_of(x).is_float else op.floor_divide(found, counts)
+
+
+def _least(x: Expr) -> Any:
+    return -math.inf if dtype_of(x).is_float else np.iinfo(dtype_of(x).numpy()).min
+
+
+def _most(x: Expr) -> Any:
+    return math.inf if dtype_of(x).is_float else np.iinfo(dtype_of(x).numpy()).max
+
+
+@converter("index_add", "index_copy", "index_fill", "index_reduce")
+def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = None, value: Any = None, alpha: Any = 1, reduce: str = "", include_self: bool = True) -> Expr:
+    """Whole slices along a dimension, added, put or filled."""
+    axis = axis_of(dim, rank(self), node)
+    dims = node.static(self, "self")
+    count = shape_of(index)[0] if rank(index) else 1
+    shape = (*dims[:axis], count, *dims[axis + 1 :])
+    along = [1] * len(dims)
+    along[axis] = count
+    places = spread(reshape(index, along), shape)
+    rows = spread(tensor(value if source is None else source, dtype_of(self)), shape)
+    if not isinstance(alpha, Expr) and alpha != 1:
+        rows = op.multiply(rows, tensor(alpha, dtype_of(self)))
+    if reduce:
+        return scatter_reduce(self, axis, places, rows, reduce, node, include_self)
+    return op.scatter_elements(self, places, rows, axis=axis, reduction="add" if node.name.startswith("index_add") else "update")
+
+
+@converter("masked_scatter")
+def masked_scatter(self: Expr, mask: Expr, source: Expr) -> Expr:
+    """The elements of the source in order, where the mask is true."""
+    dims = shape_of(self)
+    where = reshape(spread(truth(mask), dims), (math.prod(dims),))
+    order = op.subtract(op.cumsum(cast(where, INT64), axis=0), Constant(np.asarray(1, np.int64)))
+    found = op.take(reshape(source, (math.prod(shape_of(source)),)), op.maximum(order, Constant(np.asarray(0, np.int64))), axis=0)
+    return reshape(op.where(where, cast(found, dtype_of(self)), reshape(self, (math.prod(dims),))), dims)
+
+
+@converter("slice_scatter")
+def slice_scatter(self: Expr, src: Expr, node: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expr:
+    axis = axis_of(dim, rank(self), node)
+    size = node.static(self, "self")[axis]
+    begin, stop, _ = slice(start, end, step).indices(size)
+    return _written(self, src, axis, np.arange(begin, max(begin, stop), step))
+
+
+@converter("select_scatter")
+def select_scatter(self: Expr, src: Expr, dim: int, index: Any, node: Node) -> Expr:
+    axis = axis_of(dim, rank(self), node)
+    size = node.static(self, "self")[axis]
+    (place,) = dims_of([index], node)
+    return _written(self, op.expand_dims(src, axis=axis), axis, np.array([place % size]))
+
+
+@converter("diagonal_scatter")
+def diagonal_scatter(self: Expr, src: Expr, node: Node, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
+    dims = node.static(self, "self")
+    count = math.prod(dims)
+    places = node.value(diagonal_of(Constant(np.arange(count).reshape(dims)), node, offset, dim1, dim2), "self").reshape(-1)
+    flat = op.scatter_elements(reshape(self, (count,)), Constant(places), reshape(cast(src, dtype_of(self)), (places.size,)), axis=0)
+    return reshape(flat, dims)
+
+
+def _written(x: Expr, src: Expr, axis: int, places: np.ndarray[Any, Any]) -> Expr:
+    dims = list(shape_of(x))
+    dims[axis] = len(places)
+    along = [1] * len(dims)
+    along[axis] = len(places)
+    where = Constant(np.broadcast_to(places.reshape(along), dims).copy().astype(np.int64))
+    return op.scatter_elements(x, where, spread(cast(src, dtype_of(x)), tuple(dims)), axis=axis)
+
+
+@converter("put")
+def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr:
+    count = math.prod(shape_of(self))
+    flat = op.scatter_elements(
+        reshape(self, (count,)), reshape(index, (-1,)), reshape(cast(source, dtype_of(self)), (-1,)), axis=0, reduction="add" if accumulate else "update")
+    return reshape(flat, shape_of(self))
+
+
+# Counting and finding
+
+
+@converter("bincount")
+def bincount(self: Expr, node: Node, weights: Expr | None = None, minlength: int = 0) -> Expr:
+    known = node.known(self)
+    if known is None:
+        node.refuse("how many bins there are is the greatest element of its input, which is computed from the model's inputs; use torch.histc, or one_hot and a sum")
+    count = max(minlength, int(known.max()) + 1 if known.size else 0)
+    rows = Constant(np.ones(known.size, np.int64)) if weights is None else weights
+    return op.scatter_elements(Constant(np.zeros(count, dtype_of(rows).numpy())), cast(self, INT64), rows, axis=0, reduction="add")
+
+
+@converter("searchsorted", "bucketize")
+def searchsorted(
+    self: Any, node: Node, sorted_sequence: Expr | None = None, boundaries: Expr | None = None, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: Expr | None = None,
+) -> Expr:
+    rows = sorted_sequence if sorted_sequence is not None else boundaries
+    assert rows is not None
+    if sorter is not None:
+        rows = op.gather(rows, sorter, axis=rank(rows) - 1)
+    after = right or side == "right"
+    values = tensor(self, dtype_of(rows)) if not isinstance(self, Expr) else self
+    return op.searchsorted(rows, cast(values, dtype_of(rows)), right=after, dtype="int32" if out_int32 else "int64")
+
+
+@converter("isin", "isin.Tensor_Tensor")
+def isin(elements: Expr, test_elements: Expr, assume_unique: bool = False, invert: bool = False) -> Expr:
+    tests = reshape(test_elements, (*[1] * rank(elements), math.prod(shape_of(test_elements))))
+    found = op.any(op.equal(op.expand_dims(elements, axis=rank(elements)), cast(tests, dtype_of(elements))), axis=(rank(elements),))
+    return op.logical_not(found) if invert else found
+
+
+@converter("_unique2", "unique_consecutive", "_unique", "unique_dim")
+def unique(self: Expr, node: Node, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Expr, ...]:
+    if node.name == "unique_consecutive":
+        node.refuse("only neighbours that are equal are joined, which is not supported; use torch.unique")
+    if node.name == "unique_dim" and dim is not None:
+        values, _, inverse, counts = shaping.fields(op.unique_slices(self, axis=axis_of(dim, rank(self), node), is_sorted=True), 4)
+        return values, inverse, counts
+    flat = reshape(self, (math.prod(shape_of(self)),))
+    values, _, inverse, count, counts = shaping.fields(op.unique(flat, is_sorted=True, return_counts=True), 5)
+    there = op.less(op.arange(start=0, stop=shape_of(flat)[0], step=1, dtype="int64"), cast(count, INT64))
+    kept = _rows(there)[0]
+    return op.take(values, kept, axis=0), reshape(cast(inverse, INT64), shape_of(self)), cast(op.take(counts, kept, axis=0), INT64)
+
+
+# Order
+
+
+@converter("sort", "sort.stable", "msort")
+def sort(self: Expr, node: Node, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
+    if not rank(self):
+        return self, Constant(np.zeros((), np.int64))
+    if node.name == "msort":
+        return op.sort(self, axis=0, is_ascend=True)
+    axis = axis_of(dim, rank(self), node)
+    found = op.argsort(self, axis=axis, is_ascend=not descending, dtype="int64")
+    return op.gather(self, found, axis=axis), found
+
+
+@converter("argsort", "argsort.stable")
+def argsort(self: Expr, node: Node, dim: int = -1, descending: bool = False, stable: bool = False) -> Expr:
+    return op.argsort(self, axis=axis_of(dim, rank(self), node), is_ascend=not descending, dtype="int64")
+
+
+@converter("topk")
+def topk(self: Expr, k: Any, node: Node, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Expr, ...]:
+    (count,) = dims_of([k], node)
+    if not rank(self):
+        return self, Constant(np.zeros((), np.int64))
+    both = op.topk(self, k=count, axis=axis_of(dim, rank(self), node), ret_type="both", is_ascend=not largest, dtype="int64")
+    return TupleGetItem(both, 0), TupleGetItem(both, 1)
+
+
+@converter("kthvalue", "median.dim", "nanmedian.dim")
+def kth(self: Expr, node: Node, k: int | None = None, dim: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
+    axis = axis_of(dim, rank(self), node)
+    size = node.static(self, "self")[axis]
+    place = (size + 1) // 2 - 1 if k is None else k - 1
+    order = op.argsort(self, axis=axis, is_ascend=True, dtype="int64")
+    where = slice_axis(order, axis, place, place + 1)
+    value = op.gather(self, where, axis=axis)
+    return (value, where) if keepdim else (op.squeeze(value, axis=(axis,)), op.squeeze(where, axis=(axis,)))
+
+
+@converter("median")
+def median(self: Expr, node: Node) -> Expr:
+    return kth(reshape(self, (math.prod(shape_of(self)),)), node)[0]
+
+
+@converter("combinations")
+def combinations(self: Expr, node: Node, r: int = 2, with_replacement: bool = False) -> Expr:
+    import itertools
+
+    pick = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    table = np.array(list(pick(range(node.static(self, "self")[0]), r)), np.int64).reshape(-1, r)
+    return op.take(self, Constant(table), axis=0)
+
+
+@converter("cartesian_prod")
+def cartesian_prod(tensors: list[Expr]) -> Expr:
+    sizes = [shape_of(t)[0] for t in tensors]
+    columns = []
+    for k, t in enumerate(tensors):
+        along = [1] * len(sizes)
+        along[k] = sizes[k]
+        columns.append(reshape(spread(reshape(t, along), tuple(sizes)), (math.prod(sizes),)))
+    return op.stack(Tuple(tuple(columns)), axis=1) if len(columns) > 1 else columns[0]

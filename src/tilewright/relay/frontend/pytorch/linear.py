@@ -1,0 +1,146 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilewright.relay.expr import Expr, Tuple
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.promotion import tensor
+from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.pytorch.transform import broadcast_shape
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, transpose
+from tilewright.types import FLOAT32
+
+
+@converter("matmul", "mm", "bmm", "mv", "dot", "inner_product", "linalg_matmul", "vdot", "__matmul__")
+def matmul(self: Expr, node: Node, other: Expr | None = None, mat2: Expr | None = None, vec: Expr | None = None, tensor: Expr | None = None) -> Expr:
+    b = next(v for v in (other, mat2, vec, tensor) if v is not None)
+    return product(self, b)
+
+
+def product(a: Expr, b: Expr) -> Expr:
+    """Numpy's rule: vectors are completed to matrices, leading dimensions broadcast."""
+    n, m = rank(a), rank(b)
+    if n == 1:
+        found = product(reshape(a, (1, *shape_of(a))), b)
+        return reshape(found, (*shape_of(found)[:-2], *shape_of(found)[-1:])) if m > 1 else reshape(found, shape_of(found)[:-1])
+    if m == 1:
+        found = product(a, reshape(b, (*shape_of(b), 1)))
+        return reshape(found, shape_of(found)[:-1])
+    if m == 2:
+        return times_matrix(a, transpose(b, (1, 0)))
+    return _batched(a if n > 2 else reshape(a, (1, *shape_of(a))), b)
+
+
+def times_matrix(a: Expr, weight: Expr) -> Expr:
+    """a @ weight.T, whatever stands before the last dimension of `a` taken as rows."""
+    units, dims = shape_of(weight)[0], shape_of(a)
+    rows = a if len(dims) == 2 else reshape(a, (-1, dims[-1]))
+    found = op.nn.dense(rows, weight, units=units) if isinstance(units, int) else op.nn.dense(rows, weight)
+    return found if len(dims) == 2 else reshape(found, (*dims[:-1], units))
+
+
+def _batched(a: Expr, b: Expr) -> Expr:
+    lead = broadcast_shape([shape_of(a)[:-2], shape_of(b)[:-2]])
+    rows, columns = shape_of(a)[-2], shape_of(b)[-1]
+    left, right = _stacked(a, lead), _stacked(b, lead)
+    found = op.nn.batch_matmul(left, right, transpose_a=False, transpose_b=False)
+    return found if len(lead) == 1 else reshape(found, (*lead, rows, columns))
+
+
+def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
+    """`x` with one leading dimension: 1 where it is the same for all, else the product of the common ones."""
+    dims = shape_of(x)
+    if all(isinstance(d, int) and d == 1 for d in dims[:-2]):
+        return reshape(x, (1, *dims[-2:]))
+    whole = (*lead, *dims[-2:])
+    spread = x if dims == whole else op.broadcast_to(x, shape=whole)
+    count = math.prod(lead)
+    return spread if len(lead) == 1 else reshape(spread, (count if isinstance(count, int) else -1, *dims[-2:]))
+
+
+@converter("linear")
+def linear(input: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    if rank(weight) == 1:
+        found = product(input, weight)
+        return found if bias is None else op.add(found, bias)
+    a = reshape(input, (1, *shape_of(input))) if rank(input) == 1 else input
+    y = times_matrix(a, weight)
+    y = y if bias is None else op.nn.bias_add(y, bias, axis=-1) if rank(bias) == 1 else op.add(y, bias)
+    return reshape(y, shape_of(y)[1:]) if rank(input) == 1 else y
+
+
+@converter("addmm")
+def addmm(self: Expr, mat1: Expr, mat2: Expr, beta: Any = 1, alpha: Any = 1) -> Expr:
+    y = _scaled(times_matrix(mat1, transpose(mat2, (1, 0))), alpha)
+    if beta == 0:
+        return y
+    if rank(self) == 1 and beta == 1 and shape_of(self) == shape_of(y)[1:]:
+        return op.nn.bias_add(y, self, axis=-1)
+    return op.add(y, _scaled(self, beta))
+
+
+@converter("addbmm", "baddbmm")
+def addbmm(self: Expr, batch1: Expr, batch2: Expr, node: Node, beta: Any = 1, alpha: Any = 1) -> Expr:
+    found = product(batch1, batch2)
+    y = _scaled(op.sum(found, axis=(0,)) if node.name.startswith("addbmm") else found, alpha)
+    return y if beta == 0 else op.add(_scaled(self, beta), y)
+
+
+@converter("addmv", "addr")
+def addmv(self: Expr, node: Node, mat: Expr | None = None, vec: Expr | None = None, vec1: Expr | None = None, vec2: Expr | None = None, beta: Any = 1,
+          alpha: Any = 1) -> Expr:
+    found = product(mat, vec) if mat is not None and vec is not None else outer(vec1, vec2)  # type: ignore[arg-type]
+    y = _scaled(found, alpha)
+    return y if beta == 0 else op.add(_scaled(self, beta), y)
+
+
+def _scaled(x: Expr, by: Any) -> Expr:
+    return x if not isinstance(by, Expr) and by == 1 else op.multiply(x, tensor(by, dtype_of(x)))
+
+
+@converter("outer", "ger")
+def outer(self: Expr, vec2: Expr) -> Expr:
+    return op.multiply(reshape(self, (*shape_of(self), 1)), reshape(vec2, (1, *shape_of(vec2))))
+
+
+@converter("chain_matmul", "linalg_multi_dot")
+def chain(node: Node, matrices: list[Expr] | None = None, tensors: list[Expr] | None = None) -> Expr:
+    first, *rest = matrices or tensors or []
+    for m in rest:
+        first = product(first, m)
+    return first
+
+
+@converter("einsum")
+def einsum(equation: str, tensors: list[Expr]) -> Expr:
+    return op.einsum(Tuple(tuple(tensors)), equation=equation.replace(" ", ""))
+
+
+@converter("bilinear")
+def bilinear(input1: Expr, input2: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    lead = shape_of(input1)[:-1]
+    a, b = (reshape(x, (-1, shape_of(x)[-1])) for x in (input1, input2))
+    y = op.einsum(Tuple((a, weight, b)), equation="bi,oij,bj->bo")
+    y = y if bias is None else op.add(y, bias)
+    return reshape(y, (*lead, shape_of(weight)[0]))
+
+
+@converter("cross", "linalg_cross")
+def cross(self: Expr, other: Expr, node: Node, dim: int | None = None) -> Expr:
+    axis = axis_of(-1 if dim is None else dim, rank(self), node) if dim is not None or node.name == "linalg_cross" else shape_of(self).index(3)
+    a, b = ([op.squeeze(p, axis=(axis,)) for p in op.split(x, indices_or_sections=3, axis=axis)] for x in (self, other))
+    rows = [op.subtract(op.multiply(a[i], b[j]), op.multiply(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
+    return op.stack(Tuple(tuple(rows)), axis=axis)
+
+
+@converter("_weight_norm", "_weight_norm_interface")
+def weight_norm(v: Expr, g: Expr, node: Node, dim: int = 0) -> Any:
+    axes = tuple(k for k in range(rank(v)) if k != dim % rank(v))
+    wide = cast(v, FLOAT32)
+    length = op.sqrt(op.sum(op.multiply(wide, wide), axis=axes, keepdims=True))
+    found = op.multiply(v, cast(op.divide(g, length), dtype_of(v)))
+    return (found, length) if node.name.endswith("interface") else found

@@ -1,0 +1,161 @@
+"""Losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch.math import softplus
+from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.promotion import promoted
+from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.pytorch.transform import movedim
+from tilewright.relay.frontend.shaping import cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
+from tilewright.types import INT64
+
+NONE, MEAN, SUM = range(3)
+
+
+def reduced(x: Expr, reduction: int) -> Expr:
+    """The loss of all elements: as they are, their mean, or their sum."""
+    return x if reduction == NONE or not rank(x) else (op.mean if reduction == MEAN else op.sum)(x, axis=tuple(range(rank(x))))
+
+
+@converter("mse_loss")
+def mse_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN) -> Expr:
+    a, b = promoted(self, target, node=node)
+    apart = op.subtract(a, b)
+    return reduced(op.multiply(apart, apart), reduction)
+
+
+@converter("l1_loss")
+def l1_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN) -> Expr:
+    a, b = promoted(self, target, node=node)
+    return reduced(op.abs(op.subtract(a, b)), reduction)
+
+
+@converter("smooth_l1_loss", "huber_loss")
+def smooth_l1_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN, beta: float = 1.0, delta: float = 1.0) -> Expr:
+    a, b = promoted(self, target, node=node)
+    apart = op.abs(op.subtract(a, b))
+    near = op.multiply(scalar(0.5, a), op.multiply(apart, apart))
+    if node.name == "huber_loss":
+        far = op.multiply(scalar(delta, a), op.subtract(apart, scalar(0.5 * delta, a)))
+        return reduced(op.where(op.less_equal(apart, scalar(delta, a)), near, far), reduction)
+    if beta == 0:
+        return reduced(apart, reduction)
+    return reduced(op.where(op.less(apart, scalar(beta, a)), op.divide(near, scalar(beta, a)), op.subtract(apart, scalar(0.5 * beta, a))), reduction)
+
+
+@converter("binary_cross_entropy")
+def binary_cross_entropy(self: Expr, target: Expr, weight: Expr | None = None, reduction: int = MEAN) -> Expr:
+    one = scalar(1, self)
+    a, b = (op.maximum(op.log(x), scalar(-100, x)) for x in (self, op.subtract(one, self)))
+    loss = op.negative(op.add(op.multiply(target, a), op.multiply(op.subtract(one, target), b)))
+    return reduced(loss if weight is None else op.multiply(loss, weight), reduction)
+
+
+@converter("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(self: Expr, target: Expr, weight: Expr | None = None, pos_weight: Expr | None = None, reduction: int = MEAN) -> Expr:
+    one = scalar(1, self)
+    below = softplus(op.negative(self), threshold=math.inf)
+    below = below if pos_weight is None else op.multiply(below, op.add(op.multiply(op.subtract(pos_weight, one), target), one))
+    loss = op.add(op.multiply(op.subtract(one, target), self), below)
+    return reduced(loss if weight is None else op.multiply(loss, weight), reduction)
+
+
+@converter("kl_div")
+def kl_div(self: Expr, target: Expr, reduction: int = MEAN, log_target: bool = False) -> Expr:
+    if log_target:
+        return reduced(op.multiply(op.exp(target), op.subtract(target, self)), reduction)
+    zero = scalar(0, target)
+    there = op.greater(target, zero)
+    entropy = op.where(there, op.multiply(target, op.log(op.where(there, target, scalar(1, target)))), zero)
+    return reduced(op.subtract(entropy, op.multiply(target, self)), reduction)
+
+
+@converter("nll_loss_nd", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss2d_forward")
+def nll_loss(self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN, ignore_index: int = -100) -> Any:
+    """`-self[n, target[n, …], …]`, weighted by class; the mean is over the weights that count."""
+    x, t = (reshape(v, (1, *shape_of(v))) for v in (self, target)) if rank(self) == 1 else (self, target)
+    classes = shape_of(x)[1]
+    rows = movedim(x, 1, -1) if rank(x) > 2 else x
+    t = cast(t, INT64)
+    there = op.not_equal(t, scalar(ignore_index, t))
+    safe = op.where(there, t, scalar(0, t))
+    picked = op.squeeze(op.gather(rows, op.expand_dims(safe, axis=rank(t)), axis=rank(t)), axis=(rank(t),))
+    weights = op.take(Constant(np.ones(classes, dtype_of(x).numpy())) if weight is None else weight, safe, axis=0)
+    weights = op.multiply(weights, cast(there, dtype_of(x)))
+    loss = op.negative(op.multiply(picked, weights))
+    total = op.sum(weights, axis=tuple(range(rank(weights))))
+    if reduction == NONE:
+        found = loss if rank(self) > 1 else reshape(loss, ())
+    else:
+        found = op.sum(loss, axis=tuple(range(rank(loss))))
+        found = op.divide(found, total) if reduction == MEAN else found
+    return (found, total) if node.name.endswith("forward") else found
+
+
+@converter("cross_entropy_loss")
+def cross_entropy_loss(
+    self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN, ignore_index: int = -100, label_smoothing: float = 0.0,
+) -> Expr:
+    axis = 0 if rank(self) == 1 else 1
+    logs = op.nn.log_softmax(self, axis=axis)
+    if dtype_of(target).is_float:
+        return _soft_cross_entropy(logs, target, weight, reduction, label_smoothing, axis)
+    hard = nll_loss(logs, target, node, weight, reduction, ignore_index)
+    if label_smoothing == 0:
+        return hard  # type: ignore[no-any-return]
+    there = op.not_equal(cast(target, INT64), Constant(np.asarray(ignore_index, np.int64)))
+    every = op.negative(logs if weight is None else op.multiply(logs, per_channel(weight, rank(logs), axis)))
+    smooth: Expr = op.multiply(op.sum(every, axis=(axis,)), cast(there, dtype_of(logs)))
+    if reduction == MEAN:
+        count = op.sum(cast(there, dtype_of(logs)), axis=tuple(range(rank(there))))
+        if weight is not None:
+            weights = op.multiply(op.take(weight, op.maximum(target, scalar(0, target)), axis=0), cast(there, dtype_of(logs)))
+            count = op.sum(weights, axis=tuple(range(rank(weights))))
+        smooth = op.divide(op.sum(smooth, axis=tuple(range(rank(smooth)))), count)
+    else:
+        smooth = reduced(smooth, reduction)
+    classes = shape_of(self)[axis]
+    return op.add(op.multiply(scalar(1 - label_smoothing, logs), hard), op.multiply(scalar(label_smoothing / classes, logs), smooth))
+
+
+def _soft_cross_entropy(logs: Expr, target: Expr, weight: Expr | None, reduction: int, smoothing: float, axis: int) -> Expr:
+    classes = shape_of(logs)[axis]
+    shares = target if smoothing == 0 else op.add(op.multiply(target, scalar(1 - smoothing, target)), scalar(smoothing / classes, target))
+    scaled = logs if weight is None else op.multiply(logs, per_channel(weight, rank(logs), axis))
+    loss = op.negative(op.sum(op.multiply(scaled, shares), axis=(axis,)))
+    if reduction != MEAN:
+        return reduced(loss, reduction)
+    count = math.prod(shape_of(loss))
+    return op.divide(op.sum(loss, axis=tuple(range(rank(loss)))) if rank(loss) else loss, scalar(count, loss))
+
+
+@converter("margin_ranking_loss")
+def margin_ranking_loss(input1: Expr, input2: Expr, target: Expr, margin: float = 0.0, reduction: int = MEAN) -> Expr:
+    loss = op.add(op.multiply(op.negative(target), op.subtract(input1, input2)), scalar(margin, input1))
+    return reduced(op.maximum(loss, scalar(0, loss)), reduction)
+
+
+@converter("hinge_embedding_loss", "soft_margin_loss")
+def margin_loss(self: Expr, target: Expr, node: Node, margin: float = 1.0, reduction: int = MEAN) -> Expr:
+    if node.name == "soft_margin_loss":
+        return reduced(softplus(op.negative(op.multiply(self, target)), threshold=math.inf), reduction)
+    far = op.maximum(op.subtract(scalar(margin, self), self), scalar(0, self))
+    near = op.where(op.equal(target, scalar(1, target)), self, scalar(0, self))
+    return reduced(op.add(near, op.where(op.equal(target, scalar(-1, target)), far, scalar(0, self))), reduction)
+
+
+@converter("poisson_nll_loss")
+def poisson_nll_loss(input: Expr, target: Expr, log_input: bool, full: bool, eps: float, reduction: int, node: Node) -> Expr:
+    if full:
+        node.refuse("full=True adds Stirling's approximation, which is not supported; use full=False")
+    loss = op.subtract(op.exp(input), op.multiply(target, input)) if log_input else op.subtract(
+        input, op.multiply(target, op.log(op.add(input, scalar(eps, input)))))
+    return reduced(loss, reduction)

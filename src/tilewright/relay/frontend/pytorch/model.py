@@ -1,0 +1,232 @@
+"""`from_pytorch`: a TorchScript module or an exported program as an `IRModule`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import expr as scalar
+from tilewright.errors import ModelError
+from tilewright.expr import PrimExpr
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Expr, Var
+from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
+from tilewright.relay.frontend.pytorch.importer import Importer
+from tilewright.relay.frontend.pytorch.reading import read_model
+from tilewright.relay.frontend.pytorch.references import Reference
+from tilewright.relay.frontend.pytorch.script import ScriptWalk
+from tilewright.relay.groups import with_outputs
+from tilewright.types import DataType, TensorType
+
+Array = np.ndarray[Any, Any]
+Infos = Sequence[tuple[str, Any]]
+
+
+def from_pytorch(
+    script_module: Any, input_infos: Infos | None = None, custom_convert_map: Mapping[str, Callable[..., Any]] | None = None, default_dtype: str = "float32",
+    use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False, freeze_params: bool = False,
+) -> tuple[IRModule, dict[str, Array]]:
+    """Import a PyTorch model as an `IRModule` whose `main` has the model's inputs as parameters, then its weights.
+
+    `script_module` is a TorchScript module (traced or scripted), an `ExportedProgram` of torch.export, or a path to a file of either
+    (`.pt`, `.pth`, `.pt2`), from which no code is executed. `input_infos` gives name and shape of each input, as `("x", (1, 3, 224, 224))`
+    or `("x", ((1, 8), "int64"))`, in a list where an input is a list of tensors; an exported program knows its own, and dimensions that it
+    leaves open stay symbolic. `custom_convert_map` has functions of `(inputs, input_types)` by operator (`"aten::relu"`); they come before
+    the table. `default_dtype` is the type of inputs whose type is not said, and of numbers that are not whole.
+    `use_parser_friendly_name` writes `_` for the dots in names of weights. With `keep_quantized_weight` weights of quantized layers
+    stay integers in the second result. With `freeze_params` weights are constants and the second result is empty.
+
+    Raises `ModelError` for a model that cannot be read, `OpNotImplemented` with the list of all operators that have no converter, and
+    `ShapeError` where an operator refuses its arguments; all name the node.
+    """
+    model, file = read_model(script_module)
+    return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file, keep_quantized_weight, use_parser_friendly_name))
+
+
+def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
+    variables, names, found = _exported(model, input_infos, importer) if _is_exported(model) else _scripted(model, input_infos, importer)
+    outputs: list[Expr] = []
+    kept: list[str] = []
+    for k, value in enumerate(_flat(found)):
+        if value is not None:
+            kept.append(names[k] if k < len(names) and names[k] else f"output{k}")
+            outputs.append(importer.as_expr(value))
+    if not outputs:
+        raise ModelError("the model gives no tensor; there is nothing to compile")
+    used = importer.used_params(outputs)
+    main = with_outputs((*variables, *used), kept, outputs, [True] * len(outputs))
+    return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
+
+
+def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> list[tuple[str, list[int | str], str]]:
+    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. TorchScript does not say shapes: `shapes` gives them, by name."""
+    module, _ = read_model(model)
+    return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype) for name, (shape, dtype) in _infos(module, shapes or {})]
+
+
+def from_shapes(model: Any, shapes: Mapping[str, Any]) -> IRModule:
+    """`from_pytorch` with weights as constants, and shapes by the names of inputs."""
+    module, file = read_model(model)
+    return _imported(module, _infos(module, shapes), Importer(True, "float32", None, file))[0]
+
+
+def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Name, shape and type of each input, some of whose shapes are given."""
+    if _is_exported(module):
+        own = exported_infos(module)
+        return [(n, (tuple(shapes.get(n, s)), t)) for n, (s, t) in own]
+    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    names = _input_names(graph)
+    if any(n not in shapes for n in names):
+        return _traced_infos(module)
+    indices = _index_names(graph)
+    return [(n, (tuple(shapes[n]), "int64" if n in indices else "float32")) for n in names]
+
+
+def _index_names(graph: Any) -> set[str]:
+    """Inputs that are the indices of an embedding: of whole numbers, which TorchScript does not say either."""
+    return {list(n.inputs())[1].debugName().split(".")[0] for n in graph.findAllNodes("aten::embedding")}
+
+
+def from_graph(module: Any, inputs: Sequence[Any]) -> tuple[IRModule | None, list[Any]]:
+    """A graph of torch.fx over aten operators; weights are constants. The second result has what the graph gives: the number of an
+    output of the module, or a Python value.
+
+    `inputs` are what its placeholders are: `(name, shape, dtype)` of a tensor that is an input, a tensor that is a constant, or a number.
+    """
+    import torch
+
+    importer = Importer(True, "float32", None, "")
+    variables: list[Var] = []
+    values: list[Any] = []
+    for k, given in enumerate(inputs):
+        if isinstance(given, tuple):
+            name, shape, dtype = given
+            variables.append(Var(name, TensorType(shape, DataType(dtype))))
+            values.append(Reference(variables[-1]))
+        else:
+            values.append(importer.parameter(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
+    found = GraphWalk(importer, module).run(values)
+    outputs: list[Expr] = []
+    places: list[Any] = []
+    for value in _flat(found):
+        places.append((len(outputs),) if isinstance(value, Reference) else value)
+        if isinstance(value, Reference):
+            outputs.append(importer.as_expr(value))
+    if any(isinstance(v, Reference) and v.version for v in values):
+        raise ModelError("the graph writes into its inputs, which compiled programs do not; return the new values instead")
+    if not outputs:
+        return None, places
+    return IRModule.from_expr(with_outputs(variables, [f"output{k}" for k in range(len(outputs))], outputs, [True] * len(outputs))), places
+
+
+def _is_exported(model: Any) -> bool:
+    return hasattr(model, "graph_signature")
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [v for x in value.values() for v in _flat(x)]
+    return [v for x in value for v in _flat(x)] if isinstance(value, (list, tuple)) else [value]
+
+
+def _variables(infos: Infos, default: str, symbols: Mapping[str, Any]) -> tuple[list[Var], list[Any]]:
+    """The variables of the inputs, and what each input is: a reference, or a list of them."""
+    variables: list[Var] = []
+
+    def made(name: str, info: Any) -> Any:
+        if _is_shape(info):
+            return one(name, info, default)
+        if len(info) == 2 and isinstance(info[1], (str, DataType)):
+            return one(name, info[0], info[1])
+        return [made(f"{name}.{k}", part) for k, part in enumerate(info)]
+
+    def one(name: str, shape: Sequence[Any], dtype: str) -> Reference:
+        if not _is_shape(shape):
+            raise ModelError(f"the shape of input '{name}' is given as {shape!r}; write for example ({name!r}, (1, 3, 224, 224))")
+        variables.append(Var(name, TensorType([symbols.get(str(d), d) if isinstance(d, str) else d for d in shape], DataType(dtype))))
+        return Reference(variables[-1])
+
+    return variables, [made(name, info) for name, info in infos]
+
+
+def _is_shape(given: Any) -> bool:
+    return isinstance(given, (tuple, list)) and all(isinstance(d, (int, np.integer, PrimExpr)) for d in given)
+
+
+# TorchScript
+
+
+def _scripted(module: Any, infos: Infos | None, importer: Importer) -> tuple[list[Var], list[str], Any]:
+    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    names = _input_names(graph)
+    given = list(infos) if infos is not None else _traced_infos(module)
+    if len(given) != len(names):
+        raise ModelError(f"the model takes {len(names)} inputs ({', '.join(names)}), and input_infos has {len(given)}; give the name and shape of each: "
+                         f"input_infos=[({names[0] if names else 'x'!r}, (1, 3, 224, 224)), …]")
+    variables, inputs = _variables(given, importer.default_dtype, {})
+    return variables, [], ScriptWalk(importer, module).run(graph, inputs)
+
+
+def _input_names(graph: Any) -> list[str]:
+    inputs = list(graph.inputs())
+    plain = inputs[1:] if inputs and inputs[0].type().kind() == "ClassType" else inputs
+    return [i.debugName().split(".")[0] for i in plain]
+
+
+def _traced_infos(module: Any) -> list[tuple[str, Any]]:
+    """Shapes and types of the inputs as the trace had them, where the graph or the file says so."""
+    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    names = _input_names(graph)
+    kinds = [i.type() for i in list(graph.inputs())[-len(names) :]] if names else []
+    if all(hasattr(t, "sizes") and t.sizes() is not None and t.dtype() is not None for t in kinds):
+        return [(n, (tuple(t.sizes()), str(t.dtype()).removeprefix("torch."))) for n, t in zip(names, kinds, strict=True)]
+    raise ModelError(f"the file does not say the shapes of its inputs ({', '.join(names)}); give them: "
+                     f"input_infos=[({names[0]!r}, (1, 3, 224, 224))] to from_pytorch, shapes={{{names[0]!r}: (1, 3, 224, 224)}} to compile")
+
+
+# torch.export
+
+
+def exported_infos(program: Any) -> list[tuple[str, Any]]:
+    """Name, shape and type of each tensor that an exported program takes; the dimensions that it leaves open as variables."""
+    symbols: dict[str, scalar.Var] = {}
+    wanted = {s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"}
+    infos = []
+    for node in program.graph.nodes:
+        value: Any = node.meta.get("val") if node.op == "placeholder" and node.name in wanted else None
+        if hasattr(value, "dtype"):
+            infos.append((node.name, (tuple(symbolic_dim(d, symbols) for d in value.shape), str(value.dtype).removeprefix("torch."))))
+    return infos
+
+
+def _exported(program: Any, infos: Infos | None, importer: Importer) -> tuple[list[Var], list[str], Any]:
+    own = exported_infos(program)
+    if infos is not None and len(infos) != len(own):
+        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), and input_infos has {len(infos)}")
+    given = [(n, s if not _is_shape(s) else (s, known[1])) for (n, s), (_, known) in zip(infos, own, strict=True)] if infos is not None else own
+    variables, values = _variables(given, importer.default_dtype, {})
+    by_name = dict(zip((n for n, _ in own), values, strict=True))
+    stored = {**program.state_dict, **program.constants}
+    inputs: list[Any] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind.name == "USER_INPUT":
+            inputs.append(by_name[spec.arg.name] if spec.arg.name in by_name else getattr(spec.arg, "value", None))
+        elif spec.target in stored:
+            inputs.append(_stored(importer, spec.target, stored[spec.target]))
+        else:
+            inputs.append(None)
+    names = [s.arg.name for s in program.graph_signature.output_specs]
+    walk = GraphWalk(importer, program.graph_module)
+    found = walk.run(inputs)
+    kept = [k for k, s in enumerate(program.graph_signature.output_specs) if s.kind.name == "USER_OUTPUT"]
+    return variables, [names[k] for k in kept], [found[k] for k in kept]
+
+
+def _stored(importer: Importer, name: str, value: Any) -> Any:
+    import torch
+
+    return importer.parameter(name, value) if isinstance(value, torch.Tensor) else value
+

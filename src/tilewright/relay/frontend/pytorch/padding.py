@@ -1,0 +1,53 @@
+"""Padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend import shaping
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.promotion import tensor
+from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.shaping import dtype_of, rank, shape_of, slice_axis
+
+
+@converter("pad")
+def pad_by_mode(self: Expr, pad: Any, node: Node, mode: str = "constant", value: float | None = None) -> Expr:
+    widths = [(0, 0)] * (rank(self) - len(pad) // 2) + [(pad[k], pad[k + 1]) for k in range(len(pad) - 2, -1, -2)]
+    if mode not in ("constant", "reflect", "replicate", "circular"):
+        node.refuse(f"mode is {mode!r}; it must be constant, reflect, replicate or circular")
+    cut = [(min(a, 0), min(b, 0)) for a, b in widths]
+    x = self
+    for axis, (a, b) in enumerate(cut):
+        if a or b:
+            x = slice_axis(x, axis, -a, shape_of(x)[axis] + b)
+    widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    if mode == "constant":
+        return shaping.pad(x, widths, tensor(0 if value is None else value, dtype_of(x)))
+    if mode == "circular":
+        for axis, (a, b) in enumerate(widths):
+            if a or b:
+                size = node.static(x, "self")[axis]
+                x = op.take(x, Constant(np.arange(-a, size + b) % size), axis=axis)
+        return x
+    return shaping.pad(x, widths, 0, "reflect" if mode == "reflect" else "edge")
+
+
+@converter("constant_pad_nd")
+def constant_pad(self: Expr, pad: Any, node: Node, value: float = 0) -> Expr:
+    return pad_by_mode(self, pad, node, "constant", value)
+
+
+def _register_pad(name: str, mode: str) -> None:
+    @converter(name)
+    def padded(self: Expr, padding: Any, node: Node) -> Expr:
+        return pad_by_mode(self, padding, node, mode)
+
+
+for _n in (1, 2, 3):
+    _register_pad(f"reflection_pad{_n}d", "reflect")
+    _register_pad(f"replication_pad{_n}d", "replicate")

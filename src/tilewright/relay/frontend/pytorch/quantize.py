@@ -1,0 +1,326 @@
+"""Quantization. Tensors of TorchScript carry a scale and a zero point (`Quantized`); those of exported programs (PT2E) are plain integers.
+
+The numbers are those of PyTorch's engines for x86: what is real is multiplied by one over the scale, rounded to the even number
+half-way, moved by the zero point and held in the range of the type; products of integers are exact, and scaled in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch import math as elementwise
+from tilewright.relay.frontend.pytorch.nn import on_axes
+from tilewright.relay.frontend.pytorch.node import Array, Node
+from tilewright.relay.frontend.pytorch.promotion import dtype_named
+from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.qnn.numerics import limits
+from tilewright.types import FLOAT32, INT32, DataType
+
+KEPT: Final = frozenset({
+    "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "select", "slice", "contiguous", "clone", "detach", "dropout", "max_pool1d", "max_pool2d",
+    "quantized_max_pool2d", "expand", "narrow", "chunk", "split", "unbind", "index_select", "unflatten", "channel_shuffle", "pixel_shuffle", "repeat", "flip", "to",
+    "upsample_nearest2d", "upsample_nearest1d", "alias", "topk", "movedim", "swapaxes", "t", "roll",
+})
+"""Operators that only move or choose elements: what comes out is quantized as what went in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """real = scale * (integer - zero_point); one of each, or one for each element of `axis`."""
+
+    scale: Array
+    zero_point: Array
+    axis: int = -1
+
+
+def parameters_of(x: Expr, node: Node) -> Quantized:
+    """How a tensor of TorchScript is quantized."""
+    found = node.quantized.get(x)
+    if found is None:
+        node.refuse("its input is not quantized, and a quantized tensor is expected; export the model again")
+    return found  # type: ignore[no-any-return]
+
+
+def _number(x: Any, name: str, node: Node) -> Array:
+    return node.value(x, name) if isinstance(x, Expr) else np.asarray(x)
+
+
+def stored(real: Expr, scale: Array, zero_point: Array, kind: DataType, axis: int = -1, least: int | None = None, most: int | None = None) -> Expr:
+    """The integers of a real tensor."""
+    inverse = (np.float32(1) / scale.astype(np.float32)).astype(np.float32)
+    whole = op.round(op.multiply(real, _along(inverse, rank(real), axis)))
+    moved = op.add(whole, _along(zero_point.astype(np.float32), rank(real), axis))
+    low, high = limits(kind)
+    return cast(op.clip(moved, a_min=float(low if least is None else least), a_max=float(high if most is None else most)), kind)
+
+
+def _along(p: Array, ndim: int, axis: int) -> Expr:
+    return Constant(p.reshape(()) if p.size == 1 else p.reshape([-1 if k == axis % ndim else 1 for k in range(ndim)]))
+
+
+def real(x: Expr, q: Quantized) -> Expr:
+    """The numbers that a quantized tensor stands for."""
+    scale, zero = q.scale.astype(np.float32), q.zero_point.astype(np.int32)
+    if q.scale.size == 1:
+        scale, zero = scale.reshape(()), zero.reshape(())
+    return op.qnn.dequantize(x, Constant(scale), Constant(zero), axis=q.axis)
+
+
+def _made(x: Expr, q: Quantized, node: Node) -> Expr:
+    node.quantized[x] = q
+    return x
+
+
+def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | DataType, node: Node, least: int | None = None) -> Expr:
+    """A real tensor, quantized with one scale."""
+    q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
+    return _made(stored(real_result, q.scale, q.zero_point, DataType(kind), least=least), q, node)
+
+
+def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
+    """What an operator that knows no quantized tensors gives: on the real numbers, quantized as its input was."""
+    q = parameters_of(x, node)
+    found = convert(real(x, q))
+    if not isinstance(found, Expr) or not dtype_of(found).is_float or q.scale.size > 1:
+        node.refuse("it has no form for quantized tensors; take the operator out of the part of the model that is quantized")
+    return quantized_from(found, q.scale, q.zero_point, dtype_of(x), node)
+
+
+# Into integers and back
+
+
+@converter("quantize_per_tensor")
+def quantize_per_tensor(self: Expr, scale: Any, zero_point: Any, dtype: Any, node: Node) -> Expr:
+    return quantized_from(self, _number(scale, "scale", node), _number(zero_point, "zero_point", node), dtype_named(dtype, node), node)
+
+
+@converter("quantize_per_channel")
+def quantize_per_channel(self: Expr, scales: Expr, zero_points: Expr, axis: int, dtype: Any, node: Node) -> Expr:
+    q = Quantized(node.value(scales, "scales").astype(np.float32), node.value(zero_points, "zero_points"), axis_of(axis, rank(self), node))
+    return _made(stored(self, q.scale, q.zero_point, dtype_named(dtype, node), q.axis), q, node)
+
+
+@converter("dequantize")
+def dequantize(self: Expr, node: Node) -> Expr:
+    return real(self, parameters_of(self, node)) if self in node.quantized else self
+
+
+@converter("int_repr")
+def int_repr(self: Expr) -> Expr:
+    return op.copy(self)
+
+
+@converter("q_scale", "q_zero_point")
+def q_parameter(self: Expr, node: Node) -> Any:
+    q = parameters_of(self, node)
+    return float(q.scale) if node.name == "q_scale" else int(q.zero_point)
+
+
+# Layers
+
+
+def _packed(packed: Any, node: Node) -> tuple[Any, ...]:
+    """The weight of a layer as integers, how it is quantized, its bias, and its settings, from what TorchScript packs them into."""
+    import torch
+
+    name = packed._type().qualified_name() if hasattr(packed, "_type") else type(packed).__name__
+    if "Conv" in name:
+        unpacked: Any = packed.unpack()
+        rest = tuple(getattr(packed, k)() for k in ("stride", "padding", "dilation", "groups"))
+    elif "Linear" in name:
+        unpacked = torch.ops.quantized.linear_unpack(packed)
+        rest = ()
+    else:
+        node.refuse(f"its parameters are packed as {name}, which is not supported")
+    weight, bias = unpacked
+    if weight.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
+        q = Quantized(weight.q_per_channel_scales().numpy().astype(np.float32), weight.q_per_channel_zero_points().numpy(), 0)
+    else:
+        q = Quantized(np.asarray(weight.q_scale(), np.float32), np.asarray(weight.q_zero_point()))
+    return weight.int_repr().numpy(), q, None if bias is None else bias.detach().numpy().astype(np.float32), rest
+
+
+def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, Array | None]:
+    """The sums of a layer as int32, what one of them is worth by output channel, and the bias."""
+    weight, w, bias, rest = _packed(packed, node)
+    zero_x, zero_w = Constant(q.zero_point.astype(np.int32).reshape(())), Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
+    scale_x, scale_w = Constant(q.scale.astype(np.float32).reshape(())), Constant(w.scale if w.scale.size > 1 else w.scale.reshape(()))
+    if not rest:
+        rows = x if rank(x) == 2 else reshape(x, (-1, shape_of(x)[-1]))
+        total: Expr = op.qnn.dense(rows, node.weight(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
+        total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
+    else:
+        stride, padding, dilation, groups = rest
+        n = weight.ndim - 2
+        if n != 2:
+            node.refuse(f"it is a quantized convolution of {n} dimensions, and those of two are supported")
+        pads = on_axes(list(padding), n)
+        total = op.qnn.conv2d(
+            x, node.weight(weight), zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n), padding=(*pads, *pads), dilation=on_axes(list(dilation), n),
+            groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:])
+    worth = (q.scale.astype(np.float32) * w.scale).astype(np.float32)
+    return total, worth, bias
+
+
+def _layer(x: Expr, packed: Any, scale: Any, zero_point: Any, node: Node, relu: bool) -> Expr:
+    total, worth, bias = _sums(x, packed, node, parameters_of(x, node))
+    axis = 1 if rank(total) == 4 else rank(total) - 1
+    y = op.multiply(cast(total, FLOAT32), _along(worth, rank(total), axis))
+    y = y if bias is None else op.add(y, _along(bias, rank(total), axis))
+    return quantized_from(y, scale, zero_point, dtype_of(x), node, int(zero_point) if relu else None)
+
+
+@converter("quantized::linear", "quantized::linear_relu")
+def quantized_linear(X: Expr, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int, node: Node) -> Expr:
+    return _layer(X, W_prepack, Y_scale_i, Y_zero_point_i, node, node.name.endswith("relu"))
+
+
+@converter("quantized::conv2d", "quantized::conv2d_relu", "quantized::conv2d.new", "quantized::conv2d_relu.new")
+def quantized_conv2d(qx: Expr, packed_weight: Any, output_scale: float, output_zero_point: int, node: Node) -> Expr:
+    return _layer(qx, packed_weight, output_scale, output_zero_point, node, node.name.endswith("relu"))
+
+
+@converter("quantized::linear_dynamic", "quantized::linear_relu_dynamic")
+def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = False) -> Expr:
+    """The input is quantized by its own range, which zero belongs to, to 7 or 8 bits."""
+    most = 127 if reduce_range else 255
+    x = cast(X, FLOAT32)
+    axes = tuple(range(rank(x)))
+    low = op.minimum(op.min(x, axis=axes), scalar(0, x))
+    high = op.maximum(op.max(x, axis=axes), scalar(0, x))
+    span = op.divide(op.subtract(high, low), scalar(most, x))
+    scale = op.where(op.equal(span, scalar(0, x)), scalar(0.1, x), span)
+    inverse = op.divide(scalar(1, x), scale)
+    zero = op.clip(op.round(op.negative(op.divide(low, scale))), a_min=0.0, a_max=float(most))
+    integers = cast(op.clip(op.add(op.round(op.multiply(x, inverse)), zero), a_min=0.0, a_max=float(most)), "uint8")
+    weight, w, bias, _ = _packed(W_prepack, node)
+    one = Constant(np.ones((), np.float32))
+    rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
+    zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
+    total: Expr = op.qnn.dense(rows, node.weight(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
+    total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
+    y = op.multiply(cast(total, FLOAT32), op.multiply(scale, _along(w.scale, rank(total), -1)))
+    y = y if bias is None else op.add(y, _along(bias, rank(total), -1))
+    return op.nn.relu(y) if "relu" in node.name else y
+
+
+# Elementwise
+
+
+@converter("quantized::add", "quantized::add_relu", "quantized::mul", "quantized::mul_relu")
+def quantized_binary(qa: Expr, qb: Expr, scale: float, zero_point: int, node: Node) -> Expr:
+    a, b = real(qa, parameters_of(qa, node)), real(qb, parameters_of(qb, node))
+    found = op.add(a, b) if "add" in node.name else op.multiply(a, b)
+    return quantized_from(found, scale, zero_point, dtype_of(qa), node, int(zero_point) if node.name.endswith("relu") else None)
+
+
+@converter("quantized::add_scalar", "quantized::mul_scalar", "quantized::add_scalar_relu", "quantized::mul_scalar_relu")
+def quantized_scalar(qa: Expr, b: Any, node: Node) -> Expr:
+    """Times a number, the scale changes and not the integers."""
+    q = parameters_of(qa, node)
+    if "mul" in node.name:
+        if b <= 0 or node.name.endswith("relu"):
+            node.refuse(f"it multiplies by {b} (with relu: {node.name.endswith('relu')}), and only plain products with positive numbers are supported")
+        return _made(op.copy(qa), Quantized((q.scale * np.float32(b)).astype(np.float32), q.zero_point), node)
+    found = op.add(real(qa, q), Constant(np.asarray(b, np.float32)))
+    return quantized_from(found, q.scale, q.zero_point, dtype_of(qa), node, int(q.zero_point) if node.name.endswith("relu") else None)
+
+
+@converter("quantized::cat", "quantized::cat_relu")
+def quantized_cat(qx: list[Expr], dim: int, scale: float | None, zero_point: int | None, node: Node) -> Expr:
+    first = parameters_of(qx[0], node)
+    s, z = first.scale if scale is None else np.asarray(scale, np.float32), first.zero_point if zero_point is None else np.asarray(zero_point)
+    parts = [x if _equal(parameters_of(x, node), s, z) else stored(real(x, parameters_of(x, node)), s, z, dtype_of(x)) for x in qx]
+    joined = op.concatenate(Tuple(tuple(parts)), axis=axis_of(dim, rank(qx[0]), node))
+    if node.name.endswith("relu"):
+        joined = op.maximum(joined, scalar(int(z), joined))
+    return _made(joined, Quantized(s, z), node)
+
+
+def _equal(q: Quantized, scale: Array, zero_point: Array) -> bool:
+    return bool(q.scale.size == 1 and np.float32(q.scale) == np.float32(scale) and int(q.zero_point) == int(zero_point))
+
+
+@converter("quantized::hardswish", "quantized::leaky_relu", "quantized::elu", "quantized::sigmoid", "quantized::celu", "quantized::softmax")
+def quantized_activation(
+    node: Node, output_scale: float, output_zero_point: int, input: Expr | None = None, qx: Expr | None = None, self: Expr | None = None, negative_slope: float = 0.01,
+    alpha: float = 1.0, inplace: bool = False, dim: int = -1,
+) -> Expr:
+    x = next(v for v in (input, qx, self) if v is not None)
+    r = real(x, parameters_of(x, node))
+    build: dict[str, Callable[[], Expr]] = {
+        "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r, alpha=float(negative_slope)),
+        "elu": lambda: elementwise.elu(r, alpha), "sigmoid": lambda: op.sigmoid(r), "celu": lambda: elementwise.celu(r, alpha),
+        "softmax": lambda: op.nn.softmax(r, axis=axis_of(dim, rank(r), node)),
+    }
+    return quantized_from(build[node.name.removeprefix("quantized::")](), output_scale, output_zero_point, dtype_of(x), node)
+
+
+@converter("quantized::relu6")
+def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
+    return on_real(elementwise.relu6, qx, node)  # type: ignore[no-any-return]
+
+
+@converter("quantized::batch_norm2d", "quantized::batch_norm", "quantized::batch_norm2d_relu")
+def quantized_batch_norm(
+    qx: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr, eps: float, output_scale: float, output_zero_point: int, node: Node,
+) -> Expr:
+    r = real(qx, parameters_of(qx, node))
+    ones, zeros = (Constant(np.full(shape_of(qx)[1], v, np.float32)) for v in (1, 0))
+    y = op.nn.batch_norm(r, ones if weight is None else weight, zeros if bias is None else bias, mean, var, axis=1, epsilon=float(eps))[0]
+    return quantized_from(y, output_scale, output_zero_point, dtype_of(qx), node, int(output_zero_point) if node.name.endswith("relu") else None)
+
+
+FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2 / 256, 128), "softmax": (1 / 256, 0)}
+"""How the results of these are quantized whatever their inputs: of uint8; for int8 the zero point is 128 less."""
+
+
+# PT2E: integers in the open
+
+
+@converter("quantized_decomposed::quantize_per_tensor")
+def decomposed_quantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+    return _quantized_in(input, _number(scale, "scale", node), _number(zero_point, "zero_point", node), -1, quant_min, quant_max, dtype_named(dtype, node))
+
+
+@converter("quantized_decomposed::quantize_per_channel")
+def decomposed_quantize_channels(input: Expr, scales: Expr, zero_points: Expr, axis: int, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+    zeros = node.value(zero_points, "zero_points") if zero_points is not None else np.zeros(1, np.int64)
+    return _quantized_in(input, node.value(scales, "scales"), zeros, axis_of(axis, rank(input), node), quant_min, quant_max, dtype_named(dtype, node))
+
+
+def _quantized_in(x: Expr, scale: Array, zero_point: Array, axis: int, least: int, most: int, kind: DataType) -> Expr:
+    if (least, most) != limits(kind):
+        return stored(cast(x, FLOAT32), scale, zero_point, kind, axis, least, most)
+    s, z = (p.reshape(()) if p.size == 1 else p for p in (scale.astype(np.float32), zero_point.astype(np.int32)))
+    return op.qnn.quantize(cast(x, FLOAT32), Constant(s), Constant(z), axis=axis if scale.size > 1 else -1, out_dtype=kind)
+
+
+@converter("quantized_decomposed::dequantize_per_tensor")
+def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None) -> Expr:
+    return real(input, Quantized(_number(scale, "scale", node), _number(zero_point, "zero_point", node)))
+
+
+@converter("quantized_decomposed::dequantize_per_channel")
+def decomposed_dequantize_channels(
+    input: Expr, scales: Expr, zero_points: Expr | None, axis: int, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None,
+) -> Expr:
+    scale = node.value(scales, "scales")
+    zeros = np.zeros(scale.shape, np.int64) if zero_points is None else node.value(zero_points, "zero_points")
+    return real(input, Quantized(scale, zeros, axis_of(axis, rank(input), node)))
+
+
+@converter("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine")
+def fake_quantize(self: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, node: Node, axis: int = -1) -> Expr:
+    s, z = _number(scale, "scale", node).astype(np.float32), _number(zero_point, "zero_point", node)
+    inverse = (np.float32(1) / s).astype(np.float32)
+    zeros = _along(z.astype(np.float32), rank(self), axis)
+    whole = op.clip(op.add(op.round(op.multiply(self, _along(inverse, rank(self), axis))), zeros), a_min=float(quant_min), a_max=float(quant_max))
+    return op.multiply(op.subtract(whole, zeros), _along(s, rank(self), axis))

@@ -1,0 +1,93 @@
+"""The table of PyTorch converters, and how a call of an operator is bound to one.
+
+A converter is a plain function whose parameters have the names of the operator's schema; it serves TorchScript's `aten::elu` and
+torch.export's `aten.elu.default` alike:
+
+    @converter("elu")
+    def elu(self: Expr, alpha: float = 1.0) -> Expr: ...
+
+Tensors are expressions, everything else is a Python value. Parameters of the schema that the function does not have must be at
+their defaults, or among those that decide no value (`_IGNORED`). A parameter called `node` receives the `Node` being converted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from tilewright.relay.frontend.pytorch.node import Node
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_IGNORED: Final = frozenset({
+    "layout", "device", "pin_memory", "memory_format", "generator", "non_blocking", "copy", "cudnn_enabled", "cudnn_enable", "benchmark", "deterministic",
+    "allow_tf32", "inplace", "sparse", "scale_grad_by_freq", "is_coalesced",
+})
+"""Parameters about where and how a tensor is stored, or about training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """One operator: `function`, and the names of its parameters."""
+
+    name: str
+    function: Callable[..., Any]
+    parameters: frozenset[str]
+    required: tuple[str, ...]
+    wants_node: bool
+    first: str
+
+    def convert(self, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+        """Call the converter; raises `ModelError` for an argument that has no meaning here."""
+        given = {}
+        for k, (name, value) in enumerate(arguments.items()):
+            if not k and name not in self.parameters and self.first not in arguments:
+                name = self.first  # `dropout_` writes into its `self`, and `dropout` reads its `input`
+            if name in self.parameters:
+                given[name] = value
+            elif name not in _IGNORED and not _same(value, defaults.get(name)):
+                node.refuse(f"argument '{name}' is {_shown(value)}, and is supported only at its default, {defaults.get(name)!r}")
+        for name in self.required:
+            if name not in given:
+                node.refuse(f"argument '{name}' is missing; the file is damaged: export the model again")
+        if self.wants_node:
+            given["node"] = node
+        return self.function(**given)
+
+
+CONVERTERS: Final[dict[str, Converter]] = {}
+"""By name: `elu` for every overload, `max.dim` for one; operators that are none of aten's with their namespace, `quantized::linear`."""
+
+
+def converter(*names: str) -> Callable[[F], F]:
+    """Register the decorated function as the converter of `names`."""
+
+    def register(function: F) -> F:
+        parameters = inspect.signature(function).parameters.values()
+        required = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.name != "node")
+        known = frozenset(p.name for p in parameters if p.name != "node")
+        wants_node = any(p.name == "node" for p in parameters)
+        first = next((p.name for p in parameters if p.name != "node"), "")
+        for name in names:
+            CONVERTERS[name] = Converter(name, function, known, required, wants_node, first)
+        return function
+
+    return register
+
+
+def find(name: str, overload: str) -> Converter | None:
+    """The converter of an operator without the `aten::` before its name."""
+    return CONVERTERS.get(f"{name}.{overload}") or CONVERTERS.get(name)
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, (list, tuple)) and isinstance(default, (list, tuple)):
+        return list(value) == list(default)
+    return value is None or (type(value) in (bool, int, float, str) and value == default)
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, (bool, int, float, str, list, tuple)) else f"a {type(value).__name__}"

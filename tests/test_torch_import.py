@@ -1,0 +1,217 @@
+"""The PyTorch frontend: signatures, files, messages, quantized models, `torch.compile`."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import relay
+from tilewright.errors import ModelError, OpNotImplemented
+
+torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
+pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+              pytest.mark.filterwarnings("ignore::FutureWarning")]  # torch's own
+
+
+def network() -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 5)).eval()
+
+
+def picture(batch: int = 2) -> Any:
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((batch, 3, 8, 8)).astype(np.float32))
+
+
+def traced(module: Any, *inputs: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.jit.trace(module, inputs)
+
+
+def test_weights_are_parameters_with_the_names_of_the_module() -> None:
+    mod, params = relay.frontend.from_pytorch(traced(network(), picture()), [("input0", (2, 3, 8, 8))])
+    assert sorted(params) == ["0.bias", "0.weight", "3.bias", "3.weight"]
+    assert [p.name_hint for p in mod["main"].params] == ["input0", "0.bias", "0.weight", "3.bias", "3.weight"]
+    _, plain = relay.frontend.from_pytorch(traced(network(), picture()), [("input0", (2, 3, 8, 8))], use_parser_friendly_name=True)
+    assert "0_weight" in plain
+
+
+def test_a_converter_of_the_user_comes_before_the_table() -> None:
+    seen = []
+
+    def relu(inputs: Any, input_types: Any) -> Any:
+        seen.append(input_types)
+        return relay.nn.leaky_relu(inputs[0], alpha=0.5)
+
+    mod, _ = relay.frontend.from_pytorch(traced(torch.nn.ReLU(), picture()), [("x", (2, 3, 8, 8))], {"aten::relu": relu})
+    assert "nn.leaky_relu" in str(mod) and seen == [["float32"]]
+
+
+def test_files_compile_by_both_doors(tmp_path: Path) -> None:
+    module, x = network(), picture()
+    wanted = module(x).detach().numpy()
+    traced(module, x).save(str(tmp_path / "m.pt"))
+    program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=2, max=64)},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    np.testing.assert_allclose(tilewright.compile(tmp_path / "m.pt", {"input": (2, 3, 8, 8)})(x.numpy()), wanted, rtol=1e-5, atol=1e-6)
+    compiled = tilewright.compile(tmp_path / "m.pt2")
+    np.testing.assert_allclose(compiled(x.numpy()), wanted, rtol=1e-5, atol=1e-6)
+    more = picture(5)
+    np.testing.assert_allclose(compiled(more.numpy()), module(more).detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tilewright.compile(program)(x.numpy()), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_shapes_that_a_file_does_not_say_are_asked_for(tmp_path: Path) -> None:
+    traced(network(), picture()).save(str(tmp_path / "m.pt"))
+    with pytest.raises(ModelError, match=r"does not say the shapes of its inputs \(input\); give them: .* shapes=\{'input': \(1, 3, 224, 224\)\} to compile"):
+        tilewright.compile(tmp_path / "m.pt")
+
+
+def test_operators_without_a_converter_are_all_named() -> None:
+    class Odd(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.qr(torch.lgamma(x))[0]
+
+    with pytest.raises(OpNotImplemented, match=r"no converter for aten::lgamma, aten::linalg_qr; pass custom_convert_map=\{'aten::lgamma': function\}"):
+        relay.frontend.from_pytorch(traced(Odd(), torch.ones(3, 3)), [("x", (3, 3))])
+
+
+def test_an_argument_that_has_no_meaning_here_is_refused_by_the_node() -> None:
+    with pytest.raises(ModelError, match=r"aten::poisson_nll_loss .*full=True adds Stirling's approximation"):
+        relay.frontend.from_pytorch(torch.jit.script(_poisson), [("x", (3,)), ("y", (3,))])
+
+
+def _poisson(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.poisson_nll_loss(x, y, True, True, 1e-8, 1)
+
+
+def test_dropout_of_a_model_in_training_is_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.jit.trace(torch.nn.Dropout(0.5).train(), torch.ones(3), check_trace=False)
+    with pytest.raises(ModelError, match="dropout of a model in training"):
+        relay.frontend.from_pytorch(module, [("x", (3,))])
+
+
+# Files that are not to be trusted
+
+
+def archive(path: Path, **entries: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, data in entries.items():
+            made.writestr(name.replace("__", "/"), data)
+    return path
+
+
+class _Calls:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("was-executed",)
+
+
+def test_a_pickle_that_calls_something_is_refused_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = archive(tmp_path / "m.pt", **{"m__data.pkl": pickle.dumps(_Calls()), "m__constants.pkl": b"\x80\x02).", "m__code__x.py": b""})
+    with pytest.raises(ModelError, match=r"is refused: m/data.pkl would call (posix|nt)\.mkdir when it is read"):
+        tilewright.compile(bad)
+    assert not (tmp_path / "was-executed").exists()
+
+
+def test_a_pickle_inside_of_a_stored_tensor_is_looked_into(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as made:
+        made.writestr("w/data.pkl", pickle.dumps(_Calls()))
+    bad = archive(tmp_path / "m.pt2", **{"m__models__model.json": b"{}", "m__data__weights__w.pt": inner.getvalue()})
+    with pytest.raises(ModelError, match="would call"):
+        tilewright.compile(bad)
+
+
+def test_an_entry_that_points_outside_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"'\.\./m/data\.pkl' points outside of the archive"):
+        tilewright.compile(archive(tmp_path / "m.pt", **{"..__m__data.pkl": b""}))
+
+
+def test_an_archive_that_unpacks_to_much_more_than_it_is_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="unpacks to 33554432 bytes from"):
+        tilewright.compile(archive(tmp_path / "m.pt", m__data__0=bytes(32 << 20)))
+
+
+def test_a_size_that_is_code_is_refused(tmp_path: Path) -> None:
+    text = b'{"x": {"as_expr": {"expr_str": "__import__(\'os\').mkdir(\'x\')"}}}'
+    with pytest.raises(ModelError, match="which is no arithmetic"):
+        tilewright.compile(archive(tmp_path / "m.pt2", **{"m__models__model.json": text}))
+
+
+def test_a_file_of_weights_alone_says_so(tmp_path: Path) -> None:
+    torch.save(network().state_dict(), tmp_path / "m.pth")
+    with pytest.raises(ModelError, match="holds weights alone, without the program"):
+        tilewright.compile(tmp_path / "m.pth")
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.pt").write_bytes(b"PK\x03\x04 and nothing more")
+    with pytest.raises(ModelError, match=r"is no archive that torch\.jit\.save or torch\.export\.save wrote"):
+        tilewright.compile(tmp_path / "m.pt")
+
+
+# Quantized
+
+
+def quantized() -> Any:
+    from torch.ao.quantization import QuantWrapper, convert, get_default_qconfig, prepare
+
+    torch.manual_seed(0)
+    inner = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten(), torch.nn.Linear(32, 5))
+    module = QuantWrapper(inner).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.backends.quantized.engine = "fbgemm" if "fbgemm" in torch.backends.quantized.supported_engines else "qnnpack"
+        module.qconfig = get_default_qconfig(torch.backends.quantized.engine)
+        prepared = prepare(module)
+        prepared(picture(8))
+        return convert(prepared)
+
+
+def test_a_quantized_network_gives_the_bits_of_torch() -> None:
+    module, x = quantized(), picture()
+    mod, _ = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))])
+    assert "qnn.conv2d" in str(mod) and "qnn.dense" in str(mod)
+    np.testing.assert_array_equal(tilewright.compile(mod)(x.numpy()), module(x).numpy())
+
+
+def test_integers_of_quantized_layers_are_kept_as_parameters_where_that_is_asked_for() -> None:
+    module, x = quantized(), picture()
+    _, without = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))])
+    _, kept = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))], keep_quantized_weight=True)
+    assert not without and [str(a.dtype) for a in kept.values()] == ["int8"] * 3
+
+
+# torch.compile
+
+
+def test_torch_compile_gives_what_torch_gives_and_sees_new_weights_and_shapes() -> None:
+    from tilewright.contrib.torch_backend import compile_graph
+
+    module = network()
+    fast = torch.compile(module, backend=compile_graph)
+    with torch.no_grad():
+        for x in (picture(), picture(), picture(4)):
+            np.testing.assert_allclose(fast(x).numpy(), module(x).numpy(), rtol=1e-5, atol=1e-6)
+        module[0].weight.mul_(2.0)
+        np.testing.assert_allclose(fast(picture()).numpy(), module(picture()).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_without_torch_nothing_of_it_is_imported() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, tilewright; from tilewright.relay import frontend; from tilewright.compiler import formats; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
