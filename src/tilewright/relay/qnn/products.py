@@ -79,7 +79,7 @@ class QnnConv2d(Conv2d):
             plain = Conv2d(**{**plain.attributes(), "padding": (0, 0, 0, 0)})
         if any(map(any, widths)):
             x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
-        product = _total(plain, x, weight, w, span)
+        product = _total(plain, x, weight, span)
         sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
         channel = out_order.index(1)
         return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
@@ -154,7 +154,7 @@ class QnnDense(Op):
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
             x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
-        return _corrected(_total(plain, x, weight, w, span), zero * weight.sum(axis=1, dtype=np.int64), span)
+        return _corrected(_total(plain, x, weight, span), zero * weight.sum(axis=1, dtype=np.int64), span)
 
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
@@ -207,14 +207,14 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
     return x, weight, zero
 
 
-def _total(plain: Op, x: Expr, weight: Array, w: Constant, span: Origin | None) -> Expr:
+def _total(plain: Op, x: Expr, weight: Array, span: Origin | None) -> Expr:
     """The product with weights of a byte, or with two parts of wider ones: what fits into a byte, and what is beyond."""
     inside = np.clip(weight, -128, 127)
-    product = Call(plain, [x, Constant(inside.astype(np.int8), w.span)], span=span)
+    product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
     beyond = weight - inside
     if not beyond.any():
         return product
-    return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), w.span)], span=span)], span=span)
+    return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
