@@ -338,7 +338,7 @@ def test_some_operators_with_open_sizes() -> None:
 def test_all_operators_with_open_sizes(part: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert sum(check_operator(e) for e in [e for e in EXAMPLES if _plain(e)][part::16]) > 20
+        assert sum(check_operator(e) for e in [e for e in EXAMPLES if _plain(e)][part::16]) > 10
 
 
 def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
