@@ -280,6 +280,13 @@ def bad_files(folder: Path) -> Mapping[str, tuple[type[CompileError], str]]:
     }
 
 
+def test_an_archive_of_pytorch_needs_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "net.pt2").write_bytes(b"PK\x03\x04" + bytes(100))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"net\.pt2: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch"):
+        tilewright.compile(tmp_path / "net.pt2")
+
+
 def test_files_that_are_no_models(tmp_path: Path) -> None:
     for name, (kind, said) in bad_files(tmp_path).items():
         with pytest.raises(kind) as caught:

@@ -5,11 +5,14 @@ What is none of the others is taken for ONNX, whose frontend says what is wrong 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.errors import ModelError
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
@@ -39,7 +42,8 @@ def format_of(model: Any) -> Format:
     head = _head(model)
     if head[4:8] == b"TFL3" or type(model).__module__.partition(".")[0] == "tflite":
         return TFLITE
-    if head[:4] == b"PK\3\4" or type(model).__module__.partition(".")[0] == "torch":
+    is_archive = head[:4] == b"PK\3\4" and not (isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".onnx")
+    if is_archive or type(model).__module__.partition(".")[0] == "torch":
         return PYTORCH
     return ONNX
 
@@ -80,13 +84,21 @@ def _read_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tupl
     return from_tflite(model, shapes)
 
 
+def _check_torch(model: Any) -> None:
+    if importlib.util.find_spec("torch") is None:
+        named = Path(model).name if isinstance(model, (str, os.PathLike)) else "the model"
+        raise ModelError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
+
+
 def _survey_pytorch(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
+    _check_torch(model)
     from tilewright.relay.frontend.pytorch import signature
 
     return signature(model, shapes), []
 
 
 def _read_pytorch(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    _check_torch(model)
     from tilewright.relay.frontend.pytorch import from_shapes
 
     return from_shapes(model, shapes or {}), {}
