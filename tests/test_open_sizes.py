@@ -27,7 +27,6 @@ from tilewright.expr import Var, as_expr, const, floordiv, floormod, minimum
 from tilewright.pieces import place_pieces
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.expr import Var as RelayVar
-from tilewright.relay.transform import open_sizes as transform_open_sizes
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.manifest import Piece
@@ -346,6 +345,6 @@ def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: 
     function, _ = opened(example, 2)
     with pytest.raises(OpenSizeError, match=r"image\.resize2d has no form for open sizes"):
         build_open(lambda: function, {}, Target("llvm"), "m", Report(), Cache(None))
-    monkeypatch.setattr(transform_open_sizes, "_TAKES_OPEN_SIZES", frozenset({"image.resize2d"}))
+    monkeypatch.setattr(type(example.op), "takes_open_sizes", True)
     with pytest.raises(OpenSizeError, match="depends on the sizes in ways that are decided while compiling"):
         build_open(lambda: function, {}, Target("llvm"), "m", Report(), Cache(None))

@@ -14,13 +14,13 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tilewright
+from suite_outcome import Outcome
 from tilewright.errors import CompileError, NotNativeWarning
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite.signature import signature
@@ -28,22 +28,6 @@ from tilewright.relay.interpreter import evaluate
 
 RTOL, ATOL = 1e-5, 1e-5
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a case: nothing is said of one that passes."""
-
-    refused: str = ""
-    """Our message, when the model was refused."""
-    wrong: str = ""
-    """What is wrong with the answer, or the error that is none of ours."""
-    native: bool = False
-    """Whether all of it ran compiled."""
-
-    @property
-    def passed(self) -> bool:
-        return not (self.refused or self.wrong)
 
 
 def cases(folder: Path) -> Iterator[Path]:

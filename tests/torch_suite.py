@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from suite_outcome import Outcome
 from tilewright.errors import CompileError, NotNativeWarning
 from tilewright.relay.frontend.pytorch import from_pytorch
 
@@ -43,22 +44,6 @@ class Case:
     @property
     def said(self) -> dict[str, Any]:
         return json.loads((self.folder / "meta.json").read_text())  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a case: nothing is said of one that passes."""
-
-    refused: str = ""
-    """Our message, when the model was refused."""
-    wrong: str = ""
-    """What is wrong with the answer, or the error that is none of ours."""
-    native: bool = False
-    """Whether all of it ran compiled."""
-
-    @property
-    def passed(self) -> bool:
-        return not (self.refused or self.wrong)
 
 
 def cases(folder: Path) -> Iterator[Case]:

@@ -15,7 +15,7 @@ from tilewright.compiler.formats import TFLITE, format_of
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.frontend.onnx.deferred import is_open
+from tilewright.relay.frontend.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.functions import functions_of, is_supported, operators, opsets_of
 from tilewright.relay.frontend.onnx.importer import glance
 from tilewright.relay.frontend.onnx.reading import read_model
@@ -156,7 +156,7 @@ def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
 
 
 def _why_staged(call: Call) -> str:
-    if any(is_open(a) for a in call.args):
+    if any(has_unknown_sizes(a) for a in call.args):
         return "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
     return "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for each that comes"
 

@@ -7,7 +7,7 @@ field are in `relay/functor.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Final
 
 from tilewright.errors import InternalError
@@ -70,10 +70,13 @@ def with_operands(e: Expr, new: Sequence[Expr]) -> Expr:
             return e
 
 
-def post_order(*roots: Expr, inside: bool = True) -> list[Expr]:
-    """Every distinct node below `roots`, operands before users; `inside` says whether to look into called functions."""
+def post_order(*roots: Expr, inside: bool = True, without: Iterable[Expr] = ()) -> list[Expr]:
+    """Every distinct node below `roots`, operands before users; `inside` says whether to look into called functions.
+
+    Nodes of `without`, and what only they are made of, are left out.
+    """
     order: list[Expr] = []
-    seen: set[Expr] = set()
+    seen: set[Expr] = set(without)
     stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
     while stack:
         e, done = stack.pop()

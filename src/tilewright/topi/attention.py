@@ -13,7 +13,7 @@ and values are read where they are. Queries alone are turned, a block at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, cast, const, floordiv, floormod, if_then_else, mul
@@ -71,15 +71,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
 
     products = te.compute((batch, heads.count, keys, padded), product, name="products", axis_names=("b", "h", "s", "t"))
 
-    def score(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        x = products(b, h, s, t) * const(scale, dtype)
-        if mask is not None:
-            sizes = mask.extents
-            added = cast(dtype, mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True))))
-            x = x + (if_then_else(t < queries, added, const(0, dtype)) if padded != queries and sizes[3] > 1 else added)
-        return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
-
-    scores = te.compute(products.shape, score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
+    scores = _scores(products, mask, scale, causal, queries, keys)
     r = te.reduce_axis((0, keys), "r")
     most = te.compute((batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=("b", "h", "t"))
 
@@ -124,6 +116,21 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         (batch, queries, heads.count * heads.width), lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
     )
+
+
+def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int) -> Any:
+    """The products [b, h, s, t] scaled and masked, a tensor; there may be more t than queries."""
+    dtype, filled_up = products.dtype, products.extents[3] != queries
+
+    def score(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
+        x = products(b, h, s, t) * const(scale, dtype)
+        if mask is not None:
+            sizes = mask.extents
+            added = cast(dtype, mask(*(i if size > 1 else 0 for i, size in zip((b, h, s, t), sizes, strict=True))))
+            x = x + (if_then_else(t < queries, added, const(0, dtype)) if filled_up and sizes[3] > 1 else added)
+        return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
+
+    return te.compute(products.shape, score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
 
 
 def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:

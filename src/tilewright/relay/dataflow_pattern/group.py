@@ -99,28 +99,12 @@ def _group(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
             case WildcardPattern(redirected=None) | VarPattern() | ExprPattern() if not _stays_inside(p):
                 known += [e for e in matched if not isinstance(e, (Op, Function, GlobalVar))]
     inputs = tuple(dict.fromkeys(e for e in known if e not in within))
-    return Group(root, node_map, inputs, _between(root, set(inputs)))
+    return Group(root, node_map, inputs, tuple(post_order(root, without=inputs)))
 
 
 def _stays_inside(p: DFPattern) -> bool:
     """Whether what the innermost pattern `p` matches is part of the piece: a constant that was asked for."""
     return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
-
-
-def _between(root: Expr, inputs: set[Expr]) -> tuple[Expr, ...]:
-    """The nodes from the inputs down to `root`, operands before users."""
-    order: list[Expr] = []
-    entered = set(inputs)
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        e, done = stack.pop()
-        if done:
-            order.append(e)
-        elif e not in entered:
-            entered.add(e)
-            stack.append((e, True))
-            stack.extend((o, False) for o in reversed(operands(e)))
-    return tuple(order)
 
 
 def _can_be_taken(group: Group, taken: set[Expr], graph: Graph) -> bool:

@@ -16,7 +16,7 @@ from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType
+from tilewright.types import TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
 
@@ -147,3 +147,14 @@ def _is_small(e: Expr) -> bool:
     if not isinstance(t, TensorType) or not _is_bounded(t):
         return False
     return not t.dtype.is_object and (not t.is_static or t.size <= (MOST_KNOWN_FLOATS if t.dtype.is_float else MOST_KNOWN_INTEGERS))
+
+
+def has_unknown_sizes(e: Expr) -> bool:
+    """Whether the type of `e` is not known, or has sizes that only a run tells."""
+    return _has_unknown_sizes(e.known_type())
+
+
+def _has_unknown_sizes(t: Type | None) -> bool:
+    if isinstance(t, TensorType):
+        return any(isinstance(d, UnknownDim) for d in t.shape)
+    return t is None or (isinstance(t, TupleType) and any(map(_has_unknown_sizes, t.fields)))

@@ -128,7 +128,7 @@ class OnesLike(FilledLike):
     number = 1
 
 
-@op("arange", kind=Fusion.INJECTIVE)
+@op("arange", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Arange(Op):
     """start, start + step, … up to but without stop."""
 
@@ -188,7 +188,7 @@ def _constant(value: Any, call: Call) -> Constant:
     return Constant(np.asarray(value, call.tensor_type.dtype.numpy()), call.span)
 
 
-@op("shape_of", kind=Fusion.OPAQUE)
+@op("shape_of", kind=Fusion.OPAQUE, takes_open_sizes=True)
 class ShapeOf(Op):
     """The shape of a tensor, as a vector."""
 

@@ -24,7 +24,7 @@ def _integers(t: TensorType) -> None:
         raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
 
 
-@op("take", kind=Fusion.INJECTIVE)
+@op("take", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Take(Op):
     """The slices of `data` along `axis` at `indices`, whose shape takes the axis's place (ONNX Gather).
 

@@ -211,7 +211,7 @@ class Conv1d(Conv):
     rank = 1
 
 
-@op("nn.conv2d", kind=Fusion.OUT_FUSABLE)
+@op("nn.conv2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Conv2d(Conv):
     """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
 

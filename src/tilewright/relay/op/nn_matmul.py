@@ -50,7 +50,7 @@ def _swapped(x: Array, swap: bool) -> Array:
     return x.swapaxes(-1, -2) if swap else x
 
 
-@op("nn.dense", kind=Fusion.OUT_FUSABLE)
+@op("nn.dense", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Dense(Op):
     """data (…, in) times the transpose of weight (units, in)."""
 
@@ -75,7 +75,7 @@ class Dense(Op):
         return topi.dense(data, weight, out_dtype)
 
 
-@op("nn.matmul", kind=Fusion.OUT_FUSABLE)
+@op("nn.matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Matmul(Op):
     """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix)."""
 
@@ -106,7 +106,7 @@ class Matmul(Op):
         return topi.matmul(tensor_a, tensor_b, self.transpose_a, self.transpose_b, dtype)
 
 
-@op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE)
+@op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class BatchMatmul(Op):
     """The products of the matrices of two 3-d tensors, (b, m, k) times (b, n, k) transposed; a batch of one is repeated."""
 

@@ -57,7 +57,7 @@ class AlongAxis(Op):
         return type(self)(**{**self.attributes(), "axis": order.index(axis)}), (order,), order
 
 
-@op("nn.softmax", kind=Fusion.OUT_FUSABLE)
+@op("nn.softmax", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Softmax(AlongAxis):
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
 
@@ -218,7 +218,7 @@ class Normalization(Op):
         return topi.scaled(x, self.axis % x.ndim, gamma if self.scale else None, beta if self.center else None, name)
 
 
-@op("nn.layer_norm", kind=Fusion.OUT_FUSABLE)
+@op("nn.layer_norm", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class LayerNorm(Normalization):
     """gamma * (x - mean) / sqrt(variance + epsilon) + beta, the statistics along `axis` (Ba et al., 2016)."""
 

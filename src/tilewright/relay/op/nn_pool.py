@@ -203,7 +203,7 @@ class MaxPool1d(MaxPool):
     rank = 1
 
 
-@op("nn.max_pool2d", kind=Fusion.OUT_FUSABLE)
+@op("nn.max_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class MaxPool2d(MaxPool):
     """The maximum of each window of (batch, channels, height, width)."""
 
@@ -246,7 +246,7 @@ class AvgPool1d(AvgPool):
     rank = 1
 
 
-@op("nn.avg_pool2d", kind=Fusion.OUT_FUSABLE)
+@op("nn.avg_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class AvgPool2d(AvgPool):
     """The mean of each window of (batch, channels, height, width)."""
 
@@ -345,7 +345,7 @@ class AdaptiveMaxPool2d(AdaptiveTo):
     mean = False
 
 
-@op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE)
+@op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class GlobalAvgPool2d(Adaptive):
     """The mean of each image: (batch, channels, 1, 1)."""
 
@@ -355,7 +355,7 @@ class GlobalAvgPool2d(Adaptive):
     mean = True
 
 
-@op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE)
+@op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class GlobalMaxPool2d(Adaptive):
     """The maximum of each image: (batch, channels, 1, 1)."""
 

@@ -103,7 +103,7 @@ def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
         raise ShapeError(f"the {name} of no elements is not defined: {text(data.shape)} is empty along the axes {text(axes)}")
 
 
-@op("sum", kind=Fusion.REDUCE)
+@op("sum", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Sum(Reduction):
     """The sum; integers wrap around in their own type."""
 
@@ -136,7 +136,7 @@ class Extreme(Reduction):
         return Reduction.infer(self, data)
 
 
-@op("max", kind=Fusion.REDUCE)
+@op("max", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Max(Extreme):
     """The greatest element."""
 
@@ -147,7 +147,7 @@ class Max(Extreme):
     of_arrays = staticmethod(np.max)
 
 
-@op("min", kind=Fusion.REDUCE)
+@op("min", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Min(Extreme):
     """The least element."""
 
@@ -201,7 +201,7 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
     return total / np.asarray(count, total.dtype) if DataType(data.dtype).is_float else np.trunc(total / count)
 
 
-@op("mean", kind=Fusion.REDUCE)
+@op("mean", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Mean(Reduction):
     """The sum divided by the number of elements; on integers, toward zero."""
 

@@ -66,6 +66,12 @@ class Op:
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
 
+    takes_open_sizes: ClassVar[bool] = False
+    """True when its kernels were seen to give the right values at sizes that they were not made for (`compiler/open_program.py`); elementwise ones do.
+
+    That a kernel is the same for two samples is no proof for a third size, so an operator that was not tried is refused.
+    """
+
     attribute_names: ClassVar[tuple[str, ...]] = ()
     attribute_defaults: ClassVar[dict[str, Any]] = {}
 
@@ -270,7 +276,7 @@ OPS: Final[dict[str, type[Op]]] = {}
 
 
 @dataclass_transform(frozen_default=True, eq_default=True)
-def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]], type[T]]:
+def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
     """Declare an operator: its annotated fields are its attributes, with the specification's defaults."""
 
     def declare(cls: type[T]) -> type[T]:
@@ -278,7 +284,7 @@ def op(name: str, kind: Fusion, *, variadic: bool = False) -> Callable[[type[T]]
         fields = dataclasses.fields(made)  # type: ignore[arg-type]
         made.attribute_names = tuple(f.name for f in fields)
         made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
-        made.name, made.kind, made.variadic = name, kind, variadic
+        made.name, made.kind, made.variadic, made.takes_open_sizes = name, kind, variadic, takes_open_sizes
         if name in OPS:
             raise CompileError(f"operator '{name}' is declared twice")
         OPS[name] = made

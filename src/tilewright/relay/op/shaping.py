@@ -48,7 +48,7 @@ class View(Op):
         return None
 
 
-@op("reshape", kind=Fusion.INJECTIVE)
+@op("reshape", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Reshape(View):
     """The elements in row-major order under `newshape`.
 
@@ -148,7 +148,7 @@ class ReshapeLike(Op):
         return Reshape(result.shape, allowzero=True)(call.args[0], span=call.span) if result.is_static else None
 
 
-@op("squeeze", kind=Fusion.INJECTIVE)
+@op("squeeze", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Squeeze(View):
     """Without the dimensions of size one: those named by `axis`, or all."""
 
@@ -164,7 +164,7 @@ class Squeeze(View):
         return None if order is None else (Squeeze(places(order, gone)), (order,), without(order, gone))
 
 
-@op("expand_dims", kind=Fusion.INJECTIVE)
+@op("expand_dims", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class ExpandDims(View):
     """With `num_newaxis` new dimensions of size one before dimension `axis`."""
 
@@ -175,7 +175,7 @@ class ExpandDims(View):
         return expanded(shape, self.axis, self.num_newaxis)
 
 
-@op("nn.batch_flatten", kind=Fusion.INJECTIVE)
+@op("nn.batch_flatten", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class BatchFlatten(View):
     """(n, d1 * d2 * …): everything but the first dimension in one."""
 

@@ -24,7 +24,7 @@ def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
     return tuple(values[p] for p in perm)
 
 
-@op("transpose", kind=Fusion.INJECTIVE)
+@op("transpose", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Transpose(Op):
     """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
 
@@ -81,7 +81,7 @@ def _fields(data: Any, what: str) -> tuple[TensorType, ...]:
     return fields
 
 
-@op("concatenate", kind=Fusion.INJECTIVE, variadic=True)
+@op("concatenate", kind=Fusion.INJECTIVE, variadic=True, takes_open_sizes=True)
 class Concatenate(Op):
     """The tensors of a tuple one after another along `axis`; their other dimensions are equal.
 
@@ -153,7 +153,7 @@ class Stack(Op):
         return topi.stack(data, self.axis % (data[0].ndim + 1))
 
 
-@op("split", kind=Fusion.INJECTIVE)
+@op("split", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Split(Op):
     """A tuple of the parts along `axis`: so many equal ones, or cut at the indices of a tuple."""
 
@@ -205,7 +205,7 @@ class Split(Op):
         return Split(tuple(p // size for p in points[1:-1]), axis=order.index(axis)), (order,), order
 
 
-@op("strided_slice", kind=Fusion.INJECTIVE)
+@op("strided_slice", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class StridedSlice(Op):
     """`data[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
 

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from tilewright.arith.open_sizes import open_size
 from tilewright.errors import CompileError
@@ -19,16 +18,6 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.types import TensorType
-
-_TAKES_OPEN_SIZES: Final = frozenset({
-    "arange", "broadcast_to", "concatenate", "expand_dims", "max", "mean", "min", "nn.avg_pool2d", "nn.batch_flatten", "nn.batch_matmul", "nn.conv2d",
-    "nn.dense", "nn.global_avg_pool2d", "nn.global_max_pool2d", "nn.layer_norm", "nn.matmul", "nn.max_pool2d", "nn.softmax", "reshape", "shape_of",
-    "split", "squeeze", "strided_slice", "sum", "take", "transpose",
-})
-"""Beside the elementwise ones, the operators whose kernels give the right values at sizes that they were not made for: the tests show it for each.
-
-That a kernel is the same for two samples is no proof for a third size; so an operator that was not tried is refused.
-"""
 
 
 def symbols_of(function: Function) -> list[Symbol]:
@@ -54,9 +43,9 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
 
 
 def check_operators(function: Function) -> None:
-    """Raise `CompileError` for the first operator that was not tried with open sizes."""
+    """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no trial."""
     for e in post_order(function.body, inside=False):
-        if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and e.op.name not in _TAKES_OPEN_SIZES:
+        if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
             raise CompileError(f"{e.op.name} has no form for open sizes", e.span)
 
 
@@ -75,7 +64,7 @@ class _Samples:
         return self.call(e, args)
 
     def call(self, e: Call, args: Sequence[Expr]) -> Expr:
-        fields = {f.name: getattr(e.op, f.name) for f in dataclasses.fields(e.op)}
+        fields = e.op.attributes()
         known = {name: self.attribute(value) for name, value in fields.items()}
         op = e.op if all(known[n] is fields[n] for n in fields) else type(e.op)(**known)
         return Call(op, args, span=e.span)

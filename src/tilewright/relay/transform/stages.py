@@ -121,29 +121,13 @@ class _Resolver:
         if found is None:
             return call
         new: dict[Expr, Expr] = {}
-        for e in _between(found, call.args):
+        for e in post_order(found, without=call.args):
             now = [new.get(o, o) for o in operands(e)]
             made = e if all(a is b for a, b in zip(operands(e), now, strict=True)) else with_operands(e, now)
             if isinstance(made, Call) and pending(made) and all(is_static(a.known_type()) for a in made.args):
                 made = self._resolved(made)
             new[e] = made
         return new.get(found, found)
-
-
-def _between(root: Expr, given: Sequence[Expr]) -> list[Expr]:
-    """What `root` is made of, operands first, without the values that are given and what those are made of."""
-    order: list[Expr] = []
-    seen = set(given)
-    stack = [(root, False)]
-    while stack:
-        e, done = stack.pop()
-        if done:
-            order.append(e)
-        elif e not in seen:
-            seen.add(e)
-            stack.append((e, True))
-            stack += [(o, False) for o in reversed(operands(e))]
-    return order
 
 
 @dataclass(frozen=True, slots=True)

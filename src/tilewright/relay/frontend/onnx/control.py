@@ -10,7 +10,7 @@ import onnx
 from tilewright.contents import of_strings
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Constant, Expr, If, Tuple
-from tilewright.relay.frontend.onnx.deferred import is_open
+from tilewright.relay.frontend.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
@@ -162,8 +162,8 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
             return tuple(node.import_graph(else_branch if taken else then_branch))
     then, otherwise = both
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
-        if is_open(a) or is_open(b) or a.checked_type != b.checked_type or (a is NOTHING) != (b is NOTHING):
-            found = ["nothing" if x is NOTHING else "open" if is_open(x) else repr(x.checked_type) for x in (a, b)]
+        if has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type or (a is NOTHING) != (b is NOTHING):
+            found = ["nothing" if x is NOTHING else "open" if has_unknown_sizes(x) else repr(x.checked_type) for x in (a, b)]
             chosen = node.value(cond, "cond", f", since output {k} is {found[0]} in one branch and {found[1]} in the other")
             return tuple(then if chosen.reshape(-1)[0] else otherwise)
     whole = If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1 else If(cond, then[0], otherwise[0], node.origin)

@@ -17,28 +17,15 @@ from typing import Any, Final
 import onnx
 
 from tilewright.errors import Origin
-from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.shaping import fields
 from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.deferred import Ask, Deferred
-from tilewright.types import TensorType, TupleType, Type
 
 _RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
 _EMPTY: Final = onnx.TypeProto(optional_type=onnx.TypeProto.Optional())
 _ORDINARY: Final = frozenset({"", "ai.onnx"})
-
-
-def is_open(e: Expr) -> bool:
-    """Whether the type of `e` is not known, or has sizes that only a run tells."""
-    return _is_open(e.known_type())
-
-
-def _is_open(t: Type | None) -> bool:
-    if isinstance(t, TensorType):
-        return any(isinstance(d, UnknownDim) for d in t.shape)
-    return t is None or (isinstance(t, TupleType) and any(map(_is_open, t.fields)))
 
 
 def captured_names(node: onnx.NodeProto) -> list[str]:

@@ -18,10 +18,10 @@ from onnx import AttributeProto
 from tilewright.errors import CompileError, ModelError, OptionError, Origin, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.limits import DEEPEST, MOST_FOR_A_NODE, MOST_WRITTEN_OUT
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
-from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.known import KnownValues, has_unknown_sizes
 from tilewright.relay.frontend.onnx import functions, registry
-from tilewright.relay.frontend.onnx.deferred import captured_names, defer, is_open
+from tilewright.relay.frontend.onnx.deferred import captured_names, defer
 from tilewright.relay.frontend.onnx.gradient import with_graphs
 from tilewright.relay.frontend.onnx.inputs import Array, ModelInputs
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
@@ -30,8 +30,8 @@ from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tens
 from tilewright.relay.frontend.onnx.sparse import read_sparse
 from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, widened, wrong_attribute, wrong_input, wrong_rank
 from tilewright.relay.frontend.onnx.wire import Span
+from tilewright.relay.frontend.origins import locate
 from tilewright.relay.groups import NOTHING, with_outputs
-from tilewright.relay.visitor import operands
 from tilewright.types import TensorType
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
@@ -225,7 +225,7 @@ class Importer:
         """
         captured = proto if proto.op_type in _LOOPS and not registry.domain_of(proto.domain) else onnx.NodeProto()
         used = [*args, *(self._lookup(n, body.scope) for n in captured_names(captured) if body.scope.has(n))]
-        if not any(a is not None and is_open(a) for a in used):
+        if not any(a is not None and has_unknown_sizes(a) for a in used):
             try:
                 return self._convert(proto, origin, args, body)
             except NotKnownError:
@@ -274,7 +274,7 @@ class Importer:
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in given.items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
-            _locate(r, origin)
+            locate(r, origin)
         return results
 
     def _call_function(
@@ -340,20 +340,3 @@ def _is_static(e: Expr) -> bool:
 
 def _unchanged(e: Expr) -> Expr:
     return e
-
-
-def _locate(result: Expr, origin: Origin) -> None:
-    """Set the span of the calls that were made for this node: those reached from `result` that have none yet."""
-    stack = [result]
-    seen: set[Expr] = set()
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Call):
-            if e.span is None:
-                e.span = origin
-                stack.extend(e.args)
-                if isinstance(e.op, Let):
-                    stack.append(e.op)
-        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
-            seen.add(e)
-            stack.extend(operands(e))

@@ -13,9 +13,10 @@ import numpy as np
 
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
 from tilewright.expr import PrimExpr
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Constant, Expr, If, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.origins import locate
 from tilewright.relay.frontend.pytorch import quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
@@ -23,7 +24,7 @@ from tilewright.relay.frontend.pytorch.references import Reference, View, read, 
 from tilewright.relay.frontend.pytorch.registry import Converter, find
 from tilewright.relay.frontend.pytorch.scalars import SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
-from tilewright.relay.visitor import operands, post_order
+from tilewright.relay.visitor import post_order
 from tilewright.types import DataType, TensorType
 
 VIEWS: Final = frozenset({
@@ -271,20 +272,6 @@ def refuse_missing(names: Sequence[str]) -> None:
     """Raise `OpNotImplemented` for operators without a converter."""
     if names:
         raise OpNotImplemented(_no_converter(sorted(set(names))))
-
-
-def locate(result: Expr, origin: Origin) -> None:
-    """Set the span of the calls that were made for a node: those reached from `result` that have none yet."""
-    stack, seen = [result], set[Expr]()
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Call):
-            if e.span is None:
-                e.span = origin
-                stack.extend(e.args)
-        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
-            seen.add(e)
-            stack.extend(operands(e))
 
 
 def _no_converter(names: Sequence[str]) -> str:

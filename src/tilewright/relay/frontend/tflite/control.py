@@ -11,9 +11,9 @@ from typing import Final
 
 from tilewright.errors import CompileError, ShapeError
 from tilewright.relay.expr import Expr, If, Tuple
+from tilewright.relay.frontend.known import has_unknown_sizes
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import fields, reshape
-from tilewright.relay.frontend.tflite.deferred import is_open
 from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.loops import Loop, Turn
@@ -29,7 +29,7 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
     if known is not None:
         return tuple(node.import_graph(then_subgraph_index if known.reshape(-1)[0] else else_subgraph_index, given))
     both = [node.import_graph(number, given) for number in (then_subgraph_index, else_subgraph_index)]
-    if any(is_open(a) or is_open(b) or a.checked_type != b.checked_type for a, b in zip(*both, strict=True)):
+    if any(has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type for a, b in zip(*both, strict=True)):
         return tuple(both[0] if node.value(condition).reshape(-1)[0] else both[1])
     then, otherwise = both
     chosen = reshape(condition.expr, ())

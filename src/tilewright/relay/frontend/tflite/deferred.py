@@ -13,29 +13,16 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from tilewright.errors import Origin
-from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.shaping import fields
 from tilewright.relay.frontend.tflite.model import Model, Operator, Quantization, Tensor
 from tilewright.relay.frontend.tflite.node import Value
 from tilewright.relay.op.deferred import Ask, DeferredTflite
-from tilewright.types import TensorType, TupleType, Type
 
 _CALLERS: Final = frozenset({"IF", "WHILE", "CALL_ONCE", "STABLEHLO_COMPOSITE"})
 """Operators that run other graphs of the model."""
 _RANDOM: Final = frozenset({"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL"})
-
-
-def is_open(e: Expr) -> bool:
-    """Whether the type of `e` is not known, or has sizes that only a run tells."""
-    return _is_open(e.known_type())
-
-
-def _is_open(t: Type | None) -> bool:
-    if isinstance(t, TensorType):
-        return any(isinstance(d, UnknownDim) for d in t.shape)
-    return t is None or (isinstance(t, TupleType) and any(map(_is_open, t.fields)))
 
 
 def defer(

@@ -14,16 +14,16 @@ import numpy as np
 
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
-from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.expr import Constant, Expr, Var
+from tilewright.relay.frontend.known import KnownValues, has_unknown_sizes
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.origins import locate
 from tilewright.relay.frontend.tflite import deferred
 from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Tensor, read_model
 from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex
 from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, described
 from tilewright.relay.frontend.tflite.resources import Resources
 from tilewright.relay.groups import with_outputs
-from tilewright.relay.visitor import operands
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -181,14 +181,14 @@ class Importer:
 
         while args and args[-1] is None:
             args.pop()
-        waits = any(a is not None and deferred.is_open(a.expr) for a in args)
+        waits = any(a is not None and has_unknown_sizes(a.expr) for a in args)
         if not waits:
             node = Node(operator, origin, outputs, intermediates, self.model, self.known, self.resources, import_graph)
             try:
                 found = self.converters[operator.kind].convert(node, args, operator.options)
                 results = list(found) if isinstance(found, (tuple, list)) else [found]
                 for r in results:
-                    _locate(r, origin)
+                    locate(r, origin)
                 if all(a is None or self.known.of(a.expr) is not None for a in args) or operator.kind in ("SHAPE", "RANK"):
                     results = [self.known.settle(r) for r in results]
                 return results
@@ -209,20 +209,3 @@ def _needed(graph: Graph) -> list[Operator]:
             found.append(operator)
             wanted.update(operator.inputs)
     return found[::-1]
-
-
-def _locate(result: Expr, origin: Origin) -> None:
-    """Set the span of the calls that were made for this operator: those reached from `result` that have none yet."""
-    stack = [result]
-    seen: set[Expr] = set()
-    while stack:
-        e = stack.pop()
-        if isinstance(e, Call):
-            if e.span is None:
-                e.span = origin
-                stack.extend(e.args)
-                if isinstance(e.op, Let):
-                    stack.append(e.op)
-        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
-            seen.add(e)
-            stack.extend(operands(e))
