@@ -27,12 +27,14 @@ from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
-from tilewright.relay.expr import Function, Var
+from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import prepared
+from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
@@ -208,11 +210,11 @@ class _Builder:
             raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
-        key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
+        in_python = _needs_python(function, s)
+        key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
         if key not in self.kernels:
-            objects = any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs))
             try:
-                self.kernels[key] = None if objects else self._kernel(function, constant, storage)
+                self.kernels[key] = None if in_python else self._kernel(function, constant, storage)
             except CompileError as error:
                 if error.origin is not None or not self.symbols:
                     raise
@@ -301,6 +303,15 @@ class _Builder:
         return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)
 
 
+def _needs_python(function: Function, s: PlanStep) -> bool:
+    """Whether a step makes objects, or reads others than texts of the program's inputs by operators that have kernels for them."""
+    given = [(p, loc) for p, loc in zip(function.params, s.inputs, strict=True) if loc.type.dtype.is_object]
+    if any(loc.place is not Memory.INPUT or loc.type.dtype != "string" for _, loc in given) or any(loc.type.dtype.is_object for loc in s.outputs):
+        return True
+    readers = [e.op for e in post_order(function.body) if isinstance(e, Call) and any(p in e.args for p, _ in given)] if given else []
+    return not all(isinstance(op, Op) and op.reads_texts for op in readers)
+
+
 class _Constants:
     """Constants as they go into the artifact: each packed once, at multiples of 64 bytes."""
 
@@ -339,8 +350,5 @@ def _aligned(nbytes: int) -> int:
 
 def _title(function: Function) -> str:
     """The operators of a primitive function, for symbols and messages: `conv2d_add_relu`."""
-    from tilewright.relay.expr import Call
-    from tilewright.relay.visitor import post_order
-
     names = [e.op.name.rpartition(".")[2] for e in post_order(function.body) if isinstance(e, Call) and hasattr(e.op, "name")]
     return "_".join(names[:6]) or "copy"

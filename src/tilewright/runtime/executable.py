@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.contents import pack_texts
 from tilewright.errors import InputError, InternalError, RunError
 from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
+from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, Code, HostStep, HostValue, KernelCall, TensorInfo, entry_symbols, segments
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
 
 Array = np.ndarray[Any, Any]
@@ -28,9 +29,8 @@ _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_
 _KERNEL_ALIGNMENT: Final = 16
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
-_LOOKED_AT: Final = np.dtype("V1")
-"""In the place of the type of an input whose elements have to be looked at: no array is of it."""
 _new: Final = np.empty
+_STRING: Final = {str}
 
 
 class _Frame:
@@ -64,7 +64,10 @@ class Executable:
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
-        self._takes = tuple((_LOOKED_AT if info.dtype.is_object else dtype, shape) for info, dtype, shape in self._inputs)
+        self._takes = tuple((dtype, shape) for _, dtype, shape in self._inputs)
+        native = {a.offset for s in manifest.steps if isinstance(s, KernelCall) for a in s.args if a.kind == INPUT}
+        self._texts = tuple((k, k in native) for k, t in enumerate(manifest.inputs) if t.dtype == "string")
+        """The inputs of strings, and whether kernels read them."""
         self._gives = tuple((dtype, shape) for _, dtype, shape in self._outputs)
         self._sizes = tuple(t.nbytes for t in (*manifest.inputs, *manifest.outputs))
         self._names = tuple(t.name for t in manifest.inputs)
@@ -104,6 +107,7 @@ class Executable:
         if places is None:
             given = self._readable(given)
             places = [*map(_address, given)]
+        blocks = self._pack_texts(given, places) if self._texts else ()
         if out is not None:
             results = self._run_into(given, out, places)
         else:
@@ -116,6 +120,7 @@ class Executable:
             except MemoryError:
                 raise self._no_memory() from None
             self._run(given, results, places)
+        del blocks  # which the kernels read until now
         return results[0] if len(results) == 1 else tuple(results)
 
     def benchmark(
@@ -132,6 +137,7 @@ class Executable:
         arrays = self._arrange(given, kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
         places = [*map(_address, arrays), *map(_address, results)]
+        blocks = self._pack_texts(arrays, places)
         if self._native is None:
             return measure(lambda: self._run(arrays, results, places), repeat, number, min_repeat_ms)
         self._run(arrays, results, places)
@@ -141,6 +147,7 @@ class Executable:
             return measure(lambda: native(context, frame.address), repeat, number, min_repeat_ms)
         finally:
             self._frames.append(frame)
+            del blocks
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""
@@ -163,6 +170,27 @@ class Executable:
 
     def _readable(self, args: Sequence[Any]) -> list[Array]:
         return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
+
+    def _pack_texts(self, given: Sequence[Array], places: list[int]) -> list[Array]:
+        """Look at the inputs of strings, and put the places of the blocks that kernels read of them among `places`; the caller keeps the blocks."""
+        blocks = []
+        for k, is_native in self._texts:
+            texts = given[k].ravel().tolist()
+            if not is_native:
+                check_texts(self.manifest.inputs[k], texts)
+                continue
+            try:
+                block = np.frombuffer(pack_texts(texts), np.uint8)
+            except TypeError:
+                check_texts(self.manifest.inputs[k], texts)
+                raise
+            if (place := _address(block)) & _MISALIGNED:
+                aligned = aligned_empty(block.shape)
+                np.copyto(aligned, block)
+                block, place = aligned, _address(aligned)
+            blocks.append(block)
+            places[k] = place
+        return blocks
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
@@ -384,14 +412,20 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
 
 
 def _of_objects(info: TensorInfo, x: Array) -> Array:
-    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects."""
+    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are not looked at."""
     found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)
-    wrong = next((type(v).__name__ for v in found.flat if not isinstance(v, str)), "") if info.dtype == "string" else ""
-    if wrong:
-        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
     return found
+
+
+def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
+    """Raise `InputError` where one of the elements of an input of strings is none."""
+    if {*map(type, texts)} <= _STRING:
+        return
+    wrong = next((type(v).__name__ for v in texts if not isinstance(v, str)), "")
+    if wrong:
+        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")
 
 
 def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:

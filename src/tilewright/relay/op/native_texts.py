@@ -1,0 +1,93 @@
+"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs (`topi/texts.py`).
+
+Frontends make the operators of `text.py` and `maps.py`; `relay/transform/native_texts.py` makes these of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright import te
+from tilewright.contents import FORMS
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.topi import texts as topi
+from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
+
+_TABLE = ("int32", "uint64", "int32", "uint8", "int32")
+
+
+def _checked(data: Type, letters: Type, *table: Type) -> TensorType:
+    t, letter, *columns = tensors(data, letters, *table)
+    if t.dtype != DataType("string"):
+        raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
+    if letter.dtype != "uint8" or letter.shape != (256,) or tuple(map(str, (c.dtype for c in columns))) != _TABLE:
+        raise ShapeError(f"what bytes count as and a table of words were expected, and these are {letter!r}, {', '.join(map(repr, columns))}")
+    return t
+
+
+def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
+    whole = spelled.tobytes()
+    return {whole[a:b]: int(n) for a, b, n in zip(begins[:-1], begins[1:], numbers, strict=True)}
+
+
+@op("text_index", kind=Fusion.OPAQUE)
+class TextIndex(Op):
+    """The number that a table has for each string of `data`, `absent` for one that is not in it: int64.
+
+    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`), `letters` (256,) is what each byte counts as in it.
+    """
+
+    objects = True
+    reads_texts = True
+    absent: int
+
+    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        return TensorType(_checked(data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
+
+    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
+        words = _words(begins, spelled, numbers)
+        found = [words.get(bytes(letters[np.frombuffer(topi.text_bytes(s), np.uint8)]), self.absent) for s in data.flat]
+        return np.array(found, np.int64).reshape(data.shape)
+
+    def compute(
+        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
+    ) -> te.Tensor:
+        return topi.index_texts(data, letters, (heads, hashes, begins, spelled, numbers), self.absent)
+
+
+@op("text_count", kind=Fusion.OPAQUE)
+class TextCount(Op):
+    """How often the words of each number occur in each string of `data`, its case changed first: float32 (*shape, width).
+
+    Words are what stands between bytes for which `letters` has 0; those of fewer than `shortest` characters, and those that the table does
+    not have, are not counted. The table is that of `text_index`; `case` is NONE, LOWER or UPPER.
+    """
+
+    objects = True
+    reads_texts = True
+    width: int
+    case: str = "NONE"
+    shortest: int = 1
+
+    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        t = _checked(data, letters, heads, hashes, begins, spelled, numbers)
+        if self.case not in FORMS:
+            raise ShapeError(f"case is {self.case!r}; it is one of {', '.join(FORMS)}")
+        return TensorType((*t.shape, self.width), FLOAT32)
+
+    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
+        words, change = _words(begins, spelled, numbers), FORMS[self.case]
+        counts = np.zeros((data.size, self.width), np.float32)
+        for row, text in enumerate(data.flat):
+            seen = letters[np.frombuffer(topi.text_bytes(change(text)), np.uint8)].tobytes()
+            for word in seen.split(b"\0"):
+                characters = sum(byte & 0xC0 != 0x80 for byte in word)
+                if word in words and characters >= self.shortest:
+                    counts[row, words[word]] += 1
+        return counts.reshape(*data.shape, self.width)
+
+    def compute(
+        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
+    ) -> te.Tensor:
+        return topi.count_words(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.shortest, self.width)
