@@ -266,8 +266,12 @@ class Model:
 
     def _run_grouped(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
         """Run a model that is no single program, or takes or gives sequences or optionals."""
-        tree, tensors = self._tensors(args, kwargs)
-        results, lists = tree.run(tree.arrays(tensors, {}), out)
+        if self._has_groups:
+            tree, args = self._tensors(args, kwargs)
+            kwargs = {}
+        else:
+            (tree,) = self._trees.values()
+        results, lists = tree.run(tree.arrays(args, kwargs), out)
         self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")

@@ -23,6 +23,7 @@ from tilewright.nd import as_numpy
 from tilewright.onnx_session.options import RunOptions, SessionOptions, compile_options, dimension_overrides
 from tilewright.onnx_session.values import ModelMetadata, NodeArg, OrtValue, check_device, metadata, node_arg
 from tilewright.relay.frontend.onnx.reading import read_model
+from tilewright.runtime.executable import is_taken
 
 Array = np.ndarray[Any, Any]
 _PROVIDER: Final = "CPUExecutionProvider"
@@ -54,6 +55,8 @@ class InferenceSession:
             self._elements = {i.name: _numpy_type(i.type) for i in infos}
         self._options = sess_options if sess_options is not None else SessionOptions()
         self._declared: dict[str, Sequence[Any] | None] = {i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None for i, a in zip(infos, self._inputs, strict=True)}
+        known = [[(k, d) for k, d in enumerate(dims or ()) if isinstance(d, int) and d > 0] for dims in self._declared.values()]
+        self._takes = ([e or np.dtype(object) for e in self._elements.values()], [-1 if d is None else len(d) for d in self._declared.values()], known)
         self.model = compile(path_or_bytes, shapes or None, **options)
         """The compiled model: see `tilewright.Model`."""
         self._began = begin
@@ -62,11 +65,11 @@ class InferenceSession:
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
         """The outputs of these names, all of them for None, for the inputs by name. Raises `InputError`."""
+        fed = self._checked(input_feed)
         names = [o.name for o in self._outputs]
         places = range(len(names)) if not output_names else [_place(n, names) for n in output_names]
-        fed = self._checked(input_feed)
         begin = time.perf_counter_ns()
-        found = self.model(fed)
+        found = self.model(*fed) if all(type(x) is np.ndarray for x in fed) else self.model(dict(zip(self._elements, fed, strict=True)))
         self._note("model_run", begin)
         results = found if isinstance(found, tuple) else (found,)
         return [results[k].tolist() if k in self._lists_of_maps else results[k] for k in places]
@@ -138,8 +141,12 @@ class InferenceSession:
             now = time.perf_counter_ns()
             self._profile.append({"cat": "Session", "name": what, "ph": "X", "pid": 0, "tid": 0, "ts": (begin - self._began) // 1000, "dur": (now - begin) // 1000})
 
-    def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs as arrays; raises `InputError` for whatever the model does not take."""
+    def _checked(self, feed: Mapping[str, Any]) -> list[Any]:
+        """The inputs as arrays, in order; raises `InputError` for whatever the model does not take."""
+        if type(feed) is dict and len(feed) == len(self._elements):
+            given = [feed.get(n) for n in self._elements]
+            if all(map(is_taken, given, *self._takes)):
+                return given
         if not isinstance(feed, Mapping):
             raise InputError(f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}")
         for name in feed:
@@ -150,7 +157,7 @@ class InferenceSession:
         missing = [n for n in self._elements if n not in feed]
         if missing:
             raise InputError(f"missing input {', '.join(map(repr, missing))}; {self._takes()}")
-        return {n: self._input(n, feed[n]) for n in self._elements}
+        return [self._input(n, feed[n]) for n in self._elements]
 
     def _input(self, name: str, value: Any) -> Any:
         wanted, declared = self._elements[name], self._declared[name]

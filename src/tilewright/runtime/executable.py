@@ -411,6 +411,19 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     return copy
 
 
+def is_taken(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
+    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
+    if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
+        return False
+    shape = x.shape
+    if len(shape) != rank:
+        return False
+    for axis, size in known:
+        if shape[axis] != size:
+            return False
+    return True
+
+
 def _of_objects(info: TensorInfo, x: Array) -> Array:
     """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are not looked at."""
     found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)

@@ -2,6 +2,7 @@
 
     string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
     string_index(take(%x, 1, axis=1), keys)              -> take(text_index(%x, letters, table), 1, axis=1)
+    tokens_tfidf(%x, pool, "[a-z]+", …)                  -> multiply(text_count(%x, letters, table), weights)
     equal(expand_dims(%x), names)                        -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
 
 Only the texts of inputs are bytes (see `topi/texts.py`): what else makes strings runs in Python, and so does what reads them.
@@ -18,11 +19,12 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
-from tilewright.relay.op.broadcast import Equal, NotEqual
+from tilewright.relay.op.broadcast import Equal, Greater, Multiply, NotEqual, Where
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.maps import StringIndex
-from tilewright.relay.op.native_texts import TextIndex
+from tilewright.relay.op.native_texts import TextCount, TextIndex
 from tilewright.relay.op.registry import Op
+from tilewright.relay.op.text import TokensTfIdf
 from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.topi.texts import LETTERS, word_table
@@ -44,6 +46,8 @@ class NativeTexts(FunctionPass):
 
 
 def _native(e: Expr, given: set[Var]) -> Expr | None:
+    if isinstance(e, Call) and isinstance(e.op, TokensTfIdf) and _source(e.args[0]) in given:
+        return _counted(e.op, e)
     if not isinstance(e, Call) or len(e.args) != 2 or not isinstance(e.op, (StringIndex, Equal, NotEqual)):
         return None
     for texts, words in (e.args, e.args[::-1]):
@@ -58,23 +62,42 @@ def _native(e: Expr, given: set[Var]) -> Expr | None:
 
 def _source(e: Expr) -> Expr:
     """What a tensor's elements are taken from."""
-    while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or isinstance(e.op, Take)):
+    while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or (isinstance(e.op, Take) and e.op.axis is not None and not e.op.batch_dims)):
         e = e.args[0]
     return e
 
 
 def _indexed(texts: Expr, words: Any) -> Expr:
     table = word_table({w: k for k, w in enumerate(words.tolist())})
-    return moved(texts, lambda x: Call(TextIndex(absent=len(words)), [x, Constant(LETTERS), *map(Constant, table)], span=texts.span))
+    return _moved(texts, lambda x: Call(TextIndex(absent=len(words)), [x, Constant(LETTERS), *map(Constant, table)], span=texts.span))
 
 
-def moved(texts: Expr, made: Callable[[Expr], Expr]) -> Expr:
+def _counted(op: TokensTfIdf, e: Call) -> Expr | None:
+    """Single words counted, where they are runs of some characters, and weighted."""
+    letters, (columns, weights) = op.letters(), op.columns
+    if letters is None or not op.is_single or op.pad in columns:
+        return None
+    table = [Constant(letters), *map(Constant, word_table(columns))]
+    (texts,), width = e.args, len(weights)
+    counts = _moved(texts, lambda x: Call(TextCount(width=width, case=op.case_change_action, shortest=op.fewest), [x, *table], span=e.span))
+    if op.mode == "IDF":
+        zero = Constant(np.zeros((), np.float32))
+        return Call(Where(), [Call(Greater(), [counts, zero], span=e.span), Constant(weights), zero], span=e.span)
+    return counts if op.mode == "TF" or (weights == 1).all() else Call(Multiply(), [counts, Constant(weights)], span=e.span)
+
+
+def _moved(texts: Expr, made: Callable[[Expr], Expr]) -> Expr:
     """What `made` gives for the source of `texts`, element by element, and then moved as `texts` are."""
     moves: list[Call] = []
     while isinstance(texts, Call):
         moves.append(texts)
         texts = texts.args[0]
     found = made(texts)
+    tail = found.tensor_type.shape[texts.tensor_type.ndim :]
     for move in reversed(moves):
-        found = reshaped(found, move.tensor_type.shape) if move.op.view else Call(move.op, [found, *move.args[1:]], span=move.span)
+        if move.op.view:
+            found = reshaped(found, (*move.tensor_type.shape, *tail))
+        else:
+            axis = move.op.axis % move.args[0].tensor_type.ndim
+            found = Call(Take(axis, mode=move.op.mode), [found, *move.args[1:]], span=move.span)
     return found
