@@ -8,6 +8,7 @@ written to its place, so that a large model is in memory about once, and not twi
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -203,7 +204,8 @@ class _Builder:
         if s.call is None:
             (source,), (destination,) = s.inputs, s.outputs
             if destination.type.dtype.is_object:
-                return [self._on_host("copy", lambda x: (x,), s, "")]
+                known = self.known[source.index] if source.place is Memory.CONSTANT else None
+                return [self._on_host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])]
             return [Copy(self.place(source), self.place(destination), written(destination.type.nbytes))]
         function = s.call.op
         if not isinstance(function, Function):
@@ -280,24 +282,13 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
 
-        compute = prepared(function)
-
-        def run(*arrays: Array) -> Sequence[Array]:
-            result = compute(*arrays)
-            return result if isinstance(result, (tuple, list)) else (result,)
-
-        return self._on_host(title, run, s, origin)
-
-    def _on_host(self, title: str, run: Callable[..., Sequence[Array]], s: PlanStep, origin: str) -> HostStep:
-        """A step that runs in Python; constants that are Python objects are kept by the step itself."""
         kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
+        return self._on_host(title, prepared(function, kept), s, origin, kept)
 
-        def completed(*arrays: Array) -> Sequence[Array]:
-            given = iter(arrays)
-            return run(*(next(given) if k is None else k for k in kept))
-
+    def _on_host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
+        """A step that runs in Python; constants that are Python objects are kept by the step itself."""
         inputs = [self._host_value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
-        return HostStep(title, run if len(inputs) == len(kept) else completed, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin)
+        return HostStep(title, run, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin)
 
     def _host_value(self, loc: Location) -> HostValue:
         return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)

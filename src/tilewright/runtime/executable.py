@@ -34,13 +34,14 @@ _STRING: Final = {str}
 
 
 class _Frame:
-    """What one running call owns: the block of addresses, the workspace, and its values that are Python objects, by number."""
+    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by number, and arrays over the others."""
 
-    __slots__ = ("address", "block", "objects", "workspace")
+    __slots__ = ("address", "block", "objects", "views", "workspace")
 
     def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
         self.objects: dict[int, Array] = {}
+        self.views: dict[int, Array] = {}
         self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
@@ -119,7 +120,7 @@ class Executable:
                     places.append(_slow_address(new) if _MEMORY is None else _MEMORY[(id(new) >> 3) + _FIELD])
             except MemoryError:
                 raise self._no_memory() from None
-            self._run(given, results, places)
+            self._run(given, results, places, fresh=True)
         del blocks  # which the kernels read until now
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -238,8 +239,8 @@ class Executable:
         needed = manifest.workspace_bytes + sum(t.nbytes for t in manifest.outputs)
         return RunError(f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; give it smaller inputs, or end other programs")
 
-    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array], places: Sequence[int]) -> None:
-        """Run on arrays that kernels can read and write as they are; `places` are their addresses."""
+    def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
+        """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are `fresh` may be replaced."""
         if self._generation != POOLS.generation:
             self._enter_pool()
         try:
@@ -252,39 +253,47 @@ class Executable:
             if native is not None:
                 status = native(self._context, frame.address)
             else:
-                status = self._run_parts(frame, inputs, outputs)
+                status = self._run_parts(frame, inputs, outputs, fresh)
         finally:
             frame.objects.clear()
             self._frames.append(frame)
         if status:
             raise failure(self.manifest, status)
 
-    def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> int:
+    def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
         for part in self._plan:
             if isinstance(part, HostStep):
-                self._run_on_host(part, frame, inputs, outputs)
+                self._run_on_host(part, frame, inputs, outputs, fresh)
             elif status := part(self._context, frame.address):
                 return status
         return 0
 
-    def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        def view(value: HostValue) -> Array:
-            kind, offset = value.place.kind, value.place.offset
-            if kind == OBJECT:
-                return frame.objects[offset]
-            if kind in (INPUT, OUTPUT):
-                given = (inputs if kind == INPUT else outputs)[offset]
-                if value.dtype.is_object:
-                    return given
-                return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
-            return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
-
-        results = step.run(*map(view, step.inputs))
-        for value, result in zip(step.outputs, results, strict=True):
-            if value.place.kind == OBJECT:
-                frame.objects[value.place.offset] = result
+    def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
+        given = [self._view(value, frame, inputs, outputs) for value in step.inputs]
+        made = step.run(*given)
+        for value, result in zip(step.outputs, (made,) if isinstance(made, _ARRAY) else made, strict=True):
+            place = value.place
+            if place.kind == OBJECT:
+                frame.objects[place.offset] = result
+            elif fresh and value.dtype.is_object and place.kind == OUTPUT and _is_new(result, value.shape, given):
+                outputs[place.offset] = result
             else:
-                np.copyto(view(value), result, casting="no")
+                np.copyto(self._view(value, frame, inputs, outputs), result, casting="no")
+
+    def _view(self, value: HostValue, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+        """The array over a value; those over constants and the workspace stay with the frame."""
+        kind, offset = value.place.kind, value.place.offset
+        if kind == OBJECT:
+            return frame.objects[offset]
+        if kind in (INPUT, OUTPUT):
+            given = (inputs if kind == INPUT else outputs)[offset]
+            if value.dtype.is_object:
+                return given
+            return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
+        found = frame.views.get(id(value))
+        if found is None:
+            found = frame.views[id(value)] = value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
+        return found
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
@@ -306,6 +315,11 @@ class Executable:
             if target is not result:
                 np.copyto(target, result)
         return given
+
+
+def _is_new(x: Array, shape: tuple[int, ...], given: Sequence[Array]) -> bool:
+    """Whether an array of objects is of this shape, and nobody else's: none that was given, no part of another."""
+    return x.base is None and x.shape == shape and x.dtype == object and x.flags.c_contiguous and not any(x is g for g in given)
 
 
 def failure(manifest: Manifest, status: int) -> RunError | InternalError:

@@ -93,10 +93,10 @@ class HostValue:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`."""
+    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`, an array where there is one of them."""
 
     name: str
-    run: Callable[..., Sequence[np.ndarray[Any, Any]]]
+    run: Callable[..., Any]
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
     origin: str = ""

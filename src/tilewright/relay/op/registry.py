@@ -197,6 +197,13 @@ class Op:
         """The meaning, on numpy arrays; a tuple for several results."""
         raise NotImplementedError
 
+    def meaning(self, known: Sequence[Array | None]) -> Callable[..., Any] | None:
+        """`reference` on arrays where those in `known` are always the same, as a function of the others: what they say is worked out once.
+
+        Its results are new arrays. None where there is nothing to work out.
+        """
+        return None
+
     def compute(self, *args: Any) -> Any:
         """The same as tensor expressions: `te.Tensor`s to a `te.Tensor`, or a tuple of them."""
         raise NotImplementedError
