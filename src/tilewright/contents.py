@@ -63,8 +63,8 @@ def pack_texts(texts: Sequence[str]) -> bytes:
     """
     joined = "\0".join(texts)
     if joined.isascii() and joined.count("\0") == len(texts) - 1:
-        end = _HEADER.size + len(joined) + 1
-        return b"%b%b\0" % (_HEADER.pack(*(_HEADER.size, end) * len(FORMS)), joined.encode())
+        begin, end = _HEADER.size, _HEADER.size + len(joined) + 1
+        return b"%b%b\0" % (_HEADER.pack(begin, end, begin, end, begin, end), joined.encode())
     blocks = [b"".join(text_bytes(change(t)) + b"\0" for t in texts) for change in FORMS.values()]
     places, begin = [], _HEADER.size
     for block in blocks:

@@ -29,7 +29,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Call, Function, Var
-from tilewright.relay.interpreter import prepared
+from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
@@ -283,12 +283,13 @@ class _Builder:
             )
 
         kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
-        return self._on_host(title, prepared(function, kept), s, origin, kept)
+        run = prepared(function, kept)
+        return self._on_host(title, run, s, origin, kept)
 
     def _on_host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
         """A step that runs in Python; constants that are Python objects are kept by the step itself."""
         inputs = [self._host_value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
-        return HostStep(title, run, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin)
+        return HostStep(title, run, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin, isinstance(run, Meaning))
 
     def _host_value(self, loc: Location) -> HostValue:
         return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)

@@ -26,7 +26,7 @@ import numpy as np
 from tilewright.errors import InputError
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.executable import Executable, check_texts, is_taken, readable
+from tilewright.runtime.executable import Executable, check_texts, readable
 from tilewright.runtime.program import TensorInfo
 from tilewright.types import DataType
 
@@ -118,7 +118,8 @@ class Point:
 
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
-        return (*[values[k].shape for k in self.open], *[values[k].tobytes() for k in self.asked])
+        shapes = [values[k].shape for k in self.open]
+        return (*shapes, *[values[k].tobytes() for k in self.asked]) if self.asked else tuple(shapes)
 
     def known(self, values: Sequence[Array]) -> Edge | None:
         """The edge for these values, when its stage is compiled; it counts as used."""
@@ -160,7 +161,7 @@ class Stages:
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
-        self._takes = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
+        self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
         self.root, self._grow, self._compile, self._known = root, grow, compiler, known
         self._lock = threading.RLock()
         self.last: Program | None = None
@@ -294,7 +295,7 @@ class Stages:
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
         """The inputs of a call in order; raises `InputError` for those that the model does not take."""
         args = self.in_order(args, kwargs)
-        return [x if is_taken(x, *takes) else self._array(x, *s[:3]) for x, takes, s in zip(args, self._takes, self.signature)]  # noqa: B905
+        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in zip(args, self._plain, self.signature)]  # noqa: B905
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs of a call in order, as they are."""
@@ -342,6 +343,19 @@ class Stages:
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
+    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
+    if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
+        return False
+    shape = x.shape
+    if len(shape) != rank:
+        return False
+    for axis, size in known:
+        if shape[axis] != size:
+            return False
+    return True
 
 
 def described(inputs: Sequence[Sequence[Any]]) -> str:

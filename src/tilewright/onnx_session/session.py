@@ -23,7 +23,6 @@ from tilewright.nd import as_numpy
 from tilewright.onnx_session.options import RunOptions, SessionOptions, compile_options, dimension_overrides
 from tilewright.onnx_session.values import ModelMetadata, NodeArg, OrtValue, check_device, metadata, node_arg
 from tilewright.relay.frontend.onnx.reading import read_model
-from tilewright.runtime.executable import is_taken
 
 Array = np.ndarray[Any, Any]
 _PROVIDER: Final = "CPUExecutionProvider"
@@ -55,8 +54,7 @@ class InferenceSession:
             self._elements = {i.name: _numpy_type(i.type) for i in infos}
         self._options = sess_options if sess_options is not None else SessionOptions()
         self._declared: dict[str, Sequence[Any] | None] = {i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None for i, a in zip(infos, self._inputs, strict=True)}
-        known = [[(k, d) for k, d in enumerate(dims or ()) if isinstance(d, int) and d > 0] for dims in self._declared.values()]
-        self._takes = ([e or np.dtype(object) for e in self._elements.values()], [-1 if d is None else len(d) for d in self._declared.values()], known)
+        self._plain = [(e or np.dtype(object), -1 if d is None else len(d), _known(d)) for e, d in zip(self._elements.values(), self._declared.values(), strict=True)]
         self.model = compile(path_or_bytes, shapes or None, **options)
         """The compiled model: see `tilewright.Model`."""
         self._began = begin
@@ -65,14 +63,27 @@ class InferenceSession:
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
         """The outputs of these names, all of them for None, for the inputs by name. Raises `InputError`."""
-        fed = self._checked(input_feed)
-        names = [o.name for o in self._outputs]
-        places = range(len(names)) if not output_names else [_place(n, names) for n in output_names]
+        places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else range(len(self._outputs))
         begin = time.perf_counter_ns()
-        found = self.model(*fed) if all(type(x) is np.ndarray for x in fed) else self.model(dict(zip(self._elements, fed, strict=True)))
-        self._note("model_run", begin)
-        results = found if isinstance(found, tuple) else (found,)
+        arrays = self._arrays(input_feed)
+        found = self.model(self._checked(input_feed)) if arrays is None else self.model.run_arrays(arrays)
+        if self._profile is not None:
+            self._note("model_run", begin)
+        results = found if type(found) is tuple else (found,)
         return [results[k].tolist() if k in self._lists_of_maps else results[k] for k in places]
+
+    def _arrays(self, feed: Mapping[str, Any]) -> list[Array] | None:
+        """The inputs in order, where they are what the model takes; None where there is more to be said of them."""
+        if type(feed) is not dict or len(feed) != len(self._elements):
+            return None
+        given = [*map(feed.get, self._elements)]
+        for x, (element, rank, known) in zip(given, self._plain):  # noqa: B905
+            if type(x) is not np.ndarray or x.dtype != element or x.ndim != rank or not x.flags.c_contiguous:
+                return None
+            for axis, size in known:
+                if x.shape[axis] != size:
+                    return None
+        return given  # type: ignore[return-value]
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: RunOptions | None = None,
@@ -141,12 +152,8 @@ class InferenceSession:
             now = time.perf_counter_ns()
             self._profile.append({"cat": "Session", "name": what, "ph": "X", "pid": 0, "tid": 0, "ts": (begin - self._began) // 1000, "dur": (now - begin) // 1000})
 
-    def _checked(self, feed: Mapping[str, Any]) -> list[Any]:
-        """The inputs as arrays, in order; raises `InputError` for whatever the model does not take."""
-        if type(feed) is dict and len(feed) == len(self._elements):
-            given = [feed.get(n) for n in self._elements]
-            if all(map(is_taken, given, *self._takes)):
-                return given
+    def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs as arrays; raises `InputError` for whatever the model does not take."""
         if not isinstance(feed, Mapping):
             raise InputError(f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}")
         for name in feed:
@@ -157,7 +164,7 @@ class InferenceSession:
         missing = [n for n in self._elements if n not in feed]
         if missing:
             raise InputError(f"missing input {', '.join(map(repr, missing))}; {self._takes()}")
-        return [self._input(n, feed[n]) for n in self._elements]
+        return {n: self._input(n, feed[n]) for n in self._elements}
 
     def _input(self, name: str, value: Any) -> Any:
         wanted, declared = self._elements[name], self._declared[name]
@@ -267,6 +274,11 @@ def _overridden(infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], 
     if unknown:
         raise OptionError(f"no input has the free dimension '{unknown[0]}'; there are: {', '.join(sorted(u for u in used if u)) or 'none'}")
     return shapes
+
+
+def _known(dims: Sequence[Any] | None) -> list[tuple[int, int]]:
+    """The axes of known sizes, and these."""
+    return [(axis, d) for axis, d in enumerate(dims or ()) if isinstance(d, int) and d > 0]
 
 
 def _has_shape(info: onnx.ValueInfoProto) -> bool:

@@ -82,6 +82,10 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
 
 
+class Meaning(functools.partial[Any]):
+    """What `Op.meaning` gives, for a call: one new array."""
+
+
 def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
@@ -92,7 +96,7 @@ def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any
     if isinstance(call, Call) and isinstance(call.op, Op) and call.args == function.params:
         meaning = call.op.meaning(known or [None] * len(call.args))
         if meaning is not None:
-            return functools.partial(_apply, call, meaning)
+            return Meaning(_apply, call, meaning)
     run = _prepared(function)
     if all(k is None for k in known):
         return run

@@ -21,7 +21,7 @@ from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, Code, HostStep, HostValue, KernelCall, TensorInfo, entry_symbols, segments
+from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, WORKSPACE, Code, HostStep, HostValue, KernelCall, TensorInfo, entry_symbols, segments
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
 
 Array = np.ndarray[Any, Any]
@@ -30,21 +30,36 @@ _KERNEL_ALIGNMENT: Final = 16
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
 _new: Final = np.empty
+_bytes: Final = np.frombuffer
+_BYTE: Final = np.dtype(np.uint8)
 _STRING: Final = {str}
 
 
 class _Frame:
-    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by number, and arrays over the others."""
+    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by number, and what is always
+    given to steps that run in Python."""
 
-    __slots__ = ("address", "block", "objects", "views", "workspace")
+    __slots__ = ("address", "block", "given", "objects", "workspace")
 
     def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
         self.objects: dict[int, Array] = {}
-        self.views: dict[int, Array] = {}
+        self.given: dict[_Host, list[Array]] = {}
         self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
+
+
+class _Host:
+    """A step that runs in Python: whether it is always given the same arrays of a frame, and the number of the output in whose place its result may be."""
+
+    __slots__ = ("is_fixed", "makes", "run", "step")
+
+    def __init__(self, step: HostStep) -> None:
+        self.step, self.run = step, step.run
+        self.is_fixed = all(v.place.kind in (CONSTANT, WORKSPACE) for v in step.inputs)
+        last = step.outputs[0]
+        self.makes = last.place.offset if step.makes_new and last.place.kind == OUTPUT and last.dtype.is_object else -1
 
 
 class Executable:
@@ -77,8 +92,11 @@ class Executable:
         self._frames: list[_Frame] = []
         self._generation = -1
         self._context = 0
-        self._plan: list[Callable[[int, int], int] | HostStep] = self._bind()
-        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], HostStep) else None
+        self._plan: list[Callable[[int, int], int] | _Host] = self._bind()
+        made = {p.makes for p in self._plan if isinstance(p, _Host)}
+        self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
+        """What a call allocates: nothing for results that a step in Python makes."""
+        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Host) else None
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -112,9 +130,13 @@ class Executable:
         if out is not None:
             results = self._run_into(given, out, places)
         else:
-            results = []
+            results: list[Any] = []
             try:
-                for dtype, shape in self._gives:
+                for dtype, shape in self._new:
+                    if dtype is None:
+                        results.append(None)
+                        places.append(0)
+                        continue
                     new = _new(shape, dtype)
                     results.append(new)
                     places.append(_slow_address(new) if _MEMORY is None else _MEMORY[(id(new) >> 3) + _FIELD])
@@ -177,20 +199,20 @@ class Executable:
         blocks = []
         for k, is_native in self._texts:
             texts = given[k].ravel().tolist()
-            if not is_native:
+            if is_native:
+                try:
+                    block = _bytes(pack_texts(texts), _BYTE)
+                except TypeError:
+                    check_texts(self.manifest.inputs[k], texts)
+                    raise
+                place = _address(block)
+                if place & _MISALIGNED:
+                    block = _aligned_copy(block)
+                    place = _address(block)
+                places[k] = place
+                blocks.append(block)
+            else:
                 check_texts(self.manifest.inputs[k], texts)
-                continue
-            try:
-                block = np.frombuffer(pack_texts(texts), np.uint8)
-            except TypeError:
-                check_texts(self.manifest.inputs[k], texts)
-                raise
-            if (place := _address(block)) & _MISALIGNED:
-                aligned = aligned_empty(block.shape)
-                np.copyto(aligned, block)
-                block, place = aligned, _address(aligned)
-            blocks.append(block)
-            places[k] = place
         return blocks
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -216,10 +238,10 @@ class Executable:
 
     # Running
 
-    def _bind(self) -> list[Callable[[int, int], int] | HostStep]:
+    def _bind(self) -> list[Callable[[int, int], int] | _Host]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            part if isinstance(part, HostStep) else _ENTRY(self.code.address(next(symbols)))
+            _Host(part) if isinstance(part, HostStep) else _ENTRY(self.code.address(next(symbols)))
             for part in segments(self.manifest.steps)
         ]
 
@@ -262,26 +284,30 @@ class Executable:
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
         for part in self._plan:
-            if isinstance(part, HostStep):
+            if isinstance(part, _Host):
                 self._run_on_host(part, frame, inputs, outputs, fresh)
             elif status := part(self._context, frame.address):
                 return status
         return 0
 
-    def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
-        given = [self._view(value, frame, inputs, outputs) for value in step.inputs]
-        made = step.run(*given)
-        for value, result in zip(step.outputs, (made,) if isinstance(made, _ARRAY) else made, strict=True):
-            place = value.place
-            if place.kind == OBJECT:
-                frame.objects[place.offset] = result
-            elif fresh and value.dtype.is_object and place.kind == OUTPUT and _is_new(result, value.shape, given):
-                outputs[place.offset] = result
+    def _run_on_host(self, host: _Host, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
+        given = frame.given.get(host)
+        if given is None:
+            given = [self._view(value, frame, inputs, outputs) for value in host.step.inputs]
+            if host.is_fixed:
+                frame.given[host] = given
+        made = host.run(*given)
+        if fresh and host.makes >= 0:
+            outputs[host.makes] = made
+            return
+        for value, result in zip(host.step.outputs, (made,) if isinstance(made, _ARRAY) else made, strict=True):
+            if value.place.kind == OBJECT:
+                frame.objects[value.place.offset] = result
             else:
                 np.copyto(self._view(value, frame, inputs, outputs), result, casting="no")
 
     def _view(self, value: HostValue, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
-        """The array over a value; those over constants and the workspace stay with the frame."""
+        """The array over a value."""
         kind, offset = value.place.kind, value.place.offset
         if kind == OBJECT:
             return frame.objects[offset]
@@ -290,10 +316,7 @@ class Executable:
             if value.dtype.is_object:
                 return given
             return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
-        found = frame.views.get(id(value))
-        if found is None:
-            found = frame.views[id(value)] = value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
-        return found
+        return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
@@ -315,11 +338,6 @@ class Executable:
             if target is not result:
                 np.copyto(target, result)
         return given
-
-
-def _is_new(x: Array, shape: tuple[int, ...], given: Sequence[Array]) -> bool:
-    """Whether an array of objects is of this shape, and nobody else's: none that was given, no part of another."""
-    return x.base is None and x.shape == shape and x.dtype == object and x.flags.c_contiguous and not any(x is g for g in given)
 
 
 def failure(manifest: Manifest, status: int) -> RunError | InternalError:
@@ -396,8 +414,12 @@ def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) ->
 def _aligned(constants: Array) -> Array:
     if _address(constants) % ALIGNMENT == 0:
         return constants
-    copy = aligned_empty(constants.shape, constants.dtype)
-    np.copyto(copy, constants)
+    return _aligned_copy(constants)
+
+
+def _aligned_copy(x: Array) -> Array:
+    copy = aligned_empty(x.shape, x.dtype)
+    np.copyto(copy, x)
     return copy
 
 
@@ -423,19 +445,6 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     copy = aligned_empty(x.shape, x.dtype)
     np.copyto(copy, x)
     return copy
-
-
-def is_taken(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
-    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
-    if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
-        return False
-    shape = x.shape
-    if len(shape) != rank:
-        return False
-    for axis, size in known:
-        if shape[axis] != size:
-            return False
-    return True
 
 
 def _of_objects(info: TensorInfo, x: Array) -> Array:

@@ -100,6 +100,8 @@ class HostStep:
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
     origin: str = ""
+    makes_new: bool = False
+    """Whether what `run` gives is one new array, of the shape and type of the output."""
 
 
 Step = KernelCall | Copy | HostStep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -66,10 +67,8 @@ class ZipMap(Op):
         names = keys.tolist()
 
         def zipped(data: Array) -> Array:
-            rows = [dict(zip(names, row)) for row in (data if data.ndim == 2 else data[None]).tolist()]  # noqa: B905: the types say that they are as long
-            found = np.empty(len(rows), object)
-            found[:] = rows
-            return found
+            rows = (data if data.ndim == 2 else data[None]).tolist()
+            return np.fromiter(map(dict, map(zip, repeat(names), rows)), object, len(rows))
 
         return zipped
 

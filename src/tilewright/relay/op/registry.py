@@ -200,7 +200,7 @@ class Op:
     def meaning(self, known: Sequence[Array | None]) -> Callable[..., Any] | None:
         """`reference` on arrays where those in `known` are always the same, as a function of the others: what they say is worked out once.
 
-        Its results are new arrays. None where there is nothing to work out.
+        Its result is one new array. None where there is nothing to work out.
         """
         return None
 
