@@ -1,16 +1,15 @@
 """The elements of an array as bytes, and back: what hashes are made of, and what texts and files keep.
 
 Numbers are their little-endian memory; strings, which have none of their own, are a JSON list in UTF-8. Other Python objects have no bytes.
-For native code that reads them strings are one block (`pack_texts`).
+For native code that reads them, see `texts`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import struct
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from tilewright.errors import CompileError
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
-FORMS: Final[dict[str, Callable[[str], str]]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
-"""How texts are packed, in order: as they are, in lower and in upper case."""
-_HEADER: Final = struct.Struct("<6q")
 
 
 def to_bytes(array: Array) -> bytes:
@@ -48,26 +44,3 @@ def of_strings(values: Sequence[str], shape: Sequence[int]) -> Array:
     array = np.empty(len(values), object)
     array[:] = values
     return array.reshape(tuple(shape))
-
-
-def text_bytes(text: str) -> bytes:
-    """A text in UTF-8 without zero bytes: a zero character is C0 80, which no other character is."""
-    return text.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
-
-
-def pack_texts(texts: Sequence[str]) -> bytes:
-    """The block in which native code reads texts: where they begin and end in each of `FORMS`, then the texts, a zero byte behind each.
-
-    Texts of ASCII alone are there once for all forms, since to change the case of a byte is little work for whoever reads it. Raises
-    `TypeError` for what is no string.
-    """
-    joined = "\0".join(texts)
-    if joined.isascii() and joined.count("\0") == len(texts) - 1:
-        begin, end = _HEADER.size, _HEADER.size + len(joined) + 1
-        return b"%b%b\0" % (_HEADER.pack(begin, end, begin, end, begin, end), joined.encode())
-    blocks = [b"".join(text_bytes(change(t)) + b"\0" for t in texts) for change in FORMS.values()]
-    places, begin = [], _HEADER.size
-    for block in blocks:
-        places += [begin, begin + len(block)]
-        begin += len(block)
-    return b"".join((_HEADER.pack(*places), *blocks))

@@ -87,8 +87,8 @@ def lower(
 def _placeholder(p: Var, constant: bool) -> Tensor:
     t = p.tensor_type
     if t.dtype.is_object:
-        return te.placeholder(texts.placeholder_shape(t.shape), "uint8", name=p.name_hint)  # type: ignore[no-any-return]
-    return te.placeholder(t.shape, t.dtype, name=p.name_hint, constant=constant)  # type: ignore[no-any-return]
+        return te.placeholder(texts.placeholder_shape(t.shape), "uint8", name=p.name_hint)
+    return te.placeholder(t.shape, t.dtype, name=p.name_hint, constant=constant)
 
 
 class _Computed:

@@ -352,10 +352,7 @@ def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[i
     shape = x.shape
     if len(shape) != rank:
         return False
-    for axis, size in known:
-        if shape[axis] != size:
-            return False
-    return True
+    return not known or all(shape[axis] == size for axis, size in known)
 
 
 def described(inputs: Sequence[Sequence[Any]]) -> str:

@@ -15,14 +15,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contents import pack_texts
 from tilewright.errors import InputError, InternalError, RunError
 from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, WORKSPACE, Code, HostStep, HostValue, KernelCall, TensorInfo, entry_symbols, segments
+from tilewright.runtime.program import (
+    CONSTANT,
+    INPUT,
+    OBJECT,
+    OUTPUT,
+    WORKSPACE,
+    Code,
+    HostStep,
+    HostValue,
+    KernelCall,
+    TensorInfo,
+    entry_symbols,
+    segments,
+)
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
+from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
@@ -130,7 +143,7 @@ class Executable:
         if out is not None:
             results = self._run_into(given, out, places)
         else:
-            results: list[Any] = []
+            results = []
             try:
                 for dtype, shape in self._new:
                     if dtype is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.contents import FORMS
 from tilewright.errors import ShapeError
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.texts import FORMS, text_bytes
 from tilewright.topi import texts as topi
 from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 
@@ -47,7 +47,7 @@ class TextIndex(Op):
 
     def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
         words = _words(begins, spelled, numbers)
-        found = [words.get(bytes(letters[np.frombuffer(topi.text_bytes(s), np.uint8)]), self.absent) for s in data.flat]
+        found = [words.get(bytes(letters[np.frombuffer(text_bytes(s), np.uint8)]), self.absent) for s in data.flat]
         return np.array(found, np.int64).reshape(data.shape)
 
     def compute(
@@ -80,7 +80,7 @@ class TextCount(Op):
         words, change = _words(begins, spelled, numbers), FORMS[self.case]
         counts = np.zeros((data.size, self.width), np.float32)
         for row, text in enumerate(data.flat):
-            seen = letters[np.frombuffer(topi.text_bytes(change(text)), np.uint8)].tobytes()
+            seen = letters[np.frombuffer(text_bytes(change(text)), np.uint8)].tobytes()
             for word in seen.split(b"\0"):
                 characters = sum(byte & 0xC0 != 0x80 for byte in word)
                 if word in words and characters >= self.shortest:

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contents import FORMS, of_strings
+from tilewright.contents import of_strings
 from tilewright.errors import ShapeError
 from tilewright.expr import UnknownDim
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.texts import FORMS
 from tilewright.topi.shapes import broadcast_shapes
 from tilewright.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 
@@ -222,7 +223,7 @@ class TfIdfVectorize(Op):
 
     def reference(self, data: Array) -> Array:
         columns, weights = self.columns
-        rows, width = data.reshape(-1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
+        rows, width = data.reshape(data.shape[0] if data.ndim == 2 else 1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
         lengths = range(self.min_gram_length, self.max_gram_length + 1)
         found: list[int] = []
         for row, items in enumerate(rows):
