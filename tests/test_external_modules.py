@@ -195,6 +195,16 @@ def test_control_flow_around_a_part_is_refused() -> None:
         relay.build(partitioned(text, {"nn.bias_add": "alpha"}), target="llvm")
 
 
+def test_results_that_cannot_be_handed_over_are_refused() -> None:
+    x = relay.var("x", shape=(2,))
+    inner = relay.Function([x], relay.Tuple([relay.Tuple([x, x]), x]), attrs={"Compiler": "alpha", "global_symbol": "f"})
+    mod = tvm.IRModule({"f": inner})
+    y = relay.var("y", shape=(2,))
+    mod["main"] = relay.Function([y], relay.TupleGetItem(relay.Call(mod.get_global_var("f"), [y]), 1))
+    with pytest.raises(CompileError, match="the function @f, for 'alpha', gives .*; it gives a tensor of known shape, or a tuple of them"):
+        relay.build(mod, target="llvm")
+
+
 def test_kinds_of_modules() -> None:
     class Nameless(ModuleNode):
         pass

@@ -18,6 +18,7 @@ from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import rewrite
 from tilewright.runtime.modules import ModuleNode
+from tilewright.types import TensorType, TupleType
 
 _GENERATOR = "relay.ext."
 
@@ -36,8 +37,9 @@ def take_external(mod: IRModule) -> tuple[IRModule, tuple[ModuleNode, ...]]:
         if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):
             return None
         function = external[e.op.name_hint]
-        assert function.ret_type is not None
-        return ExternalCall(_symbol(e.op.name_hint, function), str(function.attrs["Compiler"]), function.ret_type)(*e.args, span=e.span)
+        results = _results(e.op.name_hint, function)
+        shapes, dtypes = tuple(t.shape for t in results), tuple(str(t.dtype) for t in results)
+        return ExternalCall(_symbol(e.op.name_hint, function), str(function.attrs["Compiler"]), shapes, dtypes)(*e.args, span=e.span)
 
     rest = mod.copy()
     for name in external:
@@ -52,6 +54,15 @@ def _is_external(function: Function) -> bool:
 
 def _symbol(name: str, function: Function) -> str:
     return str(function.attrs.get("global_symbol", name))
+
+
+def _results(name: str, function: Function) -> tuple[TensorType, ...]:
+    """The type of the result, or of each of several; raises `CompileError` for what cannot be handed over."""
+    found = function.ret_type
+    types = found.fields if isinstance(found, TupleType) and len(found.fields) > 1 else (found,)
+    if not all(isinstance(t, TensorType) and t.is_static for t in types):
+        raise CompileError(f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known shape, or a tuple of them", function.span)
+    return types  # type: ignore[return-value]
 
 
 def _generated(name: str, function: Function) -> ModuleNode:
