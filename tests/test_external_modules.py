@@ -201,7 +201,7 @@ def test_results_that_cannot_be_handed_over_are_refused() -> None:
     mod = tvm.IRModule({"f": inner})
     y = relay.var("y", shape=(2,))
     mod["main"] = relay.Function([y], relay.TupleGetItem(relay.Call(mod.get_global_var("f"), [y]), 1))
-    with pytest.raises(CompileError, match="the function @f, for 'alpha', gives .*; it gives a tensor of known shape, or a tuple of them"):
+    with pytest.raises(CompileError, match=r"the function @f, for 'alpha', gives .*; it gives a tensor of known shape, or a tuple of them"):
         relay.build(mod, target="llvm")
 
 
