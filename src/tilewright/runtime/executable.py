@@ -20,6 +20,7 @@ from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
+from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.program import (
     CONSTANT,
     INPUT,
@@ -27,9 +28,11 @@ from tilewright.runtime.program import (
     OUTPUT,
     WORKSPACE,
     Code,
+    ExternalStep,
     HostStep,
     HostValue,
     KernelCall,
+    OutsideStep,
     TensorInfo,
     entry_symbols,
     segments,
@@ -57,22 +60,22 @@ class _Frame:
     def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
         self.objects: dict[int, Array] = {}
-        self.given: dict[_Host, list[Array]] = {}
+        self.given: dict[_Outside, list[Array]] = {}
         self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
 
 
-class _Host:
-    """A step that runs in Python: whether it is always given the same arrays of a frame, and the number of the output in whose place its result may be."""
+class _Outside:
+    """A step that is no native code: whether it is always given the same arrays of a frame, and the number of the output in whose place its result may be."""
 
-    __slots__ = ("is_fixed", "makes", "run", "step")
+    __slots__ = ("is_fixed", "makes", "step")
 
-    def __init__(self, step: HostStep) -> None:
-        self.step, self.run = step, step.run
+    def __init__(self, step: OutsideStep) -> None:
+        self.step = step
         self.is_fixed = all(v.place.kind in (CONSTANT, WORKSPACE) for v in step.inputs)
-        last = step.outputs[0]
-        self.makes = last.place.offset if step.makes_new and last.place.kind == OUTPUT and last.dtype.is_object else -1
+        made = step.outputs[0] if isinstance(step, HostStep) and step.makes_new else None
+        self.makes = made.place.offset if made is not None and made.dtype.is_object and made.place.kind == OUTPUT else -1
 
 
 class Executable:
@@ -83,10 +86,13 @@ class Executable:
     a tuple of them when the model has several outputs.
     """
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None, modules: Sequence[ModuleNode] = (),
+    ) -> None:
         """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
-        program that was compiled for open ones, and is called with these."""
+        program that was compiled for open ones, and is called with these. `modules` have the functions that its external steps call."""
         self.manifest = manifest
+        self._functions = {s.symbol: function_of(modules, s.symbol) for s in manifest.steps if isinstance(s, ExternalStep)}
         self._table = table
         self.code = code
         self._constants = _aligned(constants)
@@ -105,11 +111,11 @@ class Executable:
         self._frames: list[_Frame] = []
         self._generation = -1
         self._context = 0
-        self._plan: list[Callable[[int, int], int] | _Host] = self._bind()
-        made = {p.makes for p in self._plan if isinstance(p, _Host)}
+        self._plan: list[Callable[[int, int], int] | _Outside] = self._bind()
+        made = {p.makes for p in self._plan if isinstance(p, _Outside)}
         self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
         """What a call allocates: nothing for results that a step in Python makes."""
-        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Host) else None
+        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Outside) else None
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -251,10 +257,10 @@ class Executable:
 
     # Running
 
-    def _bind(self) -> list[Callable[[int, int], int] | _Host]:
+    def _bind(self) -> list[Callable[[int, int], int] | _Outside]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            _Host(part) if isinstance(part, HostStep) else _ENTRY(self.code.address(next(symbols)))
+            _Outside(part) if isinstance(part, OutsideStep) else _ENTRY(self.code.address(next(symbols)))
             for part in segments(self.manifest.steps)
         ]
 
@@ -297,19 +303,22 @@ class Executable:
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
         for part in self._plan:
-            if isinstance(part, _Host):
-                self._run_on_host(part, frame, inputs, outputs, fresh)
+            if isinstance(part, _Outside):
+                self._run_outside(part, frame, inputs, outputs, fresh)
             elif status := part(self._context, frame.address):
                 return status
         return 0
 
-    def _run_on_host(self, host: _Host, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
+    def _run_outside(self, host: _Outside, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
         given = frame.given.get(host)
         if given is None:
             given = [self._view(value, frame, inputs, outputs) for value in host.step.inputs]
             if host.is_fixed:
                 frame.given[host] = given
-        made = host.run(*given)
+        if isinstance(host.step, ExternalStep):
+            self._call_external(host.step, given, [self._view(value, frame, inputs, outputs) for value in host.step.outputs])
+            return
+        made = host.step.run(*given)
         if fresh and host.makes >= 0:
             outputs[host.makes] = made
             return
@@ -330,6 +339,14 @@ class Executable:
                 return given
             return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
         return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
+
+    def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
+        written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
+        self._functions[step.symbol](*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+        for x, made in zip(outputs, written, strict=True):
+            if made is not x:
+                np.copyto(x, made)
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
