@@ -20,7 +20,7 @@ from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
 from tilewright.relay.op.native_texts import TextCount, TextIndex
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
 from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, StringTokenize, TfIdfVectorize, TokensTfIdf
-from tilewright.topi.texts import LETTERS, word_table
+from tilewright.topi.texts import letters_of, word_table
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,13 @@ def _texts() -> list[HostExample]:
 def _words() -> list[HostExample]:
     """Words looked up and counted, with the kernels for it where texts are inputs."""
     texts, table = objects("Cat dog", "", "cat CAT", "d\0g é cat").reshape(2, 2), word_table({"cat": 1, "d\0g": 0, "é": 1, "Cat dog": 2})
-    lower = np.array([0 if c == 32 else c + 32 if 65 <= c <= 90 else c for c in range(256)], np.uint8)
+    lower, whole = letters_of("LOWER", lambda c: c != " ", beyond=True), letters_of("NONE", lambda c: True, beyond=True)
     pool, starts, columns = ("cat", "dog", "#", "dog", "dog"), (0, 3), (2, 0, 1, 3)
     return [
-        HostExample(TextIndex(absent=9), (texts, LETTERS, *table), int64([2, 9], [9, 9])),
-        HostExample(TextIndex(absent=9), (objects("é", "cat", "", "d\0g", "d"), LETTERS, *table), int64(1, 1, 9, 0, 9)),
-        HostExample(TextIndex(absent=0), (objects("a", ""), LETTERS, *word_table({})), int64(0, 0)),
+        HostExample(TextIndex(absent=9), (texts, whole, *table), int64([2, 9], [9, 9])),
+        HostExample(TextIndex(absent=9), (objects("é", "cat", "", "d\0g", "d"), whole, *table), int64(1, 1, 9, 0, 9)),
+        HostExample(TextIndex(absent=0), (objects("a", ""), whole, *word_table({})), int64(0, 0)),
+        HostExample(TextIndex(9, "LOWER"), (objects("É", "CAT", "K"), letters_of("LOWER", lambda c: True, beyond=True), *table), int64(1, 1, 9)),
         HostExample(TextCount(width=2, case="LOWER"), (texts, lower, *table), float32([[0, 1], [0, 0]], [[0, 2], [1, 2]])),
         HostExample(TextCount(width=2, shortest=2), (texts[1], lower, *table), float32([0, 2], [1, 1])),
         HostExample(TokensTfIdf(pool, starts, columns, 1, 0, 1, "TF", expression="[a-z]+", pad="#", case_change_action="LOWER"), (

@@ -118,12 +118,11 @@ class Point:
 
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
-        shapes = [values[k].shape for k in self.open]
-        return (*shapes, *[values[k].tobytes() for k in self.asked]) if self.asked else tuple(shapes)
+        return (*[values[k].shape for k in self.open], *[values[k].tobytes() for k in self.asked])
 
     def known(self, values: Sequence[Array]) -> Edge | None:
         """The edge for these values, when its stage is compiled; it counts as used."""
-        key = self.key(values)
+        key = tuple([values[k].shape for k in self.open]) if not self.asked else self.key(values)
         edge = self.edges.get(key)
         if edge is None or not edge.ready:
             return None

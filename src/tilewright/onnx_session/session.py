@@ -63,14 +63,16 @@ class InferenceSession:
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
         """The outputs of these names, all of them for None, for the inputs by name. Raises `InputError`."""
-        places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else range(len(self._outputs))
-        begin = time.perf_counter_ns()
+        places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else None
+        begin = 0 if self._profile is None else time.perf_counter_ns()
         arrays = self._arrays(input_feed)
         found = self.model(self._checked(input_feed)) if arrays is None else self.model.run_arrays(arrays)
-        if self._profile is not None:
+        if begin:
             self._note("model_run", begin)
-        results = found if type(found) is tuple else (found,)
-        return [results[k].tolist() if k in self._lists_of_maps else results[k] for k in places]
+        results = list(found) if type(found) is tuple else [found]
+        for k in self._lists_of_maps:
+            results[k] = results[k].tolist()
+        return results if places is None else [results[k] for k in places]
 
     def _arrays(self, feed: Mapping[str, Any]) -> list[Array] | None:
         """The inputs in order, where they are what the model takes; None where there is more to be said of them."""

@@ -24,7 +24,7 @@ from tilewright.texts import FORMS, text_bytes
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 
-__all__ = ["LETTERS", "count_words", "index_texts", "placeholder_shape", "word_table"]
+__all__ = ["count_words", "index_texts", "letters_of", "placeholder_shape", "word_table"]
 
 Array = np.ndarray[Any, Any]
 Shape = Sequence[Any]
@@ -33,8 +33,15 @@ _PRIME: Final = 0x100000001B3
 _MASK: Final = (1 << 64) - 1
 """FNV-1a (Fowler, Noll, Vo), 64 bits."""
 _LONGEST: Final = 1 << 32
-LETTERS: Final = np.arange(256, dtype=np.uint8)
-"""A table of letters: what each byte counts as, 0 where it stands between words. This one takes a whole text for a word."""
+
+
+def letters_of(case: str, inside: Callable[[str], bool], beyond: bool) -> Array:
+    """A table of letters: what each byte of a text counts as when its case is changed, 0 where it stands between words.
+
+    `inside` says what character of ASCII is in words, `beyond` whether all others are.
+    """
+    changed = [FORMS[case](chr(k)) for k in range(128)]
+    return np.array([0, *[ord(c) * inside(c) for c in changed[1:]], *[k * beyond for k in range(128, 256)]], np.uint8)
 
 
 def placeholder_shape(shape: Shape) -> tuple[Any, ...]:
@@ -117,8 +124,8 @@ class _Reader:
                     found(self.numbers[entry])
 
 
-def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], absent: int) -> te.Tensor:
-    """The number of each text in the table, `absent` for one that is not there: int64 of the texts' shape."""
+def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, absent: int) -> te.Tensor:
+    """The number of each text, in `case`, in the table, `absent` for one that is not there: int64 of the texts' shape."""
     shape = texts.extents[:-1]
 
     def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:
@@ -129,7 +136,7 @@ def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
         def word(number: PrimExpr, text: Value) -> None:
             out[text] = E.cast("int64", number)
 
-        _Reader(b, x, letter, rest[:-1], "NONE").read(0, word, lambda: None)
+        _Reader(b, x, letter, rest[:-1], case).read(0, word, lambda: None)
 
     return loops("index_texts", [texts, letters, *table], [(shape, "int64")], body)  # type: ignore[no-any-return]
 

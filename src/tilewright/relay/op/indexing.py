@@ -73,7 +73,11 @@ class Take(Op):
         if known[0] is None or known[0].dtype != object or known[1] is not None or known[0].ndim != 1:
             return None
         take, mode = known[0].take, "wrap" if self.mode == "wrap" else "clip"
-        return lambda indices: np.asarray(take(indices.astype(np.int64, copy=False), None, None, mode), object)  # type: ignore[call-overload]
+
+        def taken(indices: Array) -> Array:
+            return np.asarray(take(indices if indices.dtype.kind == "i" else indices.astype(np.int64), None, None, mode), object)  # type: ignore[call-overload]
+
+        return taken
 
     def _taken(self, data: Array, indices: Array, axis: int | None) -> Array:
         return np.asarray(np.take(data, indices.astype(np.int64), axis, mode="wrap" if self.mode == "wrap" else "clip"))

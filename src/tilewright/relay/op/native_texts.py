@@ -17,8 +17,10 @@ from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 _TABLE = ("int32", "uint64", "int32", "uint8", "int32")
 
 
-def _checked(data: Type, letters: Type, *table: Type) -> TensorType:
+def _checked(case: str, data: Type, letters: Type, *table: Type) -> TensorType:
     t, letter, *columns = tensors(data, letters, *table)
+    if case not in FORMS:
+        raise ShapeError(f"case is {case!r}; it is one of {', '.join(FORMS)}")
     if t.dtype != DataType("string"):
         raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
     if letter.dtype != "uint8" or letter.shape != (256,) or tuple(map(str, (c.dtype for c in columns))) != _TABLE:
@@ -33,27 +35,29 @@ def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
 
 @op("text_index", kind=Fusion.OPAQUE)
 class TextIndex(Op):
-    """The number that a table has for each string of `data`, `absent` for one that is not in it: int64.
+    """The number that a table has for each string of `data`, its case changed first, `absent` for one that is not in it: int64.
 
     `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`), `letters` (256,) is what each byte counts as in it.
+    `case` is NONE, LOWER or UPPER.
     """
 
     objects = True
     reads_texts = True
     absent: int
+    case: str = "NONE"
 
     def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
-        return TensorType(_checked(data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
+        return TensorType(_checked(self.case, data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
 
     def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
-        words = _words(begins, spelled, numbers)
-        found = [words.get(bytes(letters[np.frombuffer(text_bytes(s), np.uint8)]), self.absent) for s in data.flat]
+        words, change = _words(begins, spelled, numbers), FORMS[self.case]
+        found = [words.get(letters[np.frombuffer(text_bytes(change(s)), np.uint8)].tobytes(), self.absent) for s in data.flat]
         return np.array(found, np.int64).reshape(data.shape)
 
     def compute(
         self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
     ) -> te.Tensor:
-        return topi.index_texts(data, letters, (heads, hashes, begins, spelled, numbers), self.absent)
+        return topi.index_texts(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.absent)
 
 
 @op("text_count", kind=Fusion.OPAQUE)
@@ -71,9 +75,7 @@ class TextCount(Op):
     shortest: int = 1
 
     def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
-        t = _checked(data, letters, heads, hashes, begins, spelled, numbers)
-        if self.case not in FORMS:
-            raise ShapeError(f"case is {self.case!r}; it is one of {', '.join(FORMS)}")
+        t = _checked(self.case, data, letters, heads, hashes, begins, spelled, numbers)
         return TensorType((*t.shape, self.width), FLOAT32)
 
     def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:

@@ -18,6 +18,7 @@ from tilewright.expr import UnknownDim
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.texts import FORMS
 from tilewright.topi.shapes import broadcast_shapes
+from tilewright.topi.texts import letters_of
 from tilewright.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 
 STRING: Final = DataType("string")
@@ -307,6 +308,4 @@ class TokensTfIdf(TfIdfVectorize):
         inside = [any(kind(c) is not None for kind in kinds) is bool(self.expression) for c in (*map(chr, range(128)), "\x80")]
         if inside[0] is not inside[-1]:
             return None
-        changed = [FORMS[self.case_change_action](chr(k)) for k in range(128)]
-        letters = [ord(c) * inside[ord(c)] for c in changed] + [k * inside[-1] for k in range(128, 256)]
-        return np.array([0, *letters[1:]], np.uint8)
+        return letters_of(self.case_change_action, lambda c: inside[ord(c)], inside[-1])

@@ -1,6 +1,7 @@
 """Texts that come in as inputs are looked up where they stand, by kernels.
 
     string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
+    string_index(string_normalize(%x, "LOWER"), keys)    -> text_index(%x, letters, table, "LOWER")
     string_index(take(%x, 1, axis=1), keys)              -> take(text_index(%x, letters, table), 1, axis=1)
     tokens_tfidf(%x, pool, "[a-z]+", …)                  -> multiply(text_count(%x, letters, table), weights)
     equal(expand_dims(%x), names)                        -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
@@ -10,8 +11,7 @@ Only the texts of inputs are bytes (see `topi/texts.py`): what else makes string
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -24,10 +24,10 @@ from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.maps import StringIndex
 from tilewright.relay.op.native_texts import TextCount, TextIndex
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.text import TokensTfIdf
+from tilewright.relay.op.text import StringNormalize, TokensTfIdf
 from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.visitor import rewrite
-from tilewright.topi.texts import LETTERS, word_table
+from tilewright.topi.texts import letters_of, word_table
 from tilewright.types import DataType, TensorType
 
 STRING: Final = DataType("string")
@@ -46,58 +46,70 @@ class NativeTexts(FunctionPass):
 
 
 def _native(e: Expr, given: set[Var]) -> Expr | None:
-    if isinstance(e, Call) and isinstance(e.op, TokensTfIdf) and _source(e.args[0]) in given:
-        return _counted(e.op, e)
+    if isinstance(e, Call) and isinstance(e.op, TokensTfIdf):
+        found = _source(e.args[0])
+        return _counted(e.op, found, e) if found.texts in given else None
     if not isinstance(e, Call) or len(e.args) != 2 or not isinstance(e.op, (StringIndex, Equal, NotEqual)):
         return None
     for texts, words in (e.args, e.args[::-1]):
-        if isinstance(words, Constant) and words.value.dtype == object and _source(texts) in given:
+        if isinstance(words, Constant) and words.value.dtype == object and (found := _source(texts)).texts in given:
             if isinstance(e.op, StringIndex):
-                return _indexed(texts, words.value) if texts is e.args[0] else None
+                return _indexed(found, words.value, e) if texts is e.args[0] else None
             numbers = {w: k for k, w in enumerate(dict.fromkeys(words.value.flat))}
             places = np.array([numbers[w] for w in words.value.flat], np.int64).reshape(words.value.shape)
-            return Call(e.op, [_indexed(texts, np.array(list(numbers), object)), Constant(places, words.span)], span=e.span)
+            return Call(e.op, [_indexed(found, np.array(list(numbers), object), e), Constant(places, words.span)], span=e.span)
     return None
 
 
-def _source(e: Expr) -> Expr:
-    """What a tensor's elements are taken from."""
-    while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or (isinstance(e.op, Take) and e.op.axis is not None and not e.op.batch_dims)):
+@dataclass(frozen=True)
+class _Source:
+    """What texts are made of: others, whose case is changed, and which are moved by these calls, the last one first."""
+
+    texts: Expr
+    case: str
+    moves: tuple[Call, ...]
+
+    def moved(self, made: Expr) -> Expr:
+        """What was made of `texts`, element by element, as it is of these texts."""
+        tail = made.tensor_type.shape[self.texts.tensor_type.ndim :]
+        for move in reversed(self.moves):
+            if move.op.view:
+                made = reshaped(made, (*move.tensor_type.shape, *tail))
+            else:
+                made = Call(Take(move.op.axis % move.args[0].tensor_type.ndim, mode=move.op.mode), [made, *move.args[1:]], span=move.span)
+        return made
+
+
+def _source(e: Expr) -> _Source:
+    moves, case = [], "NONE"
+    while isinstance(e, Call) and isinstance(e.op, Op):
+        if e.op.view or (isinstance(e.op, Take) and e.op.axis is not None and not e.op.batch_dims):
+            moves.append(e)
+        elif isinstance(e.op, StringNormalize) and case == "NONE" and not e.op.stopwords and e.args[0].tensor_type.shape == e.tensor_type.shape:
+            case = e.op.case_change_action
+        else:
+            break
         e = e.args[0]
-    return e
+    return _Source(e, case, tuple(moves))
 
 
-def _indexed(texts: Expr, words: Any) -> Expr:
-    table = word_table({w: k for k, w in enumerate(words.tolist())})
-    return _moved(texts, lambda x: Call(TextIndex(absent=len(words)), [x, Constant(LETTERS), *map(Constant, table)], span=texts.span))
+def _indexed(source: _Source, words: Any, e: Call) -> Expr:
+    tables = (letters_of(source.case, lambda c: True, beyond=True), *word_table({w: k for k, w in enumerate(words.tolist())}))
+    return source.moved(Call(TextIndex(len(words), source.case), [source.texts, *map(Constant, tables)], span=e.span))
 
 
-def _counted(op: TokensTfIdf, e: Call) -> Expr | None:
+def _counted(op: TokensTfIdf, source: _Source, e: Call) -> Expr | None:
     """Single words counted, where they are runs of some characters, and weighted."""
+    if source.case != "NONE" != op.case_change_action:
+        return None
+    if source.case != "NONE":
+        op = replace(op, case_change_action=source.case)
     letters, (columns, weights) = op.letters(), op.columns
     if letters is None or not op.is_single or op.pad in columns:
         return None
-    table = [Constant(letters), *map(Constant, word_table(columns))]
-    (texts,), width = e.args, len(weights)
-    counts = _moved(texts, lambda x: Call(TextCount(width=width, case=op.case_change_action, shortest=op.fewest), [x, *table], span=e.span))
+    count = TextCount(width=len(weights), case=op.case_change_action, shortest=op.fewest)
+    counts = source.moved(Call(count, [source.texts, *map(Constant, (letters, *word_table(columns)))], span=e.span))
     if op.mode == "IDF":
         zero = Constant(np.zeros((), np.float32))
         return Call(Where(), [Call(Greater(), [counts, zero], span=e.span), Constant(weights), zero], span=e.span)
     return counts if op.mode == "TF" or (weights == 1).all() else Call(Multiply(), [counts, Constant(weights)], span=e.span)
-
-
-def _moved(texts: Expr, made: Callable[[Expr], Expr]) -> Expr:
-    """What `made` gives for the source of `texts`, element by element, and then moved as `texts` are."""
-    moves: list[Call] = []
-    while isinstance(texts, Call):
-        moves.append(texts)
-        texts = texts.args[0]
-    found = made(texts)
-    tail = found.tensor_type.shape[texts.tensor_type.ndim :]
-    for move in reversed(moves):
-        if move.op.view:
-            found = reshaped(found, (*move.tensor_type.shape, *tail))
-        else:
-            axis = move.op.axis % move.args[0].tensor_type.ndim
-            found = Call(Take(axis, mode=move.op.mode), [found, *move.args[1:]], span=move.span)
-    return found
