@@ -17,10 +17,10 @@ from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
 from tilewright.relay.op.counted import SparseFillEmptyRows
 from tilewright.relay.op.image_decoding import DecodeImage
 from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
-from tilewright.relay.op.native_texts import TextCount, TextIndex
+from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
 from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, StringTokenize, TfIdfVectorize, TokensTfIdf
-from tilewright.topi.texts import letters_of, word_table
+from tilewright.topi.texts import gram_tree, letters_of, word_table
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,8 @@ def _words() -> list[HostExample]:
         HostExample(TextIndex(absent=0), (objects("a", ""), whole, *word_table({})), int64(0, 0)),
         HostExample(TextIndex(9, "LOWER"), (objects("É", "CAT", "K"), letters_of("LOWER", lambda c: True, beyond=True), *table), int64(1, 1, 9)),
         HostExample(TextCount(width=2, case="LOWER"), (texts, lower, *table), float32([[0, 1], [0, 0]], [[0, 2], [1, 2]])),
+        HostExample(TextCountGrams(width=2, case="LOWER", least=2, most=2, skips=1), (
+            objects("cat é cat", "Cat a a CAT cat"), lower, *table, *gram_tree({(1, 1): 0, (1, 2): 1, (2,): 0}, 4)), float32([3, 0], [1, 0])),
         HostExample(TextCount(width=2, shortest=2), (texts[1], lower, *table), float32([0, 2], [1, 1])),
         HostExample(TokensTfIdf(pool, starts, columns, 1, 0, 1, "TF", expression="[a-z]+", pad="#", case_change_action="LOWER"), (
             objects("Dog,dog", "cat"),), float32([2, 0, 0, 0], [0, 1, 1, 0])),

@@ -16,6 +16,7 @@ from tilewright import relay
 from tilewright.errors import ArtifactError, CompileError, InputError, ShapeError
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op import get
+from tilewright.relay.transform import NativeTexts
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.program import HostStep, KernelCall
 from tilewright.texts import pack_texts
@@ -219,6 +220,26 @@ def test_tokens_that_are_counted_need_no_sizes(tokens: dict[str, Any], is_native
     for seed in (0, 1):
         texts = _drawn(seed, 2, 20)
         np.testing.assert_array_equal(model(texts), evaluate(program, texts))
+
+
+@pytest.mark.parametrize(("least", "most", "skips"), [(1, 2, 0), (2, 2, 0), (1, 3, 2), (2, 3, 1), (1, 1, 1)])
+@pytest.mark.parametrize("case", ["NONE", "LOWER"])
+def test_pairs_of_words_are_counted_natively(least: int, most: int, skips: int, case: str) -> None:
+    words = ["a", "b", "c", "d"]
+    grams = [(), [(w,) for w in words[:3]], [(v, w) for v in words for w in words[1:]], [("a", "b", "a"), ("b", "b", "b"), ("a", "c", "d"), ("a", "b", "a")]]
+    pool = tuple(w for of_length in grams for g in of_length for w in g)
+    columns = tuple(np.random.default_rng(0).permutation(3 + 12 + 4).tolist())
+    count = get("tokens_tfidf")(pool, (0, 3, 27), columns, most, skips, least, "TF", expression="[a-z]+", pad="#", case_change_action=case)
+    x = relay.var("x", shape=(40,), dtype="string")
+    program = relay.Function([x], count(x))
+    model = tvm.compile(tvm.IRModule.from_expr(program))
+    assert not model.in_python
+    random = np.random.default_rng(1)
+    texts = _strings(*(" ".join(random.choice([*words, "a", "A", "b", "other", "é"], random.integers(0, 12))) for _ in range(40)))
+    found = model(texts)
+    np.testing.assert_array_equal(found, evaluate(program, texts))
+    native = NativeTexts()(tvm.IRModule.from_expr(program))
+    np.testing.assert_array_equal(found, evaluate(native, texts))
 
 
 def _classifier(rows: Any, columns: int | None) -> onnx.ModelProto:

@@ -24,7 +24,7 @@ from tilewright.texts import FORMS, text_bytes
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 
-__all__ = ["count_words", "index_texts", "letters_of", "placeholder_shape", "word_table"]
+__all__ = ["count_grams", "count_words", "gram_tree", "index_texts", "letters_of", "placeholder_shape", "word_table"]
 
 Array = np.ndarray[Any, Any]
 Shape = Sequence[Any]
@@ -83,7 +83,7 @@ class _Reader:
         return self.b.let(f"header{k}", value)
 
     def read(self, shortest: int, word: Callable[[PrimExpr, PrimExpr], None], end: Callable[[], None]) -> None:
-        """Call `word(number, text)` for each word of `shortest` characters or more that the table has, and `end` behind each text."""
+        """Call `word(number, text)` for each word of `shortest` characters or more, with -1 for one that the table has not, and `end` behind each text."""
         b = self.b
         begin, behind = self._header(2 * self.form), self._header(2 * self.form + 1)
         text = b.variable("text", "int64", 0)
@@ -98,7 +98,7 @@ class _Reader:
                 characters[0] = characters[0] + E.if_then_else(within, E.const(0, "int64"), E.const(1, "int64"))
             with b.else_scope():
                 with b.if_scope(characters[0] >= shortest):
-                    self._look_up(at, hashed[0], length[0], lambda number: word(number, text[0]))
+                    word(self._number(at, hashed[0], length[0]), text[0])
                 hashed[0] = E.const(_SEED, "uint64")
                 length[0] = E.const(0, "int64")
                 characters[0] = E.const(0, "int64")
@@ -106,8 +106,10 @@ class _Reader:
                     end()
                     text[0] = text[0] + 1
 
-    def _look_up(self, behind: PrimExpr, hashed: PrimExpr, length: PrimExpr, found: Callable[[PrimExpr], None]) -> None:
+    def _number(self, behind: PrimExpr, hashed: PrimExpr, length: PrimExpr) -> PrimExpr:
+        """The number of the word that ends at `behind`."""
         b = self.b
+        number = b.variable("number", "int64", -1)
         begin, count = b.let("begin", behind - length), b.let("count", length)
         key = b.let("key", hashed)
         mixed = I.bitwise_xor(key, I.shift_right(key, E.const(32, "uint64")))
@@ -121,7 +123,8 @@ class _Reader:
                     same = E.compare(E.EQ, self.letters[E.cast("int64", self.texts[begin + k])], self.spelled[first + k])
                     differing[0] = differing[0] + E.if_then_else(same, E.const(0, "int64"), E.const(1, "int64"))
                 with b.if_scope(E.compare(E.EQ, differing[0], E.const(0, "int64"))):
-                    found(self.numbers[entry])
+                    number[0] = E.cast("int64", self.numbers[entry])
+        return b.let("word", number[0])
 
 
 def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, absent: int) -> te.Tensor:
@@ -134,7 +137,8 @@ def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
             out[k] = E.const(absent, "int64")
 
         def word(number: PrimExpr, text: Value) -> None:
-            out[text] = E.cast("int64", number)
+            with b.if_scope(number >= 0):
+                out[text] = number
 
         _Reader(b, x, letter, rest[:-1], case).read(0, word, lambda: None)
 
@@ -151,9 +155,101 @@ def count_words(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
             out[k] = E.const(0.0, "float32")
 
         def word(number: PrimExpr, text: Value) -> None:
-            place = b.let("place", E.as_expr(text) * width + E.cast("int64", number))
-            out[place] = out[place] + E.const(1.0, "float32")
+            with b.if_scope(number >= 0):
+                _count(b, out, E.as_expr(text) * width + number)
 
         _Reader(b, x, letter, rest[:-1], case).read(shortest, word, lambda: None)
 
     return loops("count_words", [texts, letters, *table], [((*shape, width), "float32")], body)  # type: ignore[no-any-return]
+
+
+def _count(b: Loops, out: BufferVar, at: PrimExpr) -> None:
+    place = b.let("place", at)
+    out[place] = out[place] + E.const(1.0, "float32")
+
+
+def gram_tree(grams: Mapping[tuple[int, ...], int], words: int) -> tuple[Array, Array, Array, Array]:
+    """N-grams of the numbers of words, each with its column, as a tree from their last word to their first.
+
+    The children of all nodes are in buckets by `node * words + number`, mixed: `heads` (buckets + 1,) int32, `keys` and the nodes
+    `children` (nodes - 1,) int64 and int32; `columns` (nodes,) int32 has the column of the n-gram that ends at a node, -1 where none does.
+    """
+    known: dict[int, int] = {}
+    columns = [-1]
+    for gram, column in grams.items():
+        node = 0
+        for number in reversed(gram):
+            node = known.setdefault(node * words + number, len(columns))
+            columns += [-1] * (node == len(columns))
+        columns[node] = column
+    keys = np.array([*known], np.int64)
+    buckets = 1 << max(1, len(keys)).bit_length()
+    bucket = (((keys.astype(np.uint64) * np.uint64(_PRIME)) >> np.uint64(16)) & np.uint64(buckets - 1)).astype(np.int64)
+    order = np.argsort(bucket, kind="stable")
+    heads = np.searchsorted(bucket[order], np.arange(buckets + 1)).astype(np.int32)
+    return heads, keys[order], np.fromiter(known.values(), np.int32, len(known))[order], np.array(columns, np.int32)
+
+
+class _Grams:
+    """The n-grams that end at the last word of a text: of every word, every second, …"""
+
+    def __init__(self, b: Loops, tree: Sequence[BufferVar], words: int, lengths: range, skips: int, out: BufferVar, width: int) -> None:
+        self.b, self.words, self.lengths, self.skips, self.out, self.width = b, words, lengths, skips, out, width
+        self.heads, self.keys, self.children, self.columns = tree
+        self.ring = (lengths[-1] - 1) * (skips + 1) + 1
+        self.recent = b.allocate("int64", self.ring, "recent", "local")
+        self.seen = b.variable("seen", "int64", 0)
+
+    def word(self, number: PrimExpr, text: Value) -> None:
+        """Count what ends with this word, the next one of the text."""
+        b = self.b
+        seen = b.let("before", self.seen[0])
+        self.recent[E.floormod(seen, self.ring)] = number
+        for step in range(1, self.skips + 2):
+            self._walk(E.const(0, "int64"), 1, step, seen, text)
+        self.seen[0] = seen + 1
+
+    def end(self) -> None:
+        """Behind a text there is nothing to be seen of it."""
+        self.seen[0] = E.const(0, "int64")
+
+    def _walk(self, node: PrimExpr, length: int, step: int, seen: PrimExpr, text: Value) -> None:
+        """From a node of the tree on to the word that makes an n-gram of `length` words."""
+        b = self.b
+        with b.if_scope(seen >= (length - 1) * step):
+            number = b.let("number", self.recent[E.floormod(seen - (length - 1) * step, self.ring)])
+            with b.if_scope(number >= 0):
+                child = b.let("child", self._child(b.let("key", node * self.words + number)))
+                with b.if_scope(child >= 0):
+                    if length in self.lengths and (length > 1 or step == 1):
+                        column = b.let("column", E.cast("int64", self.columns[child]))
+                        with b.if_scope(column >= 0):
+                            _count(b, self.out, E.as_expr(text) * self.width + column)
+                    if length < self.lengths[-1]:
+                        self._walk(child, length + 1, step, seen, text)
+
+    def _child(self, key: PrimExpr) -> PrimExpr:
+        b = self.b
+        child = b.variable("found", "int64", -1)
+        mixed = I.shift_right(E.cast("uint64", key) * E.const(_PRIME, "uint64"), E.const(16, "uint64"))
+        bucket = b.let("bucket", E.cast("int64", I.bitwise_and(mixed, E.const(self.heads.buffer.shape[0] - 2, "uint64"))))
+        with b.for_range(self.heads[bucket], self.heads[bucket + 1], "entry") as entry, b.if_scope(E.compare(E.EQ, self.keys[entry], key)):
+            child[0] = E.cast("int64", self.children[entry])
+        return child[0]
+
+
+def count_grams(
+    texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], tree: Sequence[te.Tensor], case: str, shortest: int, lengths: range, skips: int,
+    width: int,
+) -> te.Tensor:
+    """How often each text has the n-grams of each column, of `lengths` words with up to `skips` between two: float32 of (*the texts' shape, width)."""
+    shape, words = texts.extents[:-1], table[-1].extents[0]
+
+    def body(b: Loops, x: BufferVar, letter: BufferVar, *rest: BufferVar) -> None:
+        out = rest[-1]
+        with b.for_range(0, prod(shape) * width, "k") as k:
+            out[k] = E.const(0.0, "float32")
+        grams = _Grams(b, rest[5:-1], words, lengths, skips, out, width)
+        _Reader(b, x, letter, rest[:5], case).read(shortest, grams.word, grams.end)
+
+    return loops("count_grams", [texts, letters, *table, *tree], [((*shape, width), "float32")], body)  # type: ignore[no-any-return]

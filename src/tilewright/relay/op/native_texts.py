@@ -5,6 +5,8 @@ Frontends make the operators of `text.py` and `maps.py`; `relay/transform/native
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from tilewright import te
@@ -93,3 +95,43 @@ class TextCount(Op):
         self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
     ) -> te.Tensor:
         return topi.count_words(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.shortest, self.width)
+
+
+@op("text_count_grams", kind=Fusion.OPAQUE)
+class TextCountGrams(TextCount):
+    """`text_count` of n-grams of words: of `least` to `most` words, with up to `skips` others between two of them, the same number each time.
+
+    `heads`, `keys`, `children` and `columns` of the tree say where an n-gram of the numbers of words is counted (`topi.texts.gram_tree`).
+    """
+
+    least: int = 1
+    most: int = 2
+    skips: int = 0
+
+    def infer(self, data: Type, letters: Type, *tables: Type) -> TensorType:
+        found = tuple(str(t.dtype) for t in tensors(*tables[5:]))
+        if found != ("int32", "int64", "int32", "int32") or not 1 <= self.least <= self.most:
+            raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, {self.least} to {self.most}")
+        return super().infer(data, letters, *tables[:5])
+
+    def reference(self, data: Array, letters: Array, *tables: Array) -> Array:
+        _, _, begins, spelled, numbers, _, keys, children, columns = tables
+        words, change = _words(begins, spelled, numbers), FORMS[self.case]
+        child = dict(zip(keys.tolist(), children.tolist(), strict=True))
+        counts = np.zeros((data.size, self.width), np.float32)
+        for row, text in enumerate(data.flat):
+            seen = letters[np.frombuffer(text_bytes(change(text)), np.uint8)].tobytes().split(b"\0")
+            items = [words.get(w, -1) for w in seen if sum(byte & 0xC0 != 0x80 for byte in w) >= self.shortest]
+            for last, step in itertools.product(range(len(items)), range(1, self.skips + 2)):
+                node = 0
+                for length, at in enumerate(range(last, -1, -step), 1):
+                    node = child.get(node * len(numbers) + items[at], 0) if items[at] >= 0 and length <= self.most else 0
+                    if not node:
+                        break
+                    if length >= self.least and columns[node] >= 0 and (length > 1 or step == 1):
+                        counts[row, columns[node]] += 1
+        return counts.reshape(*data.shape, self.width)
+
+    def compute(self, data: te.Tensor, letters: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        lengths = range(self.least, self.most + 1)
+        return topi.count_grams(data, letters, tables[:5], tables[5:], self.case, self.shortest, lengths, self.skips, self.width)

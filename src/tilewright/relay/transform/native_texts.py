@@ -3,7 +3,7 @@
     string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
     string_index(string_normalize(%x, "LOWER"), keys)    -> text_index(%x, letters, table, "LOWER")
     string_index(take(%x, 1, axis=1), keys)              -> take(text_index(%x, letters, table), 1, axis=1)
-    tokens_tfidf(%x, pool, "[a-z]+", …)                  -> multiply(text_count(%x, letters, table), weights)
+    tokens_tfidf(%x, pool, "[a-z]+", …)                  -> multiply(text_count(%x, letters, table), weights)  or text_count_grams
     equal(expand_dims(%x), names)                        -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
 
 Only the texts of inputs are bytes (see `topi/texts.py`): what else makes strings runs in Python, and so does what reads them.
@@ -22,15 +22,18 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.op.broadcast import Equal, Greater, Multiply, NotEqual, Where
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.maps import StringIndex
-from tilewright.relay.op.native_texts import TextCount, TextIndex
+from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.text import StringNormalize, TokensTfIdf
 from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.visitor import rewrite
-from tilewright.topi.texts import letters_of, word_table
+from tilewright.topi.texts import gram_tree, letters_of, word_table
 from tilewright.types import DataType, TensorType
 
+Array = np.ndarray[Any, Any]
 STRING: Final = DataType("string")
+_MOST_WALKED: Final = 32
+"""So many steps of n-grams are written out in a kernel: their words, times the numbers of words that may be between."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +102,23 @@ def _indexed(source: _Source, words: Any, e: Call) -> Expr:
 
 
 def _counted(op: TokensTfIdf, source: _Source, e: Call) -> Expr | None:
-    """Single words counted, where they are runs of some characters, and weighted."""
+    """N-grams of words counted, where words are runs of some characters, and weighted."""
     if source.case != "NONE" != op.case_change_action:
         return None
     if source.case != "NONE":
         op = replace(op, case_change_action=source.case)
     letters, (columns, weights) = op.letters(), op.columns
-    if letters is None or not op.is_single or op.pad in columns:
+    width, case, lengths = len(weights), op.case_change_action, range(op.min_gram_length, op.max_gram_length + 1)
+    words, tree = columns, list[Array]()
+    count: Op = TextCount(width, case, op.fewest)
+    if not op.is_single:
+        grams = {g: c for g, c in columns.items() if len(g) in lengths}
+        words = {w: k for k, w in enumerate(dict.fromkeys(w for g in grams for w in g))}
+        tree += gram_tree({tuple(words[w] for w in g): c for g, c in grams.items()}, len(words))
+        count = TextCountGrams(width, case, op.fewest, lengths[0], lengths[-1], op.max_skip_count)
+    if letters is None or op.pad in words or op.max_gram_length * (op.max_skip_count + 1) > _MOST_WALKED:
         return None
-    count = TextCount(width=len(weights), case=op.case_change_action, shortest=op.fewest)
-    counts = source.moved(Call(count, [source.texts, *map(Constant, (letters, *word_table(columns)))], span=e.span))
+    counts = source.moved(Call(count, [source.texts, *map(Constant, (letters, *word_table(words), *tree))], span=e.span))
     if op.mode == "IDF":
         zero = Constant(np.zeros((), np.float32))
         return Call(Where(), [Call(Greater(), [counts, zero], span=e.span), Constant(weights), zero], span=e.span)
