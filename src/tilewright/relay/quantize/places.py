@@ -32,10 +32,14 @@ Choice = Callable[[Call], bool]
 
 @dataclass(eq=False)
 class Places:
-    """`layers` in the order in which they are computed, and for each value in bytes a value that has the same scale: itself, if it has one of its own."""
+    """`layers`, and the `values` that become bytes, in the order in which they are computed.
+
+    `scales` has for each value in bytes, and for what is made of them by moving elements, one that stands for all with the same scale.
+    """
 
     layers: list[Call] = field(default_factory=list)
-    values: dict[Expr, Expr] = field(default_factory=dict)
+    values: dict[Expr, None] = field(default_factory=dict)
+    scales: dict[Expr, Expr] = field(default_factory=dict)
 
 
 def is_layer(e: Expr) -> bool:
@@ -89,7 +93,8 @@ def find_places(function: Function, chosen: Choice, enabled: Collection[str] | N
             want(total.args[0])
             want(total.args[1])
     found.layers.reverse()
-    found.values = {e: same.root(e) for e in order if e in wanted and e not in passing}
+    found.values = {e: None for e in order if e in wanted and e not in passing}
+    found.scales = {e: same.root(e) for e in wanted}
     return found
 
 

@@ -66,8 +66,8 @@ class Distribution:
         self.range = 0.0
         self.least, self.greatest = np.inf, -np.inf
 
-    def add(self, values: Array) -> None:
-        """Count these; raises `InputError` for what is no finite number."""
+    def add(self, values: Array, counted: bool = True) -> None:
+        """Take these in, only the least and greatest of them where nothing is `counted`; raises `InputError` for what is no finite number."""
         if not values.size:
             return
         x = values.ravel()
@@ -75,6 +75,8 @@ class Distribution:
         if not np.isfinite(least) or not np.isfinite(greatest):
             raise InputError("a value of the network is infinite or no number for the calibration data; such data say nothing of its range")
         self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
+        if not counted:
+            return
         most = max(-least, greatest)
         if self.range == 0.0:
             self.range = most
@@ -129,7 +131,7 @@ def divergence_of(d: Distribution, levels: int = 128) -> float:
     counts = d.magnitudes(_FOLDED).astype(np.float64)
     counts[0] = counts[1]  # exact zeros (of relu, of padding) have a level of their own, whatever the cut
     last = max(levels, int(np.ceil(most / d.range * _FOLDED)))
-    cuts = np.unique(np.linspace(max(levels, last // 8), last, 2 * _CUTS).astype(int))
+    cuts = np.unique(np.linspace(levels, last, 2 * _CUTS).astype(int))
     found = min(cuts, key=lambda cut: _divergence(counts, int(cut), levels))
     return float(min(most, found * d.range / _FOLDED))
 

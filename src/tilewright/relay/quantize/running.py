@@ -69,8 +69,8 @@ def runner(function: Function, results: Sequence[Expr]) -> Callable[[Sample], li
     return run
 
 
-def distributions(function: Function, values: Sequence[Expr], samples: Sequence[Sample], at_a_time: int = -1) -> dict[Expr, Distribution]:
-    """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them."""
+def distributions(function: Function, values: Sequence[Expr], samples: Sequence[Sample], at_a_time: int = -1, counted: bool = True) -> dict[Expr, Distribution]:
+    """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them; only their ends where nothing is `counted`."""
     found = {e: Distribution() for e in values}
     step = len(values) if at_a_time < 0 else at_a_time
     for begin in range(0, len(values), max(step, 1)):
@@ -78,5 +78,5 @@ def distributions(function: Function, values: Sequence[Expr], samples: Sequence[
         run = runner(function, part)
         for sample in samples:
             for e, x in zip(part, run(sample), strict=True):
-                found[e].add(x)
+                found[e].add(x, counted)
     return found

@@ -20,10 +20,10 @@ from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.op.annotation import CastHint, SimulatedQuantize
 from tilewright.relay.op.nn_conv import Conv2d
-from tilewright.relay.op.nn_matmul import BiasAdd, Dense
+from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig
 from tilewright.relay.quantize.places import Choice, Places, find_places, layers
-from tilewright.relay.quantize.ranges import Array, Levels
+from tilewright.relay.quantize.ranges import Levels
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.types import TensorType
 
@@ -50,34 +50,39 @@ def rebuilt(function: Function, replace: Callable[[Expr, Expr], Expr], made: dic
 
 def simulated(
     function: Function, places: Places, of_value: Callable[[Expr], Parameters], of_weight: Callable[[Call], Parameters],
-    shifts: Mapping[Expr, Array] | None = None, made: dict[Expr, Expr] | None = None,
+    biases: Mapping[Expr, Constant] | None = None, made: dict[Expr, Expr] | None = None,
 ) -> Function:
     """`function` with simulated quantizations of its places' values, whoever reads them, and of their layers' weights.
 
-    `of_value` is asked once for each scale, by the value that `places` names. `shifts` are added to layers' results, one number for each channel. `made` is
-    filled with the new node of each old one; of a layer, it is the layer itself.
+    `of_value` is asked once for each scale, by the value that stands for it. `biases` are other ones for some calls of `nn.bias_add`. `made` is filled with the new
+    node of each old one.
     """
     shared: dict[Expr, Parameters] = {}
     chosen = set(places.layers)
-    layers_made: dict[Expr, Expr] = {}
 
     def replace(old: Expr, new: Expr) -> Expr:
         if old in chosen and isinstance(old, Call) and isinstance(new, Call):
-            weight = Call(SimulatedQuantize(QAnnotateKind.WEIGHT.value), [new.args[1], *of_weight(old)], span=new.args[1].span)
-            new = layers_made[old] = Call(new.op, [new.args[0], weight], span=new.span)
-            if shifts is not None and old in shifts:
-                new = layers_made[old] = Call(BiasAdd(channel_axis(old)), [new, Constant(shifts[old])], span=new.span)
+            new = Call(new.op, [new.args[0], simulated_weight(old, of_weight(old))], span=new.span)
+        if biases is not None and old in biases and isinstance(new, Call):
+            new = Call(new.op, [new.args[0], biases[old]], span=new.span)
         if old not in places.values:
             return new
-        root = places.values[old]
+        root = places.scales[old]
         if root not in shared:
             shared[root] = of_value(root)
-        return Call(SimulatedQuantize(QAnnotateKind.INPUT.value), [new, *shared[root]], span=new.span)
+        return simulated_value(new, shared[root])
 
-    result = rebuilt(function, replace, made)
-    if made is not None:
-        made.update(layers_made)
-    return result
+    return rebuilt(function, replace, made)
+
+
+def simulated_value(x: Expr, parameters: Parameters) -> Call:
+    """The simulated quantization of a layer's data."""
+    return Call(SimulatedQuantize(QAnnotateKind.INPUT.value), [x, *parameters], span=x.span)
+
+
+def simulated_weight(layer: Call, parameters: Parameters) -> Call:
+    """The simulated quantization of a layer's weight."""
+    return Call(SimulatedQuantize(QAnnotateKind.WEIGHT.value), [layer.args[1], *parameters], span=layer.args[1].span)
 
 
 def channel_axis(layer: Call) -> int:
