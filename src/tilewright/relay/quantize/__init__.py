@@ -10,8 +10,8 @@ qnn dialect, as quantized models of the frontends have them.
 
 from tilewright.relay.quantize.calibrate import calibrate
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig, kind2str, qconfig
-from tilewright.relay.quantize.flow import prerequisite_optimize, quantize
 from tilewright.relay.quantize.errors import LayerError, Report
+from tilewright.relay.quantize.flow import prerequisite_optimize, quantize
 from tilewright.relay.quantize.post_training import PostTraining, Quantized, post_training
 from tilewright.relay.quantize.realize import realize
 from tilewright.relay.quantize.simulate import annotate, partition

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Function
-from tilewright.relay.op.broadcast import Multiply, Subtract
-from tilewright.relay.op.reduction import Mean, Sum
+from tilewright.relay.op.broadcast import Subtract
+from tilewright.relay.op.reduction import Mean
 from tilewright.relay.quantize.places import Places
 from tilewright.relay.quantize.ranges import Array
 from tilewright.relay.quantize.running import Sample, runner
@@ -93,14 +93,18 @@ def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]
     made: dict[Expr, Expr] = {}
     how.simulated(made)
     chosen = set(how.places.layers)
-    results: list[Expr] = []
-    for e in layers:
-        results += [_squares(e), _squares(_difference(how.alone(e) if e in chosen else e, e)), _squares(_difference(_result_of(e, made), e))]
-    sums = np.zeros(len(results), np.float64)
-    run = runner(how.function, results)
+    alone = {e: how.alone(e) for e in layers if e in chosen}
+    run = runner(how.function, [*layers, *(_result_of(e, made) for e in layers), *alone.values()])
+    signal, noise, own = (dict.fromkeys(layers, 0.0) for _ in range(3))
     for sample in samples:
-        sums += [float(x) for x in run(sample)]
-    return {e: (relative(own, signal), relative(behind, signal)) for e, (signal, own, behind) in zip(layers, sums.reshape(-1, 3), strict=True)}
+        found = iter(run(sample))
+        expected = {e: next(found) for e in layers}
+        for e, wanted in expected.items():
+            signal[e] += _squares(wanted)
+            noise[e] += _squares(next(found) - wanted)
+        for e in alone:
+            own[e] += _squares(next(found) - expected[e])
+    return {e: (relative(own[e], signal[e]), relative(noise[e], signal[e])) for e in layers}
 
 
 def channel_shifts(how: Setting, samples: Sequence[Sample]) -> dict[Call, Array]:
@@ -108,7 +112,7 @@ def channel_shifts(how: Setting, samples: Sequence[Sample]) -> dict[Call, Array]
     results: list[Expr] = []
     for e in how.places.layers:
         others = tuple(d for d in range(e.tensor_type.ndim) if d != channel_axis(e))
-        results.append(Call(Mean(axis=others), [_difference(e, how.alone(e))]))
+        results.append(Call(Mean(axis=others), [Call(Subtract(), [e, how.alone(e)])]))
     run = runner(how.function, results)
     sums = [np.zeros(r.tensor_type.shape, np.float64) for r in results]
     for sample in samples:
@@ -123,12 +127,8 @@ def _result_of(layer: Expr, made: Mapping[Expr, Expr]) -> Expr:
     return new.args[0] if isinstance(new, Call) and isinstance(layer, Call) and type(new.op) is not type(layer.op) else new
 
 
-def _difference(a: Expr, b: Expr) -> Expr:
-    return Call(Subtract(), [a, b])
-
-
-def _squares(e: Expr) -> Expr:
-    return Call(Sum(), [Call(Multiply(), [e, e])])
+def _squares(x: Array) -> float:
+    return float(np.sum(np.square(x, dtype=np.float64)))
 
 
 def output_errors(names: Sequence[str], run: Callable[[Sample], list[Array]], expected: Sequence[Sequence[Array]], samples: Sequence[Sample]) -> dict[str, float]:
@@ -136,6 +136,6 @@ def output_errors(names: Sequence[str], run: Callable[[Sample], list[Array]], ex
     noise, signal = np.zeros(len(names)), np.zeros(len(names))
     for sample, wanted in zip(samples, expected, strict=True):
         for k, (x, y) in enumerate(zip(run(sample), wanted, strict=True)):
-            noise[k] += float(np.sum((x.astype(np.float64) - y) ** 2))
-            signal[k] += float(np.sum(y.astype(np.float64) ** 2))
+            noise[k] += _squares(x.astype(np.float64) - y)
+            signal[k] += _squares(y)
     return {name: relative(n, s) for name, n, s in zip(names, noise, signal, strict=True)}

@@ -102,7 +102,7 @@ class Distribution:
         """How often magnitudes occur, in bins from zero to the end of the range."""
         half = self.counts.shape[0] // 2
         folded = self.counts[half:] + self.counts[:half][::-1]
-        return folded.reshape(bins, -1).sum(1)
+        return np.asarray(folded.reshape(bins, -1).sum(1))
 
     def most(self) -> float:
         """The greatest magnitude; raises `InputError` where nothing was counted."""
