@@ -18,9 +18,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.quantize.errors import LayerError, Report, Setting, channel_shifts, layer_errors, output_errors
 from tilewright.relay.quantize.flow import prerequisite_optimize
+from tilewright.relay.quantize.integers import QuantizeRealize
 from tilewright.relay.quantize.places import Places, find_places, is_layer, layers
 from tilewright.relay.quantize.ranges import Distribution, Levels, divergence_of, least_error_of, percentile_of
-from tilewright.relay.quantize.realize import QuantizeRealize
 from tilewright.relay.quantize.running import distributions, runner, samples_of
 from tilewright.relay.quantize.simulate import Parameters, channel_axis, constants, rebuilt, weight_axis
 from tilewright.relay.transform.fold_constant import FoldConstant

@@ -122,12 +122,13 @@ class QuantizePartition(FunctionPass):
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         config = current_qconfig()
-        places = find_places(function, configured(config, function), config.debug_enabled_ops)
+        plain = float_form(function)
+        places = find_places(plain, configured(config, plain), config.debug_enabled_ops)
 
         def marked(old: Expr, new: Expr) -> Expr:
             return Call(CastHint(config.dtype_input), [new], span=new.span) if old in places.values else new
 
-        return rebuilt(function, marked)
+        return rebuilt(plain, marked)
 
 
 @dataclass(frozen=True)
