@@ -103,6 +103,17 @@ def test_simulation_says_what_integers_compute() -> None:
     assert relative(tvm.compile(simulated)(x), whole) < 0.02
 
 
+def test_fewer_bits_are_held_in_bytes() -> None:
+    """A range of four bits, which values leave on both sides."""
+    mod = network()
+    with all_layers(nbit_input=4, global_scale=1.0, rounding="TONEAREST"):
+        made = quantize(mod)
+        with all_layers(nbit_input=4, global_scale=1.0, do_simulation=True):
+            simulated = quantize(mod)
+    assert relative(evaluate(made, DATA[:1] * 3), evaluate(simulated, DATA[:1] * 3)) < 1e-5
+    np.testing.assert_allclose(tvm.compile(made)(DATA[:1] * 3), evaluate(made, DATA[:1] * 3), rtol=1e-5, atol=1e-5)
+
+
 def test_layers_are_skipped_by_number_and_kind() -> None:
     mod = network()
     assert operators(quantize(mod))["qnn.conv2d"] == 5

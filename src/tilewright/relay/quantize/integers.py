@@ -4,7 +4,8 @@
     -> %0 = qnn.quantize(%x, s, 0, out_dtype="uint8"); %1 = qnn.conv2d(%0, w', 0, 0, s, t); qnn.dequantize(%1, s * t, 0)
 
 Each simulated value is quantized and dequantized; `FakeQuantizationToInteger` then computes between them in integers. A relu or clip that changes nothing
-of what the levels can say is left out.
+of what the levels can say is left out. Levels that do not fill their type are held by a clip of the integers, but for the one level more that a signed byte has
+below zero.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.annotation import SimulatedQuantize
 from tilewright.relay.op.elementwise import Clip, Relu
+from tilewright.relay.qnn.numerics import limits
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.quantize.config import current_qconfig
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
@@ -55,8 +57,13 @@ class QuantizeRealize(FunctionPass):
             return _weight(x, scale, least, most)
         dtype, zero = stored_as(least, most, self.dtype)
         s, z = Constant(scale.reshape(())), Constant(np.asarray(zero, np.int32))
-        x = _without_bounds(x, float(s.value), least, most)
-        return Call(Dequantize(), [Call(Quantize(dtype), [x, s, z], span=e.span), s, z], span=e.span)
+        first, last = limits(dtype)
+        narrow = zero + least > first + 1 or zero + most < last
+        x = _without_bounds(x, float(s.value), *((least, most) if narrow else (first - zero, last - zero)))
+        whole = Call(Quantize(dtype), [x, s, z], span=e.span)
+        if narrow:
+            whole = Call(Clip(zero + least, zero + most), [whole], span=e.span)
+        return Call(Dequantize(), [whole, s, z], span=e.span)
 
     def _rounded(self, e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, Requantize)) or e.op.rounding == self.rounding:
