@@ -18,7 +18,8 @@ from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, ShapeError
 from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.interpreter import evaluate, prepared
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.on_values import prepared
 from tilewright.relay.op.deferred import Deferred
 from tilewright.relay.op.selection import UniqueSlices
 from tilewright.relay.op.sorting import TopK

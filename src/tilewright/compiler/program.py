@@ -28,7 +28,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, Var
-from tilewright.relay.interpreter import prepared
+from tilewright.relay.on_values import prepared
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep

@@ -202,7 +202,7 @@ class Stages:
 
     @staticmethod
     def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        from tilewright.relay.interpreter import prepared
+        from tilewright.relay.on_values import prepared
 
         made = prepared(stage)(*given)
         return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]

@@ -81,46 +81,6 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
 
 
-def prepared(function: Function) -> Callable[..., Any]:
-    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
-
-    For a function of operators and tuples alone; of any other it is `evaluate`.
-    """
-    order = list(post_order(function.body))
-    if function.attrs.get("Parts", 1) != 1 or not all(_is_plain(e) for e in order):
-        return functools.partial(evaluate, function)
-    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
-    constants = [e for e in order if isinstance(e, Constant)]
-    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
-    steps: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
-    for e in order:
-        if e not in places:
-            steps.append((_step(e), tuple(places[o] for o in operands(e))))
-            places[e] = len(places)
-    fixed, result = [e.value for e in constants], places[function.body]
-
-    def run(*args: Any) -> Any:
-        values = [*args, *fixed]
-        for step, needed in steps:
-            values.append(step(*[values[k] for k in needed]))
-        return values[result]
-
-    return run
-
-
-def _is_plain(e: Expr) -> bool:
-    return isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
-
-
-def _step(e: Expr) -> Callable[..., Any]:
-    """The value of a call, a tuple or a field of one, from those of its operands."""
-    if isinstance(e, Call):
-        return lambda *args: apply_op(e, args)
-    if isinstance(e, TupleGetItem):
-        return operator.itemgetter(e.index)
-    return lambda *fields: fields
-
-
 def _checked(param: Var, value: Any) -> Any:
     if isinstance(value, (tuple, ConstructorValue, RefValue, Closure, Constructor)):
         return value
@@ -374,19 +334,28 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
             return True
 
 
+MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What a reference raises for values that the operator has no meaning for."""
+
+
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
     try:
         with np.errstate(all="ignore"):
             result = call.op.reference(*args)
-    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
-        raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
-    return _arrays(result)
+    except MEANINGLESS as error:
+        raise meaningless(call, args, error) from error
+    return arrays_of(result)
 
 
-def _arrays(result: Any) -> Any:
+def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
+    """What to raise for the values of a call that its reference refused with `error`."""
+    shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
+    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span)
+
+
+def arrays_of(result: Any) -> Any:
     """What a reference gives as arrays, and tuples of them; None where there is nothing."""
     if isinstance(result, (tuple, list)):
-        return tuple(map(_arrays, result))
+        return tuple(map(arrays_of, result))
     return None if result is None else np.asarray(result)

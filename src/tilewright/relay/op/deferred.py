@@ -8,7 +8,7 @@ known of its type; what reads it has no type either, until `resolve` has put the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,15 @@ class Waiting(Op):
     def pure(self) -> bool:  # type: ignore[override]
         """False for what draws random numbers."""
         return not self.random
+
+    @property
+    def captured(self) -> int:
+        """How many of the last arguments only graphs inside it take, which is converted without their types."""
+        return 0
+
+    def content(self) -> Hashable:
+        """What tells conversions apart: two operators of the same content are converted alike."""
+        return self
 
     def infer(self, *inputs: Any) -> Any:
         """Not known."""
@@ -65,6 +74,17 @@ class Deferred(Waiting):
         from tilewright.relay.frontend.onnx.deferred import convert
 
         return convert(self, call, ask)
+
+    @property
+    def captured(self) -> int:
+        from tilewright.relay.frontend.onnx.deferred import captured_count
+
+        return captured_count(self)
+
+    def content(self) -> Hashable:
+        from tilewright.relay.frontend.onnx.deferred import nameless
+
+        return (nameless(self.model), self.config)
 
 
 @op("tflite.deferred", kind=Fusion.OPAQUE)

@@ -1,0 +1,214 @@
+"""Programs whose sizes are only known while they run, run on values: steps made once, each of which reads the sizes from its arrays.
+
+    %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
+    %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
+
+An operator that waits for sizes and values is converted when they are there, and what it is converted to is kept for all sizes and
+values of which the same holds that the conversion asked (`arith/noted_sizes.py`): a `Gather` asks for ranks alone, and is converted once.
+So what a call with sizes that were not met before costs are the operators themselves, and no graph is made or typed for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.arith.noted_sizes import Notes, is_noted
+from tilewright.errors import CompileError, RunError
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
+from tilewright.relay.op.deferred import Waiting
+from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.visitor import free_vars, operands, post_order
+from tilewright.types import DataType, TensorType
+
+Array = np.ndarray[Any, Any]
+Step = Callable[..., Any]
+
+_MOST_SIZES: Final = 256
+"""The combinations of sizes for which it is kept which conversion serves them."""
+_MOST_CONVERSIONS: Final = 64
+"""The conversions of one operator that are kept."""
+_OPAQUE: Final = 32
+"""How often an operator that is a program of its own looks at an element, about."""
+
+
+class TooLargeError(Exception):
+    """An operator has so much to do that kernels pay, however long they take to be made."""
+
+
+class Conversions:
+    """What the waiting operators of a program were converted to so far, by what they are: two of one kind share it."""
+
+    def __init__(self, most_work: float) -> None:
+        """An operator of more than `most_work` operations is `TooLargeError`."""
+        self.most_work = most_work
+        self._known: dict[Any, _Converted] = {}
+
+    def of(self, op: Waiting) -> _Converted:
+        """Those of one operator."""
+        return self._known.setdefault(op.content(), _Converted(self))
+
+
+def is_plain(function: Function) -> bool:
+    """Whether a function is made of operators and tuples alone."""
+    return function.attrs.get("Parts", 1) == 1 and all(
+        isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr)) for e in post_order(function.body))
+
+
+def prepared(function: Function, conversions: Conversions | None = None) -> Step:
+    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
+
+    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, no operator of a call is too large.
+    Raises `RunError` for values that an operator has no meaning for, and what conversions raise.
+    """
+    if not is_plain(function):
+        return functools.partial(evaluate, function)
+    order = list(post_order(function.body))
+    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
+    constants = [e for e in order if isinstance(e, Constant)]
+    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
+    steps: list[tuple[Step, tuple[int, ...]]] = []
+    for e in order:
+        if e not in places:
+            steps.append((_step(e, conversions), tuple(places[o] for o in operands(e))))
+            places[e] = len(places)
+    fixed, result = [e.value for e in constants], places[function.body]
+
+    def run(*args: Any) -> Any:
+        values = [*args, *fixed]
+        with np.errstate(all="ignore"):
+            for step, needed in steps:
+                values.append(step(*[values[k] for k in needed]))
+        return values[result]
+
+    return run
+
+
+def _step(e: Expr, conversions: Conversions | None) -> Step:
+    """The value of a call, a tuple or a field of one, from those of its operands."""
+    if isinstance(e, TupleGetItem):
+        return operator.itemgetter(e.index)
+    if not isinstance(e, Call):
+        return lambda *fields: fields
+    if conversions is None:
+        return functools.partial(_meaning, e.op.reference, e)
+    if isinstance(e.op, Waiting):
+        return functools.partial(conversions.of(e.op), e)
+    if e.op.kind >= Fusion.OUT_FUSABLE:
+        return functools.partial(_bounded, conversions.most_work, e)
+    return functools.partial(_meaning, e.op.reference, e)
+
+
+def _meaning(reference: Step, call: Call, *args: Any) -> Any:
+    try:
+        result = reference(*args)
+    except MEANINGLESS as error:
+        raise meaningless(call, args, error) from error
+    return result if type(result) is np.ndarray else arrays_of(result)
+
+
+def _bounded(most: float, call: Call, *args: Any) -> Any:
+    sizes = [a.size for a in args if type(a) is np.ndarray]
+    work = sizes[0] * sizes[1] ** 0.5 if call.op.kind is Fusion.OUT_FUSABLE and len(sizes) > 1 else _OPAQUE * sum(sizes)
+    if work > most:
+        raise TooLargeError
+    return _meaning(call.op.reference, call, *args)
+
+
+class _Conversion:
+    """What an operator is converted to, and for which sizes and values."""
+
+    def __init__(self, notes: Notes, asked: dict[int, Any], run: Step) -> None:
+        self.notes, self.asked, self.run = notes, asked, run
+
+    def serves(self, args: Sequence[Array]) -> bool:
+        return all(_content(args[k]) == value for k, value in self.asked.items()) and self.notes.hold([a.shape for a in args])
+
+
+class _Converted:
+    """A waiting operator: called with the values of its operands, it is what it is converted to for them."""
+
+    def __init__(self, conversions: Conversions) -> None:
+        self._conversions = conversions
+        self._known: dict[Any, _Conversion] = {}
+        self._all: dict[Any, list[_Conversion]] = {}
+        self._asked: tuple[int, ...] = ()
+
+    def __call__(self, call: Call, *args: Any) -> Any:
+        try:
+            key = (*[(a.shape, a.dtype) for a in args], *[_content(args[k]) for k in self._asked])
+        except AttributeError:  # a sequence, or an optional that is empty
+            return _meaning(call.op.reference, call, *args)
+        found = self._known.get(key)
+        if found is None:
+            found = self._kept(key, self._found(call, args), args)
+        try:
+            return found.run(*args)
+        except RunError as error:
+            raise RunError(error.message, call.span) from error
+
+    def _found(self, call: Call, args: Sequence[Array]) -> _Conversion:
+        alike = self._all.setdefault(tuple([(a.ndim, a.dtype) for a in args]), [])
+        for known in alike:
+            if known.serves(args):
+                return known
+        made = self._converted(call, args)
+        alike.insert(0, made)
+        del alike[_MOST_CONVERSIONS:]
+        return made
+
+    def _kept(self, key: Any, found: _Conversion, args: Sequence[Array]) -> _Conversion:
+        if not set(found.asked) <= set(self._asked):
+            self._asked = tuple(sorted({*self._asked, *found.asked}))
+            self._known = {}  # their keys do not tell apart what these values decide
+            key = (*[(a.shape, a.dtype) for a in args], *[_content(args[k]) for k in self._asked])
+        elif len(self._known) >= _MOST_SIZES:
+            self._known = {}
+        self._known[key] = found
+        return found
+
+    def _converted(self, call: Call, args: Sequence[Array]) -> _Conversion:
+        notes, inner = Notes(), call.op.captured
+        typed = len(args) - inner
+        params = [Var(f"v{k}", TensorType(notes.shape(k, a.shape), DataType(a.dtype)) if k < typed else None) for k, a in enumerate(args)]
+        places: dict[Expr, int] = {p: k for k, p in enumerate(params)}
+        asked: dict[int, Any] = {}
+
+        def ask(e: Expr) -> Array:
+            if isinstance(e, Constant):
+                return e.value
+            needed = free_vars(e)
+            asked.update((places[v], _content(args[places[v]])) for v in needed)
+            return args[places[e]] if e in places else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed]))
+
+        found = call.op.resolve(Call(call.op, params, span=call.span), ask)
+        if found is None:
+            raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span)
+        function = Function(params, found)
+        if not is_plain(function):
+            _take(tuple(size for p in params[:typed] for size in p.tensor_type.shape))
+        for e in post_order(found):
+            if isinstance(e, Call) and isinstance(e.op, Op):
+                _take(e.op.attributes())
+        return _Conversion(notes, asked, prepared(function, self._conversions))
+
+
+def _content(value: Array) -> Any:
+    """What a value is, for dictionaries."""
+    return (value.shape, tuple(value.flat) if value.dtype.hasobject else value.tobytes())
+
+
+def _take(attribute: Any) -> None:
+    """Ask for the sizes that are in an attribute: the operator is the one for these."""
+    if is_noted(attribute):
+        int(attribute)
+    elif isinstance(attribute, dict):
+        _take(tuple(attribute.values()))
+    elif isinstance(attribute, tuple):
+        for a in attribute:
+            _take(a)
