@@ -17,6 +17,7 @@ from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
+from tilewright.relay.transform.eliminate_common_subexpr import merge_equal
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import cut, is_static, needs_stages, resolve, work
 from tilewright.relay.visitor import operands, post_order
@@ -114,7 +115,7 @@ def _resolved(function: Function, types: Sequence[TensorType], values: Sequence[
         return function, set()
     params = [Var(p.name_hint, t, p.span) for p, t in zip(function.params, types, strict=True)]
     ask = Asked(params, values, most)
-    return with_known_outputs(resolve(function, params, ask)), ask.found
+    return merge_equal(with_known_outputs(resolve(function, params, ask))), ask.found
 
 
 def _refuse(rest: Function) -> NoReturn:

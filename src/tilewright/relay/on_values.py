@@ -63,9 +63,19 @@ def is_plain(function: Function) -> bool:
 def prepared(function: Function, conversions: Conversions | None = None) -> Step:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
-    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, no operator of a call is too large.
-    Raises `RunError` for values that an operator has no meaning for, and what conversions raise.
+    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that waits is converted once,
+    and no operator of a call may be too large. Raises `RunError` for values that an operator has no meaning for, and what conversions raise.
     """
+    run = _run(function, conversions)
+
+    def quietly(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return run(*args)
+
+    return quietly
+
+
+def _run(function: Function, conversions: Conversions | None) -> Step:
     if not is_plain(function):
         return functools.partial(evaluate, function)
     order = list(post_order(function.body))
@@ -78,15 +88,21 @@ def prepared(function: Function, conversions: Conversions | None = None) -> Step
             steps.append((_step(e, conversions), tuple(places[o] for o in operands(e))))
             places[e] = len(places)
     fixed, result = [e.value for e in constants], places[function.body]
+    if len(steps) == 1 and result == len(places) - 1 and steps[0][1] == tuple(range(len(places) - 1)):
+        only = steps[0][0]
+        return functools.partial(_with, only, fixed) if fixed else only
 
     def run(*args: Any) -> Any:
         values = [*args, *fixed]
-        with np.errstate(all="ignore"):
-            for step, needed in steps:
-                values.append(step(*[values[k] for k in needed]))
+        for step, needed in steps:
+            values.append(step(*[values[k] for k in needed]))
         return values[result]
 
     return run
+
+
+def _with(step: Step, fixed: Sequence[Array], *args: Any) -> Any:
+    return step(*args, *fixed)
 
 
 def _step(e: Expr, conversions: Conversions | None) -> Step:
@@ -195,7 +211,7 @@ class _Converted:
         for e in post_order(found):
             if isinstance(e, Call) and isinstance(e.op, Op):
                 _take(e.op.attributes())
-        return _Conversion(notes, asked, prepared(function, self._conversions))
+        return _Conversion(notes, asked, _run(function, self._conversions))
 
 
 def _content(value: Array) -> Any:
