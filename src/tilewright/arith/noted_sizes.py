@@ -91,6 +91,8 @@ class NotedSize:
         return format(self._number, spec)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # a protocol that is asked for and that no number has
         return getattr(self.__index__(), name)
 
     def _compared(self, compare: Callable[..., bool], other: Any) -> bool:
