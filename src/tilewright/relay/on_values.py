@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.arith.noted_sizes import Notes, is_noted
 from tilewright.errors import CompileError, RunError
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.groups import OPEN, Lists
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
 from tilewright.relay.op.deferred import Waiting
 from tilewright.relay.op.registry import Fusion, Op
@@ -52,6 +53,30 @@ class Conversions:
     def of(self, op: Waiting) -> _Converted:
         """Those of one operator."""
         return self._known.setdefault(op.content(), _Converted(self))
+
+
+class OnValues:
+    """What is left of a program, run on the values that are there."""
+
+    def __init__(self, function: Function, conversions: Conversions) -> None:
+        lists = function.attrs.get("output_lists", ())
+        self.lists: Lists = tuple(lists)
+        self._run = prepared(function, conversions) if OPEN not in lists and is_plain(function) else None
+
+    def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
+        """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the way, and what operators raise."""
+        if self._run is None:
+            raise TooLargeError
+        return [np.array(x, order="C") for x in _leaves(self._run(*values))], self.lists
+
+
+def _leaves(value: Any) -> Iterator[Array]:
+    """The tensors of a value, those of nested tuples in order."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def is_plain(function: Function) -> bool:
