@@ -60,7 +60,7 @@ class NotedSize:
     def __init__(self, notes: Notes, number: int, term: Term) -> None:
         self._notes, self._number, self._term = notes, number, term
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return Size
 

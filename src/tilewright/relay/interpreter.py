@@ -9,8 +9,6 @@ value is dropped after its last use. A value that several scopes use is computed
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

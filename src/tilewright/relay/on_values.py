@@ -30,9 +30,9 @@ from tilewright.types import DataType, TensorType
 Array = np.ndarray[Any, Any]
 Step = Callable[..., Any]
 
-_MOST_SIZES: Final = 256
+MOST_SIZES: Final = 128
 """The combinations of sizes for which it is kept which conversion serves them."""
-_MOST_CONVERSIONS: Final = 64
+MOST_CONVERSIONS: Final = 32
 """The conversions of one operator that are kept."""
 _OPAQUE: Final = 32
 """How often an operator that is a program of its own looks at an element, about."""
@@ -200,7 +200,7 @@ class _Converted:
                 return known
         made = self._converted(call, args)
         alike.insert(0, made)
-        del alike[_MOST_CONVERSIONS:]
+        del alike[MOST_CONVERSIONS:]
         return made
 
     def _kept(self, key: Any, found: _Conversion, args: Sequence[Array]) -> _Conversion:
@@ -208,35 +208,49 @@ class _Converted:
             self._asked = tuple(sorted({*self._asked, *found.asked}))
             self._known = {}  # their keys do not tell apart what these values decide
             key = (*[(a.shape, a.dtype) for a in args], *[_content(args[k]) for k in self._asked])
-        elif len(self._known) >= _MOST_SIZES:
+        elif len(self._known) >= MOST_SIZES:
             self._known = {}
         self._known[key] = found
         return found
 
     def _converted(self, call: Call, args: Sequence[Array]) -> _Conversion:
-        notes, inner = Notes(), call.op.captured
-        typed = len(args) - inner
-        params = [Var(f"v{k}", TensorType(notes.shape(k, a.shape), DataType(a.dtype)) if k < typed else None) for k, a in enumerate(args)]
-        places: dict[Expr, int] = {p: k for k, p in enumerate(params)}
-        asked: dict[int, Any] = {}
-
-        def ask(e: Expr) -> Array:
-            if isinstance(e, Constant):
-                return e.value
-            needed = free_vars(e)
-            asked.update((places[v], _content(args[places[v]])) for v in needed)
-            return args[places[e]] if e in places else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed]))
-
-        found = call.op.resolve(Call(call.op, params, span=call.span), ask)
-        if found is None:
-            raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span)
-        function = Function(params, found)
+        """The conversion for these values. What it asks of the sizes is found with stand-ins for them; where those get into what is made of them, or
+        something cannot do with them, it is made once more with the sizes themselves."""
+        notes = Notes()
+        shapes = [notes.shape(k, a.shape) for k, a in enumerate(args)]
+        try:
+            function, asked = _convert(call, args, shapes)
+            sizes = [s for e in post_order(function.body) for s in _noted_in(e)]
+        except (CompileError, AttributeError, *MEANINGLESS):
+            sizes, function = [s for shape in shapes for s in shape], None
+        if function is None or sizes:
+            for s in sizes:
+                int(s)
+            function, asked = _convert(call, args, [a.shape for a in args])
         if not is_plain(function):
-            _take(tuple(size for p in params[:typed] for size in p.tensor_type.shape))
-        for e in post_order(found):
-            if isinstance(e, Call) and isinstance(e.op, Op):
-                _take(e.op.attributes())
+            raise TooLargeError  # a loop: how often it turns is not known
         return _Conversion(notes, asked, _run(function, self._conversions))
+
+
+def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]]) -> tuple[Function, dict[int, Any]]:
+    """What a waiting operator is converted to for these values of these sizes; and the values that it asked for."""
+    types = [TensorType(shape, DataType(a.dtype)) for shape, a in zip(shapes, args, strict=True)]
+    params = [Var(f"v{k}", None if call.op.decides else t) for k, t in enumerate(types)]
+    places: dict[Expr, int] = {p: k for k, p in enumerate(params)}
+    asked: dict[int, Any] = {0: _content(args[0])} if call.op.decides else {}
+    given = [Constant(args[0]), *params[1:]] if call.op.decides else params
+
+    def ask(e: Expr) -> Array:
+        if isinstance(e, Constant):
+            return e.value
+        needed = free_vars(e)
+        asked.update((places[v], _content(args[places[v]])) for v in needed)
+        return args[places[e]] if e in places else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed]))
+
+    found = call.op.resolve(Call(call.op, given, span=call.span), ask)
+    if found is None:
+        raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span)
+    return Function(params, found), asked
 
 
 def _content(value: Array) -> Any:
@@ -244,12 +258,15 @@ def _content(value: Array) -> Any:
     return (value.shape, tuple(value.flat) if value.dtype.hasobject else value.tobytes())
 
 
-def _take(attribute: Any) -> None:
-    """Ask for the sizes that are in an attribute: the operator is the one for these."""
-    if is_noted(attribute):
-        int(attribute)
-    elif isinstance(attribute, dict):
-        _take(tuple(attribute.values()))
-    elif isinstance(attribute, tuple):
-        for a in attribute:
-            _take(a)
+def _noted_in(e: Expr) -> Iterator[Any]:
+    """The stand-ins for sizes in a node: an operator with them is that of these sizes alone."""
+    if isinstance(e, Constant) and e.value.dtype.hasobject:
+        yield from filter(is_noted, e.value.flat)
+    elif isinstance(e, Call) and isinstance(e.op, Op):
+        stack: list[Any] = list(e.op.attributes().values())
+        while stack:
+            attribute = stack.pop()
+            if isinstance(attribute, tuple):
+                stack += attribute
+            elif is_noted(attribute):
+                yield attribute

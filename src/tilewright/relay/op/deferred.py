@@ -33,9 +33,9 @@ class Waiting(Op):
         return not self.random
 
     @property
-    def captured(self) -> int:
-        """How many of the last arguments only graphs inside it take, which is converted without their types."""
-        return 0
+    def decides(self) -> bool:
+        """Whether the first argument decides which graph the operator is; the others are what that graph takes, and it is made without their types."""
+        return False
 
     def content(self) -> Hashable:
         """What tells conversions apart: two operators of the same content are converted alike."""
@@ -76,10 +76,10 @@ class Deferred(Waiting):
         return convert(self, call, ask)
 
     @property
-    def captured(self) -> int:
-        from tilewright.relay.frontend.onnx.deferred import captured_count
+    def decides(self) -> bool:
+        from tilewright.relay.frontend.onnx.deferred import is_branch
 
-        return captured_count(self)
+        return is_branch(self)
 
     def content(self) -> Hashable:
         from tilewright.relay.frontend.onnx.deferred import nameless

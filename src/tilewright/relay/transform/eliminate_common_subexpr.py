@@ -41,7 +41,9 @@ def merge_equal(function: Function, fskip: Callable[[Expr], bool] | None = None)
         key = None if fskip is not None and fskip(e) else key_of(e)
         return None if key is None else known.setdefault(key, e)
 
-    return rewrite(function, merge)
+    merged = rewrite(function, merge)
+    assert isinstance(merged, Function)
+    return merged
 
 
 def key_of(e: Expr) -> Any:

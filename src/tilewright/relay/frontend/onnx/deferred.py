@@ -97,16 +97,14 @@ def nameless(text: str) -> bytes:
         node.input[:], node.output[:] = [numbers.get(n, n) for n in node.input], [numbers.get(n, n) for n in node.output]
         for i in model.graph.input:
             i.name = numbers[i.name]
-    return model.SerializeToString(deterministic=True)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
 
 
-def captured_count(deferred: Deferred) -> int:
-    """How many arguments only the branches of a node take. The body of a loop is converted for their types."""
-    model = _model(deferred.model)
-    (node,) = model.graph.node
-    if node.domain not in _ORDINARY or node.op_type != "If":
-        return 0
-    return sum(1 for i in model.graph.input if i.name not in node.input and not i.type.HasField("optional_type"))
+def is_branch(deferred: Deferred) -> bool:
+    """Whether a node is one of two graphs, as its first input says."""
+    (node,) = _model(deferred.model).graph.node
+    return node.domain in _ORDINARY and node.op_type == "If"
 
 
 def _waits(result: Expr, model: str) -> bool:
