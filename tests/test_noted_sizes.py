@@ -31,7 +31,7 @@ def test_a_stand_in_is_a_size_that_notes_what_is_asked() -> None:
     n, m = notes.shape(0, (5, 4))
     assert isinstance(n, int) and isinstance(n, Size) and is_noted(n) and not is_noted(5)
     assert (str(n), f"{n}", asked(notes)) == ("5", "5", 0)
-    assert n != m and n > m and not n + 1 == m
+    assert n != m and n > m and n + 1 != m
     assert (notes.hold([(5, 4)]), notes.hold([(9, 3)]), notes.hold([(3, 4)]), notes.hold([(4, 4)])) == (True, True, False, False)
 
 
@@ -47,7 +47,7 @@ def test_types_of_stand_ins_ask_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("take", [
-    range, hash, float, lambda n: np.zeros(n), lambda n: np.asarray(n, np.int64), lambda n: [0] * n, lambda n: n / 2, lambda n: 2**n, lambda n: n.bit_length(),
+    range, hash, float, np.zeros, lambda n: np.asarray(n, np.int64), lambda n: [0] * n, lambda n: n / 2, lambda n: 2**n, lambda n: n.bit_length(),
 ])
 def test_whoever_takes_the_number_asks_for_it(take: Callable[[Any], Any]) -> None:
     notes = Notes()
@@ -77,9 +77,9 @@ def test_where_the_answers_are_the_same_so_is_what_is_made(a: Any, b: Any, c: An
     def decide(x: Any, y: Any) -> list[int] | None:
         found = []
         for n, m in zip(x, y, strict=True):
-            if not (n == m or n == 1 or m == 1):
+            if n not in (m, 1) and m != 1:
                 return None
-            found.append((n == 1 and not m == 1) - (m == 1 and not n == 1))
+            found.append((n == 1 and m != 1) - (m == 1 and n != 1))
         return found
 
     notes = Notes()

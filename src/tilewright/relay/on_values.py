@@ -150,6 +150,10 @@ def _meaning(reference: Step, call: Call, *args: Any) -> Any:
         result = reference(*args)
     except MEANINGLESS as error:
         raise meaningless(call, args, error) from error
+    except CompileError as error:
+        if error.origin is not None:
+            raise
+        raise type(error)(f"{call.op.name}: {error.message}", call.span) from error
     return result if type(result) is np.ndarray else arrays_of(result)
 
 

@@ -464,6 +464,11 @@ def topk_by_attribute(x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
 @converter("TopK", since=10)
 def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
     count = int(node.scalar(k, "K"))
+    if count < 0:
+        node.refuse(f"K is {count}; the number of elements that are asked for must not be negative")
+    if not count:  # which means all to `topk`
+        none = slice_axis(x, axis_of(axis, rank(x), node), 0, 0)
+        return none, cast(none, "int64")
     return fields(op.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
 
 
