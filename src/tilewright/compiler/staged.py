@@ -34,6 +34,7 @@ from tilewright.runtime.program import TensorInfo
 from tilewright.types import DataType
 
 if TYPE_CHECKING:
+    from tilewright.compiler.growth import Sizer
     from tilewright.relay.expr import Function
     from tilewright.relay.on_values import Conversions, OnValues
 
@@ -86,7 +87,7 @@ class Edge:
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
-        sizers: Sequence[tuple[Callable[..., Sequence[Array]], tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
+        sizers: Sequence[tuple[Sizer, tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
     ) -> None:
         self.lists = lists
         """How the outputs are grouped (see `relay/groups.py`), where there is no next point and they are not all tensors."""
@@ -362,7 +363,7 @@ class Stages:
     def in_python(self) -> set[str]:
         """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
         steps = (s.name for e in self.edges() if e.program is not None for s in e.program.artifact.manifest.host_steps)
-        return {*steps, *(size.__name__ for e in self.edges() for size, _ in e.sizers)}
+        return {*steps, *(size.name for e in self.edges() for size, _ in e.sizers)}
 
     def use_threads(self, count: int) -> None:
         """How many threads share a call's work, in every stage."""
