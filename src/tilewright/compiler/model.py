@@ -206,7 +206,9 @@ class Model:
 
     @property
     def artifact(self) -> Artifact:
-        """What `save` writes: the program for the shapes of the last call."""
+        """What `save` writes: the program for the shapes of the last call. Raises `InputError` where it takes more than one."""
+        if self._stages is not None and self._stages.root.asked:
+            raise InputError(self._stages.why_not_one())
         return self._program.artifact
 
     @property
@@ -216,11 +218,11 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.inputs if self._stages is None or self._stages.last is not None else self._stages.inputs
+        return self._program.artifact.manifest.inputs if self._stages is None or self._stages.last is not None else self._stages.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.outputs
+        return self._program.artifact.manifest.outputs
 
     @property
     def in_python(self) -> frozenset[str]:
@@ -274,7 +276,7 @@ class Model:
         A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
         """
         tree = self._stages
-        if tree is None or tree.last is not None or not tree.root.edges:
+        if tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
             return self.artifact.save(path)
         if self._has_groups:
             raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors")
