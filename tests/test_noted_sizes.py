@@ -17,8 +17,6 @@ from tilewright.errors import ShapeError
 from tilewright.relay.op.shaping import Reshape
 from tilewright.types import Size, TensorType
 
-pytestmark = pytest.mark.core
-
 SIZES = st.integers(0, 6)
 
 

@@ -25,8 +25,6 @@ from tilewright.relay.frontend.onnx.deferred import defer
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.on_values import Conversions, OnValues, TooLargeError, prepared
 
-pytestmark = pytest.mark.core
-
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Array = np.ndarray[Any, Any]
 

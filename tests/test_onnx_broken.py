@@ -11,8 +11,6 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 import tilewright
 from tilewright.errors import CompileError
 
-pytestmark = pytest.mark.core
-
 
 def model(*nodes: NodeProto) -> ModelProto:
     """`x` (2, 3) through `nodes` to `y`."""

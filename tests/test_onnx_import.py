@@ -23,7 +23,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import post_order
 from tilewright.types import TensorType
 
-pytestmark = pytest.mark.core
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 

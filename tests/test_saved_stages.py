@@ -21,8 +21,6 @@ from tilewright.compiler.staged import COMPILED_AT
 from tilewright.errors import ArtifactError, InputError
 from tilewright.relay.op.selection import UniqueSlices
 
-pytestmark = pytest.mark.core
-
 _READER = """
 import sys
 import numpy as np
@@ -143,7 +141,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
 
 def test_what_else_reads_artifacts_says_where_it_is_read(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    with pytest.raises(ArtifactError, match="a program in stages, which is no single artifact; read it with tilewright.load"):
+    with pytest.raises(ArtifactError, match=r"a program in stages, which is no single artifact; read it with tilewright\.load"):
         runtime.load(path)
 
 
