@@ -283,3 +283,10 @@ def test_no_elements_are_asked_for() -> None:
         assert (values.shape, places.shape, places.dtype) == ((2, k), (2, k), np.int64)
     with pytest.raises(ModelError, match="K is -1; the number of elements"):
         compiled(floats(2, 5), np.array([-1]))
+
+
+def test_moving_much_is_not_too_large() -> None:
+    x, n = relay.var("x", shape=(relay.Any(), 4)), relay.var("n", shape=(1,), dtype="int64")
+    one, zero = relay.const(np.array([1])), relay.const(np.array([0]))
+    part = relay.transpose(Call(relay.op.get("dyn.strided_slice")(), [x, zero, n, one]), (1, 0))
+    assert prepared(Function([x, n], part), Conversions(1 << 10))(floats(5000, 4), np.array([4000])).shape == (4, 4000)

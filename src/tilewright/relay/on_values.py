@@ -22,7 +22,7 @@ from tilewright.errors import CompileError, RunError
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.groups import OPEN, Lists
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
-from tilewright.relay.op.deferred import Waiting
+from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import DataType, TensorType
@@ -34,8 +34,8 @@ MOST_SIZES: Final = 128
 """The combinations of sizes for which it is kept which conversion serves them."""
 MOST_CONVERSIONS: Final = 32
 """The conversions of one operator that are kept."""
-_OPAQUE: Final = 32
-"""How often an operator that is a program of its own looks at an element, about."""
+_OPAQUE: Final = 4
+"""What an operator that is a program of its own (a sort, a suppression of boxes) has to do for an element, beside what numpy does for it."""
 
 
 class TooLargeError(Exception):
@@ -140,7 +140,7 @@ def _step(e: Expr, conversions: Conversions | None) -> Step:
         return functools.partial(_meaning, e.op.reference, e)
     if isinstance(e.op, Waiting):
         return functools.partial(conversions.of(e.op), e)
-    if e.op.kind >= Fusion.OUT_FUSABLE:
+    if e.op.kind >= Fusion.OUT_FUSABLE and not pending(e):
         return functools.partial(_bounded, conversions.most_work, e)
     return functools.partial(_meaning, e.op.reference, e)
 
