@@ -107,23 +107,27 @@ def _run(function: Function, conversions: Conversions | None) -> Step:
     places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
     constants = [e for e in order if isinstance(e, Constant)]
     places.update({e: len(function.params) + k for k, e in enumerate(constants)})
-    steps: list[tuple[Step, tuple[int, ...]]] = []
+    steps: list[tuple[Step, int | Callable[[Sequence[Any]], Any]]] = []
     for e in order:
         if e not in places:
-            steps.append((_step(e, conversions), tuple(places[o] for o in operands(e))))
+            needed = [places[o] for o in operands(e)]
+            if not steps and e is function.body and needed == list(range(len(places))):  # the only step, on all that there is
+                return functools.partial(_with, _step(e, conversions), [c.value for c in constants]) if constants else _step(e, conversions)
+            steps.append((_step(e, conversions), needed[0] if len(needed) == 1 else operator.itemgetter(*needed) if needed else _nothing))
             places[e] = len(places)
     fixed, result = [e.value for e in constants], places[function.body]
-    if len(steps) == 1 and result == len(places) - 1 and steps[0][1] == tuple(range(len(places) - 1)):
-        only = steps[0][0]
-        return functools.partial(_with, only, fixed) if fixed else only
 
     def run(*args: Any) -> Any:
         values = [*args, *fixed]
         for step, needed in steps:
-            values.append(step(*[values[k] for k in needed]))
+            values.append(step(values[needed]) if type(needed) is int else step(*needed(values)))  # type: ignore[operator]
         return values[result]
 
     return run
+
+
+def _nothing(values: Sequence[Any]) -> tuple[()]:
+    return ()
 
 
 def _with(step: Step, fixed: Sequence[Array], *args: Any) -> Any:
@@ -165,6 +169,9 @@ def _bounded(most: float, call: Call, *args: Any) -> Any:
     return _meaning(call.op.reference, call, *args)
 
 
+_SIZES: Final = operator.attrgetter("shape", "dtype")
+
+
 class _Conversion:
     """What an operator is converted to, and for which sizes and values."""
 
@@ -186,10 +193,10 @@ class _Converted:
 
     def __call__(self, call: Call, *args: Any) -> Any:
         try:
-            key = (*[(a.shape, a.dtype) for a in args], *[_content(args[k]) for k in self._asked])
+            key = tuple(map(_SIZES, args))
         except AttributeError:  # a sequence, or an optional that is empty
             return _meaning(call.op.reference, call, *args)
-        found = self._known.get(key)
+        found = self._known.get((*key, *[_content(args[k]) for k in self._asked]) if self._asked else key)
         if found is None:
             found = self._kept(key, self._found(call, args), args)
         try:
@@ -211,10 +218,9 @@ class _Converted:
         if not set(found.asked) <= set(self._asked):
             self._asked = tuple(sorted({*self._asked, *found.asked}))
             self._known = {}  # their keys do not tell apart what these values decide
-            key = (*[(a.shape, a.dtype) for a in args], *[_content(args[k]) for k in self._asked])
         elif len(self._known) >= MOST_SIZES:
             self._known = {}
-        self._known[key] = found
+        self._known[(*key, *[_content(args[k]) for k in self._asked])] = found
         return found
 
     def _converted(self, call: Call, args: Sequence[Array]) -> _Conversion:
