@@ -9,6 +9,8 @@ value is dropped after its last use. A value that several scopes use is computed
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ import numpy as np
 from tilewright.errors import CompileError, InputError, InternalError, RunError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
@@ -77,6 +80,68 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     if parts == 1:
         return results[0]
     return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
+
+
+class Meaning(functools.partial[Any]):
+    """What `Op.meaning` gives, for a call: one new array."""
+
+
+def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
+    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
+
+    `known` has the arguments that are always the same, None for the others, which a call gives. For a function of operators and tuples
+    alone; of any other it is `evaluate`.
+    """
+    call = function.body
+    if isinstance(call, Call) and isinstance(call.op, Op) and call.args == function.params:
+        meaning = call.op.meaning(known or [None] * len(call.args))
+        if meaning is not None:
+            return Meaning(_apply, call, meaning)
+    run = _prepared(function)
+    if all(k is None for k in known):
+        return run
+
+    def completed(*args: Any) -> Any:
+        given = iter(args)
+        return run(*[next(given) if k is None else k for k in known])
+
+    return completed
+
+
+def _prepared(function: Function) -> Callable[..., Any]:
+    order = list(post_order(function.body))
+    if function.attrs.get("Parts", 1) != 1 or not all(_is_plain(e) for e in order):
+        return functools.partial(evaluate, function)
+    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
+    constants = [e for e in order if isinstance(e, Constant)]
+    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
+    steps: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
+    for e in order:
+        if e not in places:
+            steps.append((_step(e), tuple(places[o] for o in operands(e))))
+            places[e] = len(places)
+    fixed, result = [e.value for e in constants], places[function.body]
+
+    def run(*args: Any) -> Any:
+        values = [*args, *fixed]
+        for step, needed in steps:
+            values.append(step(*[values[k] for k in needed]))
+        return values[result]
+
+    return run
+
+
+def _is_plain(e: Expr) -> bool:
+    return isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
+
+
+def _step(e: Expr) -> Callable[..., Any]:
+    """The value of a call, a tuple or a field of one, from those of its operands."""
+    if isinstance(e, Call):
+        return lambda *args: apply_op(e, args)
+    if isinstance(e, TupleGetItem):
+        return operator.itemgetter(e.index)
+    return lambda *fields: fields
 
 
 def _checked(param: Var, value: Any) -> Any:
@@ -332,18 +397,21 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
             return True
 
 
-MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
-"""What a reference raises for values that the operator has no meaning for."""
-
-
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
+    with np.errstate(all="ignore"):
+        return arrays_of(_apply(call, call.op.reference, *args))
+
+
+def _apply(call: Call, meaning: Callable[..., Any], *args: Any) -> Any:
     try:
-        with np.errstate(all="ignore"):
-            result = call.op.reference(*args)
+        return meaning(*args)
     except MEANINGLESS as error:
         raise meaningless(call, args, error) from error
-    return arrays_of(result)
+
+
+MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What a reference raises for values that the operator has no meaning for."""
 
 
 def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
