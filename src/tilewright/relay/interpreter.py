@@ -400,19 +400,28 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
     with np.errstate(all="ignore"):
-        return _arrays(_apply(call, call.op.reference, *args))
+        return arrays_of(_apply(call, call.op.reference, *args))
 
 
 def _apply(call: Call, meaning: Callable[..., Any], *args: Any) -> Any:
     try:
         return meaning(*args)
-    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
-        raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
+    except MEANINGLESS as error:
+        raise meaningless(call, args, error) from error
 
 
-def _arrays(result: Any) -> Any:
+MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What a reference raises for values that the operator has no meaning for."""
+
+
+def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
+    """What to raise for the values of a call that its reference refused with `error`."""
+    shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
+    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span)
+
+
+def arrays_of(result: Any) -> Any:
     """What a reference gives as arrays, and tuples of them; None where there is nothing."""
     if isinstance(result, (tuple, list)):
-        return tuple(map(_arrays, result))
+        return tuple(map(arrays_of, result))
     return None if result is None else np.asarray(result)
