@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.errors import Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add
+from tilewright.relay.op.broadcast import Add, BitwiseXor
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
@@ -202,8 +202,7 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
         return None
     zero = int(zx.value.reshape(()))
     if kind == "int8":
-        moved = Call(Add(), [N.casted(x, "int16", span), N.constant(128, "int16")], span=span)
-        x, zero = N.casted(moved, "uint8", span), zero + 128
+        x, zero = Call(BitwiseXor(), [N.casted(x, "uint8", span), N.constant(128, "uint8")], span=span), zero + 128
     return x, weight, zero
 
 
