@@ -117,7 +117,7 @@ def _direct(
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
-    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
+    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1], together=1 < g.ksize[-1] and unroll(deep) == deep)
     columns = tile.columns
     panels = -(-channels // columns)
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
