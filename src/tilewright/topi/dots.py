@@ -3,6 +3,7 @@
     ONE     acc += x[k] * w[k]
     PAIRS   acc = dot2(pair(x[2k], x[2k+1]), packed[k], acc)      bfloat16, even depths; the weights packed as pairs
     FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
+    ROWS    the same, of four neighbours along a row of one channel
 
 A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are float32 and
 packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import PrimExpr, Ramp, Value, cast, const, mul
+from tilewright.expr import Broadcast, PrimExpr, Ramp, Value, as_expr, cast, const, mul
 from tilewright.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
 from tilewright.te.tensor import TensorElem
 from tilewright.types import INT32, DataType
@@ -116,6 +117,20 @@ class _Fours(Dot):
         return _together(w, axis, np.int32)
 
 
+class _Rows(_Fours):
+    """Four neighbours along a row in each step: a kernel that is a multiple of four wide, of one input channel that is stored last."""
+
+    def product(self, x: Along, step: PrimExpr, w: PrimExpr, dtype: DataType) -> PrimExpr:
+        first = x(step)
+        assert isinstance(first, TensorElem)
+        *lead, column, channel = first.indices
+        word = reinterpret(TensorElem(first.tensor, (*lead, Ramp(column, 1, 4), Broadcast(as_expr(channel), 4))), dtype="uint32")
+        return dot4(word, w, const(0, dtype), dtype=dtype)
+
+    def array(self, w: Array, axis: int) -> Array:
+        return np.ascontiguousarray(w).view(np.int32)
+
+
 def _together(w: Array, axis: int, dtype: Any) -> Array:
     """Neighbours along `axis` as one number of `dtype`."""
     last = np.ascontiguousarray(np.moveaxis(w, axis, -1))
@@ -125,6 +140,7 @@ def _together(w: Array, axis: int, dtype: Any) -> Array:
 ONE: Final = Dot()
 PAIRS: Final = _Pairs()
 FOURS: Final = _Fours()
+ROWS: Final = _Rows()
 
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,10 +23,14 @@ from tilewright.relay.op.broadcast import Add, BitwiseXor
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.op.transform import Pad
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.dots import FOURS
 from tilewright.types import INT32, DataType, TensorType, Type
+
+_LONGEST_RUN: Final = 64
+"""Bytes along a row of a kernel that are multiplied without a loop."""
 
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
@@ -62,10 +66,14 @@ class QnnConv2d(Conv2d):
         span = call.span
         data_order, kernel_order, out_order = self.axes()
         plain = Conv2d(**{**self.attributes(), "out_dtype": "int32"})
-        stored = _stored(x, w, zx, zw, N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None, span, self.groups == 1)
+        zeros = N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None
+        rows = self._reads_rows(x.tensor_type, w.tensor_type)
+        stored = _stored(_rows(x) if rows else x, w, zx, zw, zeros, span, self.groups == 1)
         if stored is None:
             a, b = _exact(x, zx, 4, 0, span), _exact(w, zw, 4, kernel_order[0], span)
             return Call(plain, [a, b], span=span)
+        if rows:
+            return self._by_rows(x.tensor_type.shape, *stored, span)
         x, weight, zero = stored
         depth = weight.shape[kernel_order[1]]
         filled = -depth % FOURS.width if self.groups == 1 else 0
@@ -83,6 +91,32 @@ class QnnConv2d(Conv2d):
         sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
         channel = out_order.index(1)
         return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
+
+    def _reads_rows(self, x: TensorType, w: TensorType) -> bool:
+        """Are a few channels that are no whole words, stored last, better multiplied as runs of a row?"""
+        _, depth, _, width = self.kernel_shape(w)
+        last = self.data_layout == (self.out_layout or self.data_layout) == "NHWC" and x.is_static and w.is_static
+        return last and self.groups == self.dilation[1] == 1 < width and depth % FOURS.width != 0 and width * depth <= _LONGEST_RUN
+
+    def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: int, span: Origin | None) -> Expr:
+        """The product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one channel, as wide as whole words."""
+        batch, height, width, depth = shape
+        ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
+        tall, wide, _, channels = ordered.shape
+        runs = ordered.reshape(tall, wide * depth, 1, channels)
+        runs = np.pad(runs, [(0, 0), (0, -runs.shape[1] % FOURS.width), (0, 0), (0, 0)])
+        top, left, bottom, right = self.padding
+        step = self.strides[1] * depth
+        last = (width + left + right - wide) // self.strides[1] * step + runs.shape[1]
+        after = max(right * depth, last - (width + left) * depth)
+        if top or left or bottom or after:
+            x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+        one = Call(Reshape((batch, height + top + bottom, width * depth + left * depth + after, 1)), [x], span=span)
+        plain = Conv2d(
+            strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels, kernel_size=runs.shape[:2], data_layout="NHWC",
+            kernel_layout="HWIO", out_dtype="int32",
+        )
+        return _corrected(_total(plain, one, runs, span), zero * runs.sum(axis=(0, 1, 2), dtype=np.int64), span)
 
     def relayout(self, perms: Sequence[Any]) -> Any:
         found = Conv2d.relayout(self, perms[:2])
@@ -176,6 +210,12 @@ class QnnBatchMatmul(Op):
     def simplify(self, call: Call) -> Expr:
         x, y, zx, zy = call.args[:4]
         return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)], span=call.span)
+
+
+def _rows(x: Expr) -> Expr:
+    """Pixels and channels as one axis."""
+    *lead, width, depth = x.tensor_type.shape
+    return Call(Reshape((*lead, width * depth)), [x], span=x.span)
 
 
 def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw: Type, sx: Type, sw: Type) -> None:
