@@ -17,13 +17,13 @@ import os
 import sys
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
 import compare
-import models
 import peers
 import tflite_files
 import workloads
-from rich.console import Console
-from rich.table import Table
 
 READERS = {".tflite": ("tilewright", "litert", "openvino"), ".onnx": ("tilewright", "onnxruntime", "openvino")}
 TFLITE = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import sys
 from pathlib import Path
 
-import models
 import numpy as np
+
+import models
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -25,7 +27,7 @@ def anomaly_detection() -> Path:
 
     random = np.random.default_rng(0)
     tensors, operators = [T("x", (1, _WIDTHS[0]), "int8", None, 0.05, 3)], []
-    for k, (wide, out) in enumerate(zip(_WIDTHS, _WIDTHS[1:], strict=False)):
+    for k, (wide, out) in enumerate(itertools.pairwise(_WIDTHS)):
         last, given = k == len(_WIDTHS) - 2, len(tensors) - 1
         scale = 0.02 / wide**0.5
         w = T(f"w{k}", (out, wide), "int8", random.integers(-127, 128, (out, wide)).astype(np.int8), scale)

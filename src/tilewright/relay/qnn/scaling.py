@@ -139,8 +139,8 @@ class Requantize(Scaling):
             raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span)
         wide = data.tensor_type.dtype is INT64
         factor = s.value.astype(np.float64) / to.value.astype(np.float64)
-        exact = N.is_zero(z) or data.tensor_type.dtype.bits <= 16
-        short = not wide and (rounding == "TFLITE" or (exact and N.fits_high_product(factor, rounding)))
+        centred = N.is_zero(z) or data.tensor_type.dtype.bits <= 16
+        short = not wide and (rounding == "TFLITE" or (centred and N.fits_high_product(factor, rounding)))
         sums = "int32" if short else "int64"
         whole = N.difference(N.casted(data, sums, span), N.casted(z, sums, span), span)
         if not np.all(s.value == to.value):

@@ -14,7 +14,9 @@ takes their place; all are tried, so it is a proof:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -27,12 +29,14 @@ from tilewright.relay.op.broadcast import Add, BitwiseXor, LeftShift, Multiply, 
 from tilewright.relay.op.elementwise import Cast, Clip
 from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
+from tilewright.relay.qnn.numerics import constant
 from tilewright.relay.visitor import consumers, post_order, rewrite
 from tilewright.types import INT32, TensorType
 
 _BYTES: Final = ("int8", "uint8")
 _STEPS: Final = (Add, Subtract, Multiply, LeftShift, RightShift, HighProduct, Cast, Clip, BitwiseXor)
 _MOST_STEPS: Final = 64
+_MOST_MOVES: Final = 12
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ class _Stored:
         span = held.span
         limits: Any = held.op
         bytes_ = Call(Cast("uint8"), [Call(Clip(limits.a_min + 128, limits.a_max + 128), [_plus(held.args[0], 128)], span=span)], span=span)
-        signed = Call(Cast("int8"), [Call(BitwiseXor(), [bytes_, Constant(np.uint8(128))], span=span)], span=span)
+        signed = Call(Cast("int8"), [Call(BitwiseXor(), [bytes_, constant(128, "uint8")], span=span)], span=span)
         self.unsigned[signed] = bytes_
         return signed
 
@@ -113,14 +117,15 @@ def _limits(e: Expr) -> tuple[int, int] | None:
     if not isinstance(e, Call) or not isinstance(e.op, Clip) or not isinstance(e.known_type(), TensorType) or e.tensor_type.dtype is not INT32:
         return None
     low, high = int(e.op.a_min), int(e.op.a_max)
-    return (low, high) if low <= high and (-128 <= low and high <= 127 or 0 <= low and high <= 255) else None
+    return (low, high) if low <= high and ((low >= -128 and high <= 127) or (low >= 0 and high <= 255)) else None
 
 
 def _plus(y: Expr, number: int) -> Expr:
     """y plus a number, added to one that is there already."""
     if isinstance(y, Call) and isinstance(y.op, Add) and isinstance(y.args[1], Constant) and y.args[1].value.size == 1:
-        y, number = y.args[0], number + int(y.args[1].value.reshape(()))
-    return Call(Add(), [y, Constant(np.int32(number))], span=y.span) if number else y
+        number += int(y.args[1].value.reshape(()))
+        y = y.args[0]
+    return Call(Add(), [y, constant(number, "int32")], span=y.span) if number else y
 
 
 def _as_one_sum(e: Expr) -> Expr | None:
@@ -137,11 +142,8 @@ def _as_one_sum(e: Expr) -> Expr | None:
         return None
     low, high = _limits(e.args[0]) or (0, 0)  # type: ignore[attr-defined]
     inputs = [values[leaf].astype(np.int64) for leaf in leaves]
-    for factors, shift in _candidates(slopes, inputs):
-        offset = _offset(inputs, factors, shift, values[e].astype(np.int64), low, high)
-        if offset is not None:
-            return _sum(leaves, factors, offset, shift, e)
-    return None
+    fitted = _fitted(slopes, inputs, values[e].astype(np.int64), low, high)
+    return None if fitted is None else _sum(leaves, *fitted, e)
 
 
 def _steps(e: Expr) -> tuple[list[Call], list[Expr]] | None:
@@ -189,51 +191,72 @@ def _evaluate(steps: list[Call], leaves: list[Expr]) -> dict[Expr, Array]:
         values[leaf] = np.arange(low, high + 1).astype(kind).reshape(along)
     for x in steps:
         given = [a.value.reshape(()) if isinstance(a, Constant) else values[a] for a in x.args]
-        values[x] = np.asarray(x.op.reference(*given))  # type: ignore[union-attr]
+        values[x] = np.asarray(x.op.reference(*given))
     return values
 
 
 def _slopes(x: Expr, values: dict[Expr, Array], count: int) -> list[float] | None:
-    """How much the result grows with each byte: read off before the last rounding, a shift of what is nearly linear."""
-    while isinstance(x, Call) and isinstance(x.op, Add) and isinstance(x.args[1], Constant):
+    """How much the result grows with each byte: read off before the last product is rounded and shifted, where it is nearly linear."""
+    shift = 0
+    while isinstance(x, Call) and isinstance(x.op, (Add, RightShift)):
+        if isinstance(x.op, RightShift):
+            if not isinstance(x.args[1], Constant):
+                return None
+            shift += int(x.args[1].value.reshape(()))
         x = x.args[0]
-    if not isinstance(x, Call) or not isinstance(x.op, RightShift) or not isinstance(x.args[1], Constant):
+    if not isinstance(x, Call) or not isinstance(x.op, HighProduct) or not isinstance(x.args[1], Constant):
         return None
-    before = values[x.args[0]].astype(np.float64) / 2.0 ** int(x.args[1].value.reshape(()))
+    factor = float(x.args[1].value.reshape(())) / 2.0 ** (shift + (31 if x.op.doubled else 32))
+    before = values[x.args[0]].astype(np.float64) * factor
     return [float(np.ravel(before.take(-1, k) - before.take(0, k))[0]) / (before.shape[k] - 1) for k in range(count)]
 
 
-def _candidates(slopes: list[float], inputs: list[Array]) -> Iterator[tuple[list[int], int]]:
-    """Whole factors for the slopes times a power of two, as large as sums of 32 bits take, and their neighbours."""
-    reach = sum(abs(s) * max(abs(int(x.min())), abs(int(x.max()))) for s, x in zip(slopes, inputs, strict=True)) + 512
-    most = int(np.floor(np.log2(2.0**31 / reach)))
-    for shift in range(min(most, 30), max(most - 3, 8), -1):
-        nearest = [round(s * 2.0**shift) for s in slopes]
-        steps = (0, 1, -1)
-        for more in steps:
-            if len(slopes) == 1:
-                yield [nearest[0] + more], shift
-            else:
-                yield from (([nearest[0] + more, nearest[1] + other], shift) for other in steps)
+def _fitted(slopes: list[float], inputs: list[Array], wanted: Array, low: int, high: int) -> tuple[tuple[int, ...], int, int] | None:
+    """Factors, an offset and a shift that give what is wanted in every case: the slopes as large as 32 bits take them, or better ones nearby."""
+    reach = sum(abs(s) * float(np.abs(x).max()) for s, x in zip(slopes, inputs, strict=True)) + float(np.abs(wanted).max()) + 1
+    most = min(30, math.floor(math.log2(2.0**31 / reach)))
+    for shift in range(most, max(most - 2, 8), -1):
+        known: dict[tuple[int, ...], tuple[int, int]] = {}
+        point = tuple(round(s * 2.0**shift) for s in slopes)
+        for _ in range(_MOST_MOVES):
+            least, largest = known.setdefault(point, _room(inputs, point, shift, wanted, low, high))
+            offset = (least + largest) // 2
+            if least <= largest and _fits(inputs, point, offset):
+                return point, offset, shift
+            for near in itertools.product(*((f, f + 1, f - 1) for f in point)):
+                if near not in known:
+                    known[near] = _room(inputs, near, shift, wanted, low, high)
+            best = max(known, key=lambda f: known[f][1] - known[f][0])
+            if best == point:
+                break
+            point = best
+    return None
 
 
-def _offset(inputs: list[Array], factors: list[int], shift: int, wanted: Array, low: int, high: int) -> int | None:
-    """A number C so that `(sum of products + C) >> shift`, held between `low` and `high`, is what is wanted in every case."""
-    total = sum((x * f for x, f in zip(inputs, factors, strict=True)), start=np.int64(0))
-    floor = (wanted << shift) - total
-    ceiling = floor + ((1 << shift) - 1)
+def _total(inputs: list[Array], factors: tuple[int, ...]) -> Array:
+    return np.asarray(sum((x * f for x, f in zip(inputs, factors, strict=True)), start=np.int64(0)))
+
+
+def _room(inputs: list[Array], factors: tuple[int, ...], shift: int, wanted: Array, low: int, high: int) -> tuple[int, int]:
+    """The least and the greatest C so that `(sum of products + C) >> shift`, held between `low` and `high`, is what is wanted; none if the least is larger."""
+    floor = (wanted << shift) - _total(inputs, factors)
     least = np.max(floor, where=wanted > low, initial=-(1 << 40))
-    most = np.min(ceiling, where=wanted < high, initial=1 << 40)
-    offset = int(least + most) // 2
-    fits = -(1 << 31) <= int(total.min()) + offset and int(total.max()) + offset < 1 << 31 and abs(offset) < 1 << 31
-    return offset if least <= most and fits else None
+    most = np.min(floor, where=wanted < high, initial=1 << 40) + ((1 << shift) - 1)
+    return int(least), int(most)
 
 
-def _sum(leaves: list[Expr], factors: list[int], offset: int, shift: int, e: Expr) -> Expr:
-    total: Expr = Constant(np.int32(offset))
+def _fits(inputs: list[Array], factors: tuple[int, ...], offset: int) -> bool:
+    """Is every sum, in any order, one of 32 bits?"""
+    parts = [x * f for x, f in zip(inputs, factors, strict=True)]
+    lows, highs = (sum(int(limit(p)) for p in parts) for limit in (np.min, np.max))
+    return all(-(1 << 31) <= n < 1 << 31 for n in (offset, lows + offset, highs + offset, *(int(limit(p)) + offset for p in parts for limit in (np.min, np.max))))
+
+
+def _sum(leaves: list[Expr], factors: tuple[int, ...], offset: int, shift: int, e: Expr) -> Expr:
+    total: Expr = constant(offset, "int32")
     for leaf, factor in zip(leaves, factors, strict=True):
         wide = leaf if leaf.tensor_type.dtype is INT32 else Call(Cast("int32"), [leaf], span=e.span)
-        product = Call(Multiply(), [wide, Constant(np.int32(factor))], span=e.span)
+        product = Call(Multiply(), [wide, constant(factor, "int32")], span=e.span)
         total = Call(Add(), [product, total], span=e.span)
-    shifted = Call(RightShift(), [total, Constant(np.int32(shift))], span=e.span)
+    shifted = Call(RightShift(), [total, constant(shift, "int32")], span=e.span)
     return Call(e.op, [Call(e.args[0].op, [shifted], span=e.span)], span=e.span)  # type: ignore[attr-defined]
