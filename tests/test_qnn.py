@@ -76,6 +76,15 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     _conv(s8(1, 4, 6, 6), u8(3, 4, 3, 3) // 2 + 64, zero(5), zero(128), padding=1, dilation=2),
     _conv(u8(1, 4, 6, 6), s8(3, 4, 3, 3), zero(5), zero(17), padding=1),
     _conv(u8(1, 4, 6, 6), u8(3, 4, 3, 3), zero(5), zero(117), padding=1),  # weights of one bit more than a byte
+    # runs of rows: few channels behind each other, or planes
+    _conv(u8(1, 9, 11, 3), s8(3, 3, 3, 20), zero(113), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(s8(2, 9, 12, 1), s8(5, 4, 1, 8), zero(-3), zero(0), padding=(2, 1, 1, 2), strides=2, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(s8(1, 8, 10, 3), s8(17, 3, 3, 3), zero(0), zero(0), padding=(0, 0, 1, 1), strides=(2, 2), data_layout="NHWC", kernel_layout="OHWI"),
+    _conv(u8(1, 8, 10, 5), u8(3, 2, 5, 6), zero(0), zero(99), strides=(1, 3), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 9, 9, 2), s8(3, 3, 2, 4), zero(9), zero(0), padding=2, dilation=(2, 1), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 3, 15, 14), s8(9, 3, 7, 7), zero(120), zero(0), padding=3, strides=2),
+    _conv(s8(2, 1, 8, 9), s8(6, 1, 2, 5), zero(4), zero(0), strides=(1, 2)),
+    _conv(u8(1, 2, 8, 9), s8(6, 2, 3, 4), zero(0), zero(0), padding=(1, 2, 0, 1), dilation=(2, 1)),
     _conv(u8(1, 24, 9, 7), s8(24, 1, 3, 3), zero(31), zero(0), padding=1, groups=24),
     _conv(u8(1, 8, 6, 6), s8(12, 4, 3, 3), zero(3), zero(0), padding=1, groups=2),
     _conv(u8(1, 9, 11, 5), s8(3, 3, 5, 7), zero(40), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),

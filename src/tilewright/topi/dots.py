@@ -3,7 +3,7 @@
     ONE     acc += x[k] * w[k]
     PAIRS   acc = dot2(pair(x[2k], x[2k+1]), packed[k], acc)      bfloat16, even depths; the weights packed as pairs
     FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
-    ROWS    the same, of four neighbours along a row of one channel
+    ROWS    the same, of four neighbours along a row of one channel, or of planes
 
 A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are float32 and
 packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
@@ -11,7 +11,7 @@ packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -118,14 +118,21 @@ class _Fours(Dot):
 
 
 class _Rows(_Fours):
-    """Four neighbours along a row in each step: a kernel that is a multiple of four wide, of one input channel that is stored last."""
+    """Four neighbours along a row in each step, for kernels that are a multiple of four wide: `x` gives the first at a channel.
+
+    In `x`, the index along the row is the last but `after`; a row is one piece of memory, so a channel behind it is the only one.
+    """
+
+    def __init__(self, after: int) -> None:
+        self.after = after
 
     def product(self, x: Along, step: PrimExpr, w: PrimExpr, dtype: DataType) -> PrimExpr:
         first = x(step)
         assert isinstance(first, TensorElem)
-        *lead, column, channel = first.indices
-        word = reinterpret(TensorElem(first.tensor, (*lead, Ramp(column, 1, 4), Broadcast(as_expr(channel), 4))), dtype="uint32")
-        return dot4(word, w, const(0, dtype), dtype=dtype)
+        indices = [*first.indices]
+        column = len(indices) - 1 - self.after
+        where = (*indices[:column], Ramp(indices[column], 1, 4), *(Broadcast(as_expr(i), 4) for i in indices[column + 1 :]))
+        return dot4(reinterpret(TensorElem(first.tensor, where), dtype="uint32"), w, const(0, dtype), dtype=dtype)
 
     def array(self, w: Array, axis: int) -> Array:
         return np.ascontiguousarray(w).view(np.int32)
@@ -140,7 +147,14 @@ def _together(w: Array, axis: int, dtype: Any) -> Array:
 ONE: Final = Dot()
 PAIRS: Final = _Pairs()
 FOURS: Final = _Fours()
-ROWS: Final = _Rows()
+ROWS: Final = {"NHWC": _Rows(after=1), "NCHW": _Rows(after=0)}
+"""By the layout of the data."""
+
+
+def along_rows(layout: str, depth: int, ksize: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int) -> bool:
+    """Whether a convolution of bytes goes on along rows: of one channel, or of planes, its kernel of whole words, without padding."""
+    stored = depth == 1 if layout == "NHWC" else layout == "NCHW" and depth % FOURS.width != 0
+    return stored and groups == 1 and len(ksize) == 2 and ksize[1] % FOURS.width == 0 and dilation[1] == 1 and not any(padding)
 
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
