@@ -27,16 +27,18 @@ from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
-from tilewright.relay.expr import Function, Var
+from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import prepared
+from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
@@ -206,6 +208,9 @@ class _Builder:
         function = s.call.op
         if not isinstance(function, Function):
             raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
+        origin = str(s.call.span or function.span or "")
+        if isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall):
+            return [self._external_step(function.body.op, s, origin)]
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
@@ -218,7 +223,6 @@ class _Builder:
                     raise
                 raise type(error)(error.message, s.call.span or function.span) from error
         found = self.kernels[key]
-        origin = str(s.call.span or function.span or "")
         if found is None:
             return [self._host_step(function, s, origin)]
         symbol, kernel = found
@@ -286,6 +290,14 @@ class _Builder:
 
         return self._on_host(title, run, s, origin)
 
+    def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep:
+        if not self.in_python:
+            raise CompileError(
+                f"@{call.symbol}, for '{call.compiler}', is called inside of control flow ({origin or 'no origin'}), where compiled programs do not leave native "
+                "code; keep the region out of the branches and loops"
+            )
+        return ExternalStep(call.symbol, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
+
     def _on_host(self, title: str, run: Callable[..., Sequence[Array]], s: PlanStep, origin: str) -> HostStep:
         """A step that runs in Python; constants that are Python objects are kept by the step itself."""
         kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
@@ -339,8 +351,5 @@ def _aligned(nbytes: int) -> int:
 
 def _title(function: Function) -> str:
     """The operators of a primitive function, for symbols and messages: `conv2d_add_relu`."""
-    from tilewright.relay.expr import Call
-    from tilewright.relay.visitor import post_order
-
     names = [e.op.name.rpartition(".")[2] for e in post_order(function.body) if isinstance(e, Call) and hasattr(e.op, "name")]
     return "_".join(names[:6]) or "copy"

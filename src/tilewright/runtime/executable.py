@@ -20,7 +20,20 @@ from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
+from tilewright.runtime.modules import ModuleNode, function_of
+from tilewright.runtime.program import (
+    CONSTANT,
+    INPUT,
+    OBJECT,
+    OUTPUT,
+    Code,
+    ExternalStep,
+    HostValue,
+    OutsideStep,
+    TensorInfo,
+    entry_symbols,
+    segments,
+)
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
 
 Array = np.ndarray[Any, Any]
@@ -54,10 +67,13 @@ class Executable:
     a tuple of them when the model has several outputs.
     """
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None, modules: Sequence[ModuleNode] = (),
+    ) -> None:
         """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
-        program that was compiled for open ones, and is called with these."""
+        program that was compiled for open ones, and is called with these. `modules` have the functions that its external steps call."""
         self.manifest = manifest
+        self._functions = {s.symbol: function_of(modules, s.symbol) for s in manifest.steps if isinstance(s, ExternalStep)}
         self._table = table
         self.code = code
         self._constants = _aligned(constants)
@@ -73,8 +89,8 @@ class Executable:
         self._frames: list[_Frame] = []
         self._generation = -1
         self._context = 0
-        self._plan: list[Callable[[int, int], int] | HostStep] = self._bind()
-        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], HostStep) else None
+        self._plan: list[Callable[[int, int], int] | OutsideStep] = self._bind()
+        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], OutsideStep) else None
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -187,10 +203,10 @@ class Executable:
 
     # Running
 
-    def _bind(self) -> list[Callable[[int, int], int] | HostStep]:
+    def _bind(self) -> list[Callable[[int, int], int] | OutsideStep]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            part if isinstance(part, HostStep) else _ENTRY(self.code.address(next(symbols)))
+            part if isinstance(part, OutsideStep) else _ENTRY(self.code.address(next(symbols)))
             for part in segments(self.manifest.steps)
         ]
 
@@ -233,13 +249,13 @@ class Executable:
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> int:
         for part in self._plan:
-            if isinstance(part, HostStep):
-                self._run_on_host(part, frame, inputs, outputs)
+            if isinstance(part, OutsideStep):
+                self._run_outside(part, frame, inputs, outputs)
             elif status := part(self._context, frame.address):
                 return status
         return 0
 
-    def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _run_outside(self, step: OutsideStep, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         def view(value: HostValue) -> Array:
             kind, offset = value.place.kind, value.place.offset
             if kind == OBJECT:
@@ -251,12 +267,23 @@ class Executable:
                 return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
             return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
 
+        if isinstance(step, ExternalStep):
+            self._call_external(step, [*map(view, step.inputs)], [*map(view, step.outputs)])
+            return
         results = step.run(*map(view, step.inputs))
         for value, result in zip(step.outputs, results, strict=True):
             if value.place.kind == OBJECT:
                 frame.objects[value.place.offset] = result
             else:
                 np.copyto(view(value), result, casting="no")
+
+    def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
+        written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
+        self._functions[step.symbol](*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+        for x, made in zip(outputs, written, strict=True):
+            if made is not x:
+                np.copyto(x, made)
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
