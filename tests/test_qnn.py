@@ -76,6 +76,7 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     _conv(s8(1, 4, 6, 6), u8(3, 4, 3, 3) // 2 + 64, zero(5), zero(128), padding=1, dilation=2),
     _conv(u8(1, 4, 6, 6), s8(3, 4, 3, 3), zero(5), zero(17), padding=1),
     _conv(u8(1, 4, 6, 6), u8(3, 4, 3, 3), zero(5), zero(117), padding=1),  # weights of one bit more than a byte
+    _conv(u8(1, 24, 5, 4), np.concatenate([s8(1, 24, 1, 1).view(np.uint8), np.full((8, 24, 1, 1), 90, np.uint8)]) // np.uint8(1), zero(5), zero(90)),
     # runs of rows: few channels behind each other, or planes
     _conv(u8(1, 9, 11, 3), s8(3, 3, 3, 20), zero(113), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
     _conv(s8(2, 9, 12, 1), s8(5, 4, 1, 8), zero(-3), zero(0), padding=(2, 1, 1, 2), strides=2, data_layout="NHWC", kernel_layout="HWIO"),

@@ -19,18 +19,20 @@ import numpy as np
 
 from tilewright.errors import Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add, BitwiseXor
+from tilewright.relay.op.broadcast import Add, BitwiseXor, Multiply
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shaping import Reshape
-from tilewright.relay.op.transform import Pad
+from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.dots import FOURS
 from tilewright.types import INT32, DataType, TensorType, Type
 
 _LONGEST_RUN: Final = 64
 """Bytes along a row of a kernel that are multiplied without a loop."""
+_MOST_STRAYS: Final = 2
+"""Input channels with weights wider than a byte that are added alone."""
 
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
@@ -267,14 +269,36 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
     return x, weight, zero
 
 
-def _total(plain: Op, x: Expr, weight: Array, span: Origin | None) -> Expr:
-    """The product with weights of a byte, or with two parts of wider ones: what fits into a byte, and what is beyond."""
+def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -> Expr:
+    """The product with weights of a byte, or with wider ones in two parts: what fits into a byte, and what is beyond.
+
+    A zero point leaves few weights beyond, often one: where these are of few input channels, the channels are added alone.
+    """
     inside = np.clip(weight, -128, 127)
     product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
     beyond = weight - inside
     if not beyond.any():
         return product
-    return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
+    matrix, axis, out_axis = _matrix(plain, beyond)
+    strays = [] if matrix is None else np.flatnonzero(matrix.any(axis=0)).tolist()
+    if matrix is None or len(strays) > _MOST_STRAYS:
+        return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
+    ndim = x.tensor_type.ndim
+    for k in strays:
+        channel = Call(StridedSlice((k,), (k + 1,), axes=(axis % ndim,)), [x], span=span)
+        column = Constant(N.along(matrix[:, k].astype(np.int32), ndim, out_axis), span)
+        product = Call(Add(), [product, Call(Multiply(), [N.casted(channel, "int32", span), column], span=span)], span=span)
+    return product
+
+
+def _matrix(plain: Conv2d | Dense, weight: Array) -> tuple[Array | None, int, int]:
+    """Weights of a product of matrices, [output, input], and the axes of the data and the result that these are along; None for other convolutions."""
+    if isinstance(plain, Dense):
+        return weight, -1, -1
+    data_order, kernel_order, out_order = plain.axes()
+    ordered = weight.transpose(kernel_order)
+    pixels = ordered.shape[2:] == (1, 1) and plain.groups == 1 and not any(plain.padding) and all(s == 1 for s in plain.strides)
+    return ordered[:, :, 0, 0] if pixels else None, data_order[1], out_order.index(1)
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
