@@ -2,7 +2,8 @@
 
 Turn by turn in one process, by the rules of `compare.py`. Each file is read by the runtimes that read its format. The TFLite files
 are those of the folder that `TILEWRIGHT_TFLITE_MODELS` names; the ONNX files are those of `models.py` that are quantized. Anomaly
-detection of MLPerf Tiny, an autoencoder of ten layers, is made here from its published configuration with random weights.
+detection of MLPerf Tiny, an autoencoder of ten layers, is made here from its published configuration with random weights, and MiniLM quantized
+dynamically.
 With `--float`, ours also races itself: each quantized network against the same in float32.
 
     python benchmarks/quantised.py                                   # everything that is there
@@ -22,17 +23,16 @@ from rich.table import Table
 
 import compare
 import peers
-import tflite_files
 import workloads
 
 READERS = {".tflite": ("tilewright", "litert", "openvino"), ".onnx": ("tilewright", "onnxruntime", "openvino")}
 TFLITE = (
     "mobilenet_v1_0.25_224_quant", "mobilenet_v2_1.0_224_quant", "pretrainedResnet_quant", "vww_96_int8", "kws_ref_model", "person_detect",
-    "micro_speech_quantized", "ad01_int8",
+    "micro_speech_quantized",
 )
 REFUSED = ("person_detect",)
 """Files that the others open after a correction alone."""
-MADE = {"ad01_int8": tflite_files.anomaly_detection}
+MADE = {"ad01_int8": quantised_files.anomaly_detection, "minilm_l6_dynamic": quantised_files.dynamic}
 ONNX = ("resnet50_int8", "mobilenet_v2_int8")
 TOLERANCE = 0.2
 """Relative distance from the reference: others round elsewhere, and a class may be a step further."""
@@ -50,7 +50,9 @@ def find(name: str) -> workloads.Workload:
         path = Path(folder) / f"{name}.tflite"
     if not path.is_file():
         raise LookupError(f"{name}: there is no file {path}")
-    return workloads.tflite(tflite_files.corrected(path) if name in REFUSED else path)
+    if path.suffix == ".onnx":
+        return workloads.find(str(path))
+    return workloads.tflite(quantised_files.corrected(path) if name in REFUSED else path)
 
 
 def against_float(name: str, threads: int, rounds: int) -> tuple[compare.Row, compare.Row]:
@@ -85,7 +87,7 @@ def show(rows: list[compare.Row], console: Console) -> None:
 def arguments() -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", help=f"names, or .tflite files; default: {', '.join((*TFLITE, *ONNX))}")
+    parser.add_argument("models", nargs="*", help=f"names, or .tflite or .onnx files; default: {', '.join((*TFLITE, *ONNX, *MADE))}")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, comma separated")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--float", action="store_true", help="also ours in float32, for the networks of models.py")
@@ -98,7 +100,7 @@ def main() -> int:
     options, console = arguments(), Console()
     counts = list(map(int, options.threads.split(",")))
     rows: list[compare.Row] = []
-    for name in options.models or (*TFLITE, *ONNX):
+    for name in options.models or (*TFLITE, *ONNX, *MADE):
         try:
             work = find(name)
         except LookupError as missing:

@@ -18,6 +18,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.qnn import numerics
 from tilewright.relay.transform.simplify_inference import simplify_call
+from tilewright.relay.visitor import calls
 from tilewright.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -242,3 +243,22 @@ def test_integers_need_constant_scales() -> None:
     call = qnn.requantize(X, s, NONE, ONE, NONE)
     with pytest.raises(CompileError, match='needs constant scales; give compute_dtype="float32" for others'):
         simplify_call(call)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("name", ["dense", "conv2d", "conv2d of planes"])
+def test_products_of_bytes_whose_zero_point_is_computed(name: str, kind: str) -> None:
+    """As dynamic quantization has them: bytes are multiplied, and the zero point, times the sums of the weights, is taken back."""
+    make = u8 if kind == "uint8" else s8
+    data, weight = (make(3, 22), s8(9, 22)) if name == "dense" else (make(1, 8 if name == "conv2d" else 3, 7, 6), s8(5, 8 if name == "conv2d" else 3, 3, 3))
+    x, zx = relay.var("x", shape=data.shape, dtype=kind), relay.var("z", shape=(), dtype="int32")
+    attrs = {} if name == "dense" else {"padding": 1}
+    call = OPS["qnn." + name.split(maxsplit=1)[0]](**attrs)(x, *map(relay.const, (weight,)), zx, *map(relay.const, (zero(0), scale(1.0), scale(1.0))))
+    plain = simplify_call(call)
+    assert plain is not None
+    products = [c for c in calls(plain) if c.op.name in ("nn.dense", "nn.conv2d")]
+    assert [c.args[0].tensor_type.dtype for c in products] == ["uint8"]
+    for value in (zero(0), zero(17)):
+        wanted = evaluate(Function((x, zx), call), data, value)
+        np.testing.assert_array_equal(evaluate(Function((x, zx), plain), data, value), wanted)
+        np.testing.assert_array_equal(build_module(IRModule.from_expr(Function((x, zx), call)), Target("llvm")).executable(threads=1)(data, value), wanted)

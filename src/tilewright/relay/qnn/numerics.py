@@ -169,6 +169,8 @@ def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
     """x - zero_point; x itself where that is zero."""
     if is_zero(zero_point):
         return x
+    if isinstance(x, Constant) and isinstance(zero_point, Constant):
+        return Constant(np.asarray(x.value - zero_point.value, x.value.dtype), x.span)
     if isinstance(zero_point, Constant):
         return Call(Add(), [x, Constant(-zero_point.value, zero_point.span)], span=span)
     return Call(Subtract(), [x, zero_point], span=span)

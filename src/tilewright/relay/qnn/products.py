@@ -11,7 +11,6 @@ before. The scales say what the result is worth, `sx * sw`; they change no numbe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ import numpy as np
 
 from tilewright.errors import Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add, BitwiseXor, Multiply
+from tilewright.relay.op.broadcast import Add, BitwiseXor, Multiply, Subtract
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
@@ -85,16 +84,16 @@ class QnnConv2d(Conv2d):
         if filled:
             widths[data_order[1]] = (0, filled)
             weight = np.pad(weight, [(0, filled) if d == kernel_order[1] else (0, 0) for d in range(4)])
-        if zero and any(self.padding):
+        if not N.is_zero(zero) and any(self.padding):
             top, left, bottom, right = self.padding
             widths[data_order[2]], widths[data_order[3]] = (top, bottom), (left, right)
             plain = Conv2d(**{**plain.attributes(), "padding": (0, 0, 0, 0)})
         if any(map(any, widths)):
-            x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+            x = Call(Pad(tuple(widths)), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
         product = _total(plain, x, weight, span)
         sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
         channel = out_order.index(1)
-        return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
+        return _corrected(product, zero, sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
 
     def _reads_rows(self, x: TensorType, w: TensorType) -> bool:
         """Are a few channels that are no whole words, stored last, better multiplied as runs of a row?"""
@@ -108,7 +107,7 @@ class QnnConv2d(Conv2d):
         first = self.data_layout == (self.out_layout or self.data_layout) == "NCHW" and x.is_static and w.is_static
         return first and self.groups == self.dilation[1] == 1 < width and depth < FOURS.width and width <= _LONGEST_RUN
 
-    def _by_planes(self, x: Expr, weight: Array, zero: int, span: Origin | None) -> Expr:
+    def _by_planes(self, x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
         """The product of rows of planes with a kernel that is as wide as whole words."""
         ordered = weight.transpose(self.axes()[1])  # OIHW
         channels, *_, wide = ordered.shape
@@ -116,12 +115,12 @@ class QnnConv2d(Conv2d):
         top, left, bottom, right = self.padding
         width = x.tensor_type.shape[3] + left
         last = (width + right - wide) // self.strides[1] * self.strides[1] + rows.shape[3]
-        x = Call(Pad(((0, 0), (0, 0), (top, bottom), (left, max(right, last - width)))), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+        x = Call(Pad(((0, 0), (0, 0), (top, bottom), (left, max(right, last - width)))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
         plain = Conv2d(strides=self.strides, dilation=self.dilation, channels=channels, kernel_size=rows.shape[2:], out_dtype="int32")
         sums = rows.sum(axis=(1, 2, 3), dtype=np.int64)
-        return _corrected(_total(plain, x, rows, span), zero * sums.reshape(1, -1, 1, 1), span)
+        return _corrected(_total(plain, x, rows, span), zero, sums.reshape(1, -1, 1, 1), span)
 
-    def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: int, span: Origin | None) -> Expr:
+    def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
         """The product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one channel, as wide as whole words."""
         batch, height, width, depth = shape
         ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
@@ -133,13 +132,13 @@ class QnnConv2d(Conv2d):
         last = (width + left + right - wide) // self.strides[1] * step + runs.shape[1]
         after = max(right * depth, last - (width + left) * depth)
         if top or left or bottom or after:
-            x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+            x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
         one = Call(Reshape((batch, height + top + bottom, width * depth + left * depth + after, 1)), [x], span=span)
         plain = Conv2d(
             strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels, kernel_size=runs.shape[:2], data_layout="NHWC",
             kernel_layout="HWIO", out_dtype="int32",
         )
-        return _corrected(_total(plain, one, runs, span), zero * runs.sum(axis=(0, 1, 2), dtype=np.int64), span)
+        return _corrected(_total(plain, one, runs, span), zero, runs.sum(axis=(0, 1, 2), dtype=np.int64), span)
 
     def relayout(self, perms: Sequence[Any]) -> Any:
         found = Conv2d.relayout(self, perms[:2])
@@ -210,8 +209,8 @@ class QnnDense(Op):
         filled = -weight.shape[1] % FOURS.width
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
-            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
-        return _corrected(_total(plain, x, weight, span), zero * weight.sum(axis=1, dtype=np.int64), span)
+            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+        return _corrected(_total(plain, x, weight, span), zero, weight.sum(axis=1, dtype=np.int64), span)
 
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
@@ -251,21 +250,22 @@ def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw:
     N.require_parameter(sw, "kernel_scale", w, out_axis)
 
 
-def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None, split: bool) -> tuple[Expr, Array, int] | None:
-    """Unsigned data, signed weights without a zero point, and the data's zero point; None when these are not known or too wide.
+def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None, split: bool) -> tuple[Expr, Array, Expr] | None:
+    """Unsigned data, signed weights without a zero point, and the data's zero point; None when the weights are not known or too wide.
 
     Weights are of a byte, or of one bit more where they may be `split` into two.
     """
-    if not isinstance(w, Constant) or not isinstance(zx, Constant) or zero_points is None:
+    if not isinstance(w, Constant) or zero_points is None:
         return None
     weight = w.value.astype(np.int64) - zero_points
     kind = x.tensor_type.dtype
     reach = 256 if split else 128
     if kind not in ("uint8", "int8") or weight.min(initial=0) < -reach or weight.max(initial=0) >= reach - split:
         return None
-    zero = int(zx.value.reshape(()))
+    zero = N.spread(zx, 0, 0, span)
     if kind == "int8":
-        x, zero = Call(BitwiseXor(), [N.casted(x, "uint8", span), N.constant(128, "uint8")], span=span), zero + 128
+        x = Call(BitwiseXor(), [N.casted(x, "uint8", span), N.constant(128, "uint8")], span=span)
+        zero = N.difference(zero, N.constant(-128, "int32"), span)
     return x, weight, zero
 
 
@@ -306,8 +306,11 @@ def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None)
     return N.difference(N.casted(x, "int32", span), N.spread(zero_point, ndim, axis, span), span)
 
 
-def _corrected(product: Expr, excess: Array, span: Origin | None) -> Expr:
-    """A product less what the data's zero point added to it; int32 wraps around, as the sums do."""
-    if not math.prod(excess.shape) or not excess.any():
+def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:
+    """A product less what the data's zero point added to it, `zero` for each of the `sums` of weights; int32 wraps around, as the sums do."""
+    if N.is_zero(zero) or not sums.any():
         return product
-    return Call(Add(), [product, Constant((-excess).astype(INT32.numpy()))], span=span)
+    if isinstance(zero, Constant):
+        return Call(Add(), [product, Constant((-zero.value.astype(np.int64) * sums).astype(INT32.numpy()))], span=span)
+    excess = Call(Multiply(), [zero, Constant(sums.astype(INT32.numpy()))], span=span)
+    return Call(Subtract(), [product, excess], span=span)

@@ -1,4 +1,5 @@
-"""TFLite files that nobody gives away as they are needed: a network of MLPerf Tiny, and a file that other runtimes do not open, corrected."""
+"""Quantized files that nobody gives away as they are needed: a network of MLPerf Tiny, a file that other runtimes do not open, corrected, and
+a transformer that is quantized while it runs."""
 
 from __future__ import annotations
 
@@ -56,3 +57,13 @@ def corrected(path: Path) -> Path:
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(content)
     return copy
+
+
+def dynamic() -> Path:
+    """MiniLM with its products quantized dynamically: DynamicQuantizeLinear, MatMulInteger, a scale for each column."""
+    path = models.folder() / "minilm_l6_dynamic.onnx"
+    if not path.exists():
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        quantize_dynamic(models.ensure("minilm_l6"), path, weight_type=QuantType.QInt8, per_channel=True)
+    return path
