@@ -23,6 +23,7 @@ from rich.table import Table
 
 import compare
 import peers
+import quantised_files
 import workloads
 
 READERS = {".tflite": ("tilewright", "litert", "openvino"), ".onnx": ("tilewright", "onnxruntime", "openvino")}
