@@ -34,6 +34,13 @@ def s8(*shape: int) -> Array:
     return random.integers(-128, 128, shape).astype(np.int8)
 
 
+def strays(shape: tuple[int, ...], places: tuple[int, ...]) -> Array:
+    """Weights near 90, all but those at `places` within a byte of it."""
+    made = random.integers(60, 120, shape).astype(np.uint8)
+    made.reshape(-1)[list(places)] = 250
+    return made
+
+
 def sums(*shape: int) -> Array:
     return random.integers(-(1 << 20), 1 << 20, shape).astype(np.int32)
 
@@ -77,7 +84,12 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     _conv(s8(1, 4, 6, 6), u8(3, 4, 3, 3) // 2 + 64, zero(5), zero(128), padding=1, dilation=2),
     _conv(u8(1, 4, 6, 6), s8(3, 4, 3, 3), zero(5), zero(17), padding=1),
     _conv(u8(1, 4, 6, 6), u8(3, 4, 3, 3), zero(5), zero(117), padding=1),  # weights of one bit more than a byte
-    _conv(u8(1, 24, 5, 4), np.concatenate([s8(1, 24, 1, 1).view(np.uint8), np.full((8, 24, 1, 1), 90, np.uint8)]) // np.uint8(1), zero(5), zero(90)),
+    # one or two weights wider than a byte
+    _conv(u8(1, 24, 5, 4), strays((8, 24, 1, 1), (3, 17)), zero(5), zero(90)),
+    _conv(u8(1, 9, 11, 8), strays((2, 3, 8, 6), (5, 100)), zero(5), zero(90), strides=(2, 1), dilation=(1, 2), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 9, 11, 3), strays((3, 3, 3, 6), (161,)), zero(5), zero(90), padding=1, strides=2, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 3, 9, 11), strays((6, 3, 3, 3), (0,)), zero(5), zero(90), padding=1, strides=2),
+    ("dense", [u8(5, 20), strays((7, 20), (41, 40)), zero(3), zero(90), scale(0.1), scale(0.2)], 1, {}),
     # runs of rows: few channels behind each other, or planes
     _conv(u8(1, 9, 11, 3), s8(3, 3, 3, 20), zero(113), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
     _conv(s8(2, 9, 12, 1), s8(5, 4, 1, 8), zero(-3), zero(0), padding=(2, 1, 1, 2), strides=2, data_layout="NHWC", kernel_layout="HWIO"),

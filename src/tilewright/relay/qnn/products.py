@@ -31,7 +31,7 @@ from tilewright.types import INT32, DataType, TensorType, Type
 _LONGEST_RUN: Final = 64
 """Bytes along a row of a kernel that are multiplied without a loop."""
 _MOST_STRAYS: Final = 2
-"""Input channels with weights wider than a byte that are added alone."""
+"""Places of a kernel with weights wider than a byte whose products are added alone."""
 
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
@@ -272,33 +272,46 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
 def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -> Expr:
     """The product with weights of a byte, or with wider ones in two parts: what fits into a byte, and what is beyond.
 
-    A zero point leaves few weights beyond, often one: where these are of few input channels, the channels are added alone.
+    A zero point leaves few weights beyond, often one: where these are at few places of the kernel, what they multiply is added alone.
     """
     inside = np.clip(weight, -128, 127)
     product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
     beyond = weight - inside
     if not beyond.any():
         return product
-    matrix, axis, out_axis = _matrix(plain, beyond)
-    strays = [] if matrix is None else np.flatnonzero(matrix.any(axis=0)).tolist()
-    if matrix is None or len(strays) > _MOST_STRAYS:
+    strays = _strays(plain, x.tensor_type.shape, beyond)
+    if strays is None:
         return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
-    ndim = x.tensor_type.ndim
-    for k in strays:
-        channel = Call(StridedSlice((k,), (k + 1,), axes=(axis % ndim,)), [x], span=span)
-        column = Constant(N.along(matrix[:, k].astype(np.int32), ndim, out_axis), span)
-        product = Call(Add(), [product, Call(Multiply(), [N.casted(channel, "int32", span), column], span=span)], span=span)
+    for part, column in strays:
+        taken = N.casted(Call(part, [x], span=span), "int32", span)
+        product = Call(Add(), [product, Call(Multiply(), [taken, Constant(column.astype(np.int32), span)], span=span)], span=span)
     return product
 
 
-def _matrix(plain: Conv2d | Dense, weight: Array) -> tuple[Array | None, int, int]:
-    """Weights of a product of matrices, [output, input], and the axes of the data and the result that these are along; None for other convolutions."""
+def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[tuple[StridedSlice, Array]] | None:
+    """For each place of the kernel with weights that are not zero: the part of the data that it multiplies, and its weights along the output channels.
+
+    None where these are many, or padding is part of the product.
+    """
     if isinstance(plain, Dense):
-        return weight, -1, -1
+        ks = np.flatnonzero(weight.any(axis=0)).tolist()
+        return [(StridedSlice((k,), (k + 1,), axes=(len(shape) - 1,)), weight[:, k]) for k in ks] if len(ks) <= _MOST_STRAYS else None
     data_order, kernel_order, out_order = plain.axes()
     ordered = weight.transpose(kernel_order)
-    pixels = ordered.shape[2:] == (1, 1) and plain.groups == 1 and not any(plain.padding) and all(s == 1 for s in plain.strides)
-    return ordered[:, :, 0, 0] if pixels else None, data_order[1], out_order.index(1)
+    places = np.argwhere(ordered.any(axis=0)).tolist()
+    if any(plain.padding) or plain.groups != 1 or len(places) > _MOST_STRAYS:
+        return None
+    found = []
+    for channel, *taps in places:
+        begin, end, strides = [channel], [channel + 1], [1]
+        for axis, tap, size, step, apart in zip(data_order[2:], taps, ordered.shape[2:], plain.strides, plain.dilation, strict=True):
+            outputs = (shape[axis] - (size - 1) * apart - 1) // step + 1
+            begin.append(tap * apart)
+            end.append(tap * apart + (outputs - 1) * step + 1)
+            strides.append(step)
+        part = StridedSlice(tuple(begin), tuple(end), tuple(strides), axes=(data_order[1], *data_order[2:]))
+        found.append((part, N.along(ordered[:, channel, taps[0], taps[1]], 4, out_order.index(1))))
+    return found
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
