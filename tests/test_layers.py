@@ -19,7 +19,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("settings", "types"),
     ("global_functions",),
     ("logs",),
-    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces"),
+    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),
@@ -39,7 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "params", "pieces", "runtime", "contrib"}
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "params", "pieces", "texts", "runtime", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -59,6 +59,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
+    ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }
 
 

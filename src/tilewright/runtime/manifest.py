@@ -125,6 +125,7 @@ class Manifest:
             f"/* Model {_comment(self.name)}, compiled by Tilewright {self.compiler} for {_comment(self.target)}.",
             " * Contiguous tensors, 16-byte aligned, none overlapping another:",
             *tensors,
+            *self._texts(),
             " */",
             f"#ifndef {guard}",
             f"#define {guard}",
@@ -144,6 +145,15 @@ class Manifest:
             f"#endif /* {guard} */",
             "",
         ])
+
+    def _texts(self) -> list[str]:
+        """What an input of strings points to, as comments."""
+        if not any(t.dtype == "string" for t in self.inputs):
+            return []
+        return [
+            " * An input of strings is a block of bytes: six int64_t, where the texts begin and end in it as they are, in lower case and in upper case (where all are",
+            " * ASCII, three times the same), then the texts in UTF-8, each with a zero byte behind it; a zero character is C0 80.",
+        ]
 
     def _statuses(self) -> list[str]:
         """What the entry function returns, as comments."""

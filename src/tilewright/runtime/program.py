@@ -94,13 +94,15 @@ class HostValue:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`."""
+    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`, an array where there is one of them."""
 
     name: str
-    run: Callable[..., Sequence[np.ndarray[Any, Any]]]
+    run: Callable[..., Any]
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
     origin: str = ""
+    makes_new: bool = False
+    """Whether what `run` gives is one new array, of the shape and type of the output."""
 
 
 @dataclass(frozen=True, slots=True)
