@@ -69,7 +69,7 @@ class _Program:
         with torch.no_grad():
             traced = make_fx(call, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(*(inputs[k].detach() for k in tensors))
         module, self._places = from_graph(traced, [inputs[k].detach() if k in static else (f"x{k}", *_kind(inputs[k])) for k in tensors])
-        self._model = None if module is None else tilewright.compile(module)
+        self._model = None if module is None else tilewright.compile(module, threads=torch.get_num_threads())
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         import torch

@@ -13,6 +13,7 @@ import json
 import pickletools
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -38,7 +39,7 @@ _NAMES: Final = frozenset({
     "FloorToInt", "Where", "Pow", "PowByNatural", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Abs", "Add", "Mul", "Integer", "Symbol", "Float", "int_oo", "oo",
 })
 _POWERS: Final = ("Pow", "PowByNatural")
-_DAMAGED: Final = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError, OverflowError)
+_DAMAGED: Final = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError, OverflowError, zlib.error)
 
 
 def check_archive(path: Path) -> list[str]:

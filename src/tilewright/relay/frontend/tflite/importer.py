@@ -6,7 +6,9 @@ span; what comes out of constants alone is a constant at once. Missing converter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,6 +35,8 @@ _SENSELESS: Final = (ArithmeticError, LookupError, TypeError, ValueError, Memory
 _WRITERS: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE_IMPORT"})
 """Operators that are run although nothing uses a result of them."""
 _DEEPEST: Final = 32
+_LARGEST_STATE: Final = 1 << 28
+"""Elements of a variable."""
 
 
 def from_tflite(
@@ -145,6 +149,8 @@ class Importer:
             if t.is_stored:
                 found = Constant(t.value(), Origin(t.name, "tensor", self.model.file))
             elif t.is_variable or 0 in t.shape:
+                if math.prod(t.shape) > _LARGEST_STATE:
+                    raise ModelError(f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any network's: convert it again")
                 found = Constant(np.zeros(t.shape, element_type(t).numpy()))
             else:
                 raise ModelError(f"tensor '{t.name}' is used before it is computed, and has no stored value; the file is damaged: convert it again")
@@ -154,22 +160,22 @@ class Importer:
     def _converted(
         self, graph: Graph, operator: Operator, origin: Origin, values: dict[int, Expr], outside: Outside | None, depth: int,
     ) -> list[Expr]:
-        try:
+        with _located(origin):
             args = [Value(self._lookup(graph, n, values), graph.tensors[n]) if n >= 0 else None for n in operator.inputs]
-            results = self.operator(operator, origin, args, [graph.tensors[n] for n in operator.outputs], [graph.tensors[n] for n in operator.intermediates], outside, depth)
-        except CompileError as error:
-            if error.origin is not None:
-                raise
-            raise type(error)(error.message, origin) from error
-        except _SENSELESS as error:
-            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
-            raise ModelError(f"its inputs and options cannot be made sense of ({said}); where the TFLite interpreter runs the model, this is a fault of "
-                             "the importer", origin) from error
+        return self.operator(operator, origin, args, [graph.tensors[n] for n in operator.outputs], [graph.tensors[n] for n in operator.intermediates], outside, depth)
+
+    def operator(
+        self, operator: Operator, origin: Origin, args: list[Value | None], outputs: Sequence[Tensor], intermediates: Sequence[Tensor],
+        outside: Outside | None, depth: int,
+    ) -> list[Expr]:
+        """The results of an operator. Raises `CompileError` that names it."""
+        with _located(origin):
+            results = self._results(operator, origin, args, outputs, intermediates, outside, depth)
         if len(results) < len(operator.outputs):
             raise ModelError(f"{len(results)} of its {len(operator.outputs)} outputs are supported", origin)
         return results
 
-    def operator(
+    def _results(
         self, operator: Operator, origin: Origin, args: list[Value | None], outputs: Sequence[Tensor], intermediates: Sequence[Tensor],
         outside: Outside | None, depth: int,
     ) -> list[Expr]:
@@ -198,6 +204,21 @@ class Importer:
         elif outside is not None:
             raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn to turn", origin)
         return deferred.defer(self.model, operator, origin, args, outputs, intermediates)
+
+
+@contextlib.contextmanager
+def _located(origin: Origin) -> Iterator[None]:
+    """Whatever is raised within names the operator."""
+    try:
+        yield
+    except CompileError as error:
+        if error.origin is not None:
+            raise
+        raise type(error)(error.message, origin) from error
+    except _SENSELESS as error:
+        said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+        raise ModelError(f"its inputs and options cannot be made sense of ({said}); where the TFLite interpreter runs the model, this is a fault of "
+                         "the importer", origin) from error
 
 
 def _needed(graph: Graph) -> list[Operator]:

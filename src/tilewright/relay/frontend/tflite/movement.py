@@ -244,7 +244,10 @@ def broadcast_to(x: Value, shape: Value, *, node: Node) -> Expr:
 
 @converter("BROADCAST_ARGS")
 def broadcast_args(a: Value, b: Value, *, node: Node) -> Expr:
-    found = np.broadcast_shapes(node.ints(a), node.ints(b))
+    try:
+        found = np.broadcast_shapes(node.ints(a), node.ints(b))
+    except ValueError:
+        node.refuse(f"shapes {node.ints(a)} and {node.ints(b)} have no shape in common")
     return Constant(np.asarray(found, a.dtype))
 
 
