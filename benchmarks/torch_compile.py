@@ -27,7 +27,6 @@ Made = tuple[Any, tuple[Any, ...]]
 def resnet18() -> Made:
     """Torchvision's, of one picture."""
     import torch
-
     import torchvision
 
     return torchvision.models.resnet18(weights=None).eval(), (torch.randn(1, 3, 224, 224),)
