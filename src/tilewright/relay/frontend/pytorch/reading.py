@@ -5,6 +5,7 @@ An archive is looked through (`archive.py`) before torch opens it.
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from pathlib import Path
@@ -32,7 +33,9 @@ def read_model(model: Any) -> tuple[Any, str]:
 def _load(path: Path) -> Any:
     import torch
 
-    names = check_archive(path)
+    names, said = check_archive(path), _Said()
+    logger = logging.getLogger("torch.export")
+    logger.addFilter(said)
     try:
         if any(n.endswith(("models/model.json", "serialized_exported_program.json")) or "/models/" in n for n in names):
             return torch.export.load(path)
@@ -41,5 +44,19 @@ def _load(path: Path) -> Any:
                 warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
                 return torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever torch finds wrong with a file, it is the file
-        raise ModelError(f"{path} cannot be read: {type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+        found = said.error or error
+        raise ModelError(f"{path} cannot be read: {type(found).__name__}: {' '.join(str(found).split())[:300]}") from error
+    finally:
+        logger.removeFilter(said)
     raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with torch.jit.trace(...).save, or torch.export.save")
+
+
+class _Said(logging.Filter):
+    """Keeps the first error that torch.export logs before it raises another, and lets nothing be written."""
+
+    error: BaseException | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if self.error is None and record.exc_info:
+            self.error = record.exc_info[1]
+        return False
