@@ -148,6 +148,13 @@ class Node:
             self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is damaged: convert it again")
         return tuple(int(v) for v in found.flat)
 
+    def whole(self, x: Value) -> int:
+        """The one whole number in an input."""
+        found = self.ints(x)
+        if len(found) != 1:
+            self.refuse(f"tensor '{x.tensor.name}' must be one number, and its shape is {self.value(x).shape}")
+        return found[0]
+
     def scalar(self, x: Value) -> Any:
         """The one number in an input."""
         found = self.value(x)
