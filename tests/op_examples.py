@@ -118,6 +118,8 @@ def _elementwise() -> list[Example]:
     found += [Example(e.CastLike(), (real(3, low=-9, high=9), whole(2))), Example(e.Cast("float64"), (real(5),))]
     found += [Example(e.Clip(-1, 0.5), (real(9),)), Example(e.Clip(-300, 20), (whole(9, dtype="int8"),)), Example(e.Clip(0, 6), (real(2, 3, 4, 5, low=-9, high=9),))]
     found += [Example(fixed_point.FixedPointMultiply(1 << 30, -3), (whole(9, low=-9999, high=9999),)), Example(fixed_point.FixedPointMultiply(1395864371, 2), (whole(9),))]
+    numbers, factors = whole(3, 21, low=-(1 << 30), high=1 << 30, dtype="int32"), whole(21, low=1 << 30, high=(1 << 31) - 1, dtype="int32")
+    found += [Example(fixed_point.HighProduct(doubled), (numbers, factors, whole(21, high=1 << 40, dtype="int64"))) for doubled in (False, True)]
     found += [Example(nn.LeakyRelu(0.1), (real(3, 5),)), Example(nn.PRelu(), (real(2, 3, 4, 5), real(3))), Example(nn.PRelu(-1), (real(2, 3), real(3)))]
     return found
 
@@ -520,8 +522,8 @@ EXAMPLES: list[Example] = [
     *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(),
 ]
 
-ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "registered")
-"""Modules of operators with tests of their own: marks, other runtimes' operators, and those that wait for a value (`test_staged.py`)."""
+ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "external", "registered")
+"""Modules of operators with tests of their own: marks, other runtimes' operators, calls of accelerators, and those that wait for a value (`test_staged.py`)."""
 OWN: Final[dict[str, type[Op]]] = {
     name: cls for name, cls in OPS.items()
     if cls.__module__.startswith("tilewright.relay.op.") and cls.__module__.split(".")[3] not in ELSEWHERE
