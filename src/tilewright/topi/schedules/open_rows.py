@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tilewright.arith.open_sizes import granted
 from tilewright.expr import LE, LT, PrimExpr, add, as_expr, compare, floordiv, sub
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.topi import machine
+from tilewright.topi.tiles import Tile, conv_tile
 from tilewright.types import OpenSize
 
 MOST_OPEN_ROWS: Final = 8
@@ -52,14 +55,23 @@ def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
     return found
 
 
-def balanced(rows: int, most: int) -> Heights:
-    """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is known."""
+def balanced(rows: int, most: int, few: bool = False) -> Heights:
+    """All heights from 1 to `most`, or a `few` of them: for each number of tiles the lowest that does; none for a number of rows that is known."""
     if not isinstance(rows, OpenSize):
         return ()
     total = as_expr(rows)
     tiles = floordiv(add(total, most - 1), most)
     needed = floordiv(add(total, sub(tiles, 1)), tiles)
-    return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
+    heights = sorted({max(1, -(-most * k // 4)) for k in range(1, 5)} | {max(1, most - 1)}) if few else range(1, most + 1)
+    return tuple((height, compare(LE, needed, height)) for height in heights)
+
+
+def tile_along(outputs: int, channels: int, steps: int, stride: int, taps: int) -> tuple[Tile, bool]:
+    """The tile of a convolution along a row of `outputs`, of the current height where their number is open, and whether its taps share inputs."""
+    if not isinstance(outputs, OpenSize):
+        return conv_tile(outputs, channels, steps, machine.current(), stride, taps)
+    tile, shared = conv_tile(OPEN_ROWS, channels, steps, machine.current(), stride, taps, MOST_OPEN_ROWS)
+    return replace(tile, rows=current() or tile.rows), shared
 
 
 def fewer_than(rows: int, number: int) -> PrimExpr:
