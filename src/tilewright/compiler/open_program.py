@@ -21,7 +21,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, InputError
+from tilewright.errors import CompileError, InputError, ShapeError
 from tilewright.expr import IntImm, PrimExpr, Var
 from tilewright.expr_walk import free_vars
 from tilewright.ir.module import IRModule
@@ -57,7 +57,7 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
     with no_garbage_collection():
         try:
             with samples({}, _SAMPLES[0]) as imported:
-                main = make()
+                main = _imported(make)
             renamed = _named(symbols_of(main))
             numbers = _numbers([imported.limits.get(v) for v in renamed])
             made, limits = _checked(main, renamed, numbers, target, name, report, cache)
@@ -65,6 +65,13 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
             expr.release()
+
+
+def _imported(make: Callable[[], Function]) -> Function:
+    try:
+        return make()
+    except ShapeError as error:
+        raise OpenSizeError(error.message, error.origin) from error
 
 
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:

@@ -26,7 +26,7 @@ from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.open_rows import balanced
 from tilewright.topi.schedules.tile import schedule_conv
-from tilewright.topi.schedules.window import schedule_window
+from tilewright.topi.schedules.window import outputs_together, schedule_window
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import INT32, DataType, OpenSize
@@ -273,7 +273,7 @@ def depthwise(
     ksize = [wshape[d] for d in kernel[2:]]
     channels = wshape[kernel[0]]
     multiplier = channels // inputs
-    g = Geometry(data, place, ksize, strides, padding, dilation)
+    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype))
     taps = g.taps()
 
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -335,12 +335,20 @@ def _words_down(
     return term
 
 
+def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
+    """The geometry that `window` reduces over: of an open image a copy of it, in which the padding is `outside`."""
+    return g.spread(outputs_together(g.out[-1]), outside) if g.is_open else g
+
+
 def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
     """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
     flops = 2 * g.batch * math.prod(g.out) * channels * math.prod(g.ksize)
     acc = te.compute(
-        (g.batch, *g.out, channels), term, name=name, schedule=schedule_window,
-        attrs={"flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize)}, axis_names=axis_names(len(g.out), "c"),
+        (g.batch, *g.wide, channels), term, name=name, schedule=schedule_window,
+        attrs={
+            "flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize), **g.open_attrs(outputs_together(g.out[-1])),
+        },
+        axis_names=axis_names(len(g.out), "c"),
     )
 
     def result(*i: Var) -> PrimExpr:

@@ -21,7 +21,10 @@ import math
 from typing import Final
 
 from tilewright.expr import Var
+from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
+from tilewright.topi import machine as machines
+from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
 _MOST_UNROLLED: Final = 64
@@ -36,20 +39,50 @@ _IDLE: Final = 1.25
 
 def schedule_window(k: KernelBlocks) -> None:
     """`out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…, ow, c]`."""
-    s, acc, machine = k.schedule, k.name(k.anchor), k.machine
+    s, machine = k.schedule, k.machine
     axes, _ = s.axes(k.output)
     batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
     lanes = min(machine.lanes("float32"), 1 << (s.extent(channel).bit_length() - 1))
+    if (padded := k.anchor.attrs.get("padded")) is not None:
+        _schedule_open(k, padded, [batch, *rows], ow, channel, lanes)
+        return
     outputs, crowded = _outputs(k, s.extent(ow), s.extent(channel))
     block, lane = s.split(channel, [None, lanes], overlap=True)
     outer, inner = s.split(ow, [None, outputs])
     nest = [outer, *rows, block] if crowded else [block, *rows, outer]
     s.reorder(batch, *nest, inner, lane)
+    _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
+    parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
+
+
+def outputs_together(width: int) -> int:
+    """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
+    return open_rows.current() or min(4 if machines.current().vector_registers < 32 else 7, width)
+
+
+def _schedule_open(k: KernelBlocks, padded: ComputeOp, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
+    """Over an image of open size: one vector of channels of a band of rows is copied, with its padding, and reduced in the cache."""
+    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow))
+    block, lane = s.split(channel, [None, lanes], overlap=True)
+    band, row = open_images.bands(s, images)
+    outer, inner = s.split(ow, [None, outputs])
+    s.reorder(band, block, row, outer, inner, lane)
+    _reduce_in_registers(k, outer, inner, lane, outputs, lanes)
+    piece = s.fuse(band, block)
+    copied = s.compute_at(k.name(padded), piece)
+    if lanes > 1:
+        s.vectorize(copied[-1])
+    parallel_over(s, [piece], 2 * k.multiply_time)
+
+
+def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
+    """The accumulators of one tile of outputs."""
+    s, acc = k.schedule, k.name(k.anchor)
     s.set_scope(acc, "local")
-    s.compute_at(acc, nest[-1])
+    s.compute_at(acc, at)
     spatial, reduce = s.axes(acc)
     around = s.loops(acc)
-    tile = [v for v in spatial if around.index(v) > around.index(nest[-1])]
+    tile = [v for v in spatial if around.index(v) > around.index(at)]
     s.reorder(*reduce, *tile)
     columns = [tile.pop()] if lanes > 1 else []
     _unroll_taps(s, reduce, outputs)
@@ -57,7 +90,6 @@ def schedule_window(k: KernelBlocks) -> None:
         s.unroll(v)
     for v in (*columns, lane):
         s.vectorize(v)
-    parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
 
 
 def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
