@@ -15,6 +15,13 @@ loops were fused into it, these are cut by the inner one:
         if p % 523 * 6 + m < 3137: …          ->           with T.let(i, p % 523): if i < 522: … else: …
 
 Segments share their body, so that a cut costs nothing until the segments are specialised.
+
+In a function that takes sizes as numbers, a serial loop is also cut where the two conditions turn that an image has inside its
+padding, whatever numbers these are; each segment has the conditions that hold in it as constants:
+
+    for x in T.serial(w + 2):                          for x in T.serial(0, 1): P[x] = 0
+        P[x] = T.Select(1 <= x and x < w + 1,  ->      for x in T.serial(1, w + 1): P[x] = A[x - 1]
+                        A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0        (each end clamped to the loop)
 """
 
 from __future__ import annotations
@@ -24,12 +31,13 @@ from itertools import pairwise, product
 from typing import Final
 
 from tilewright.arith.bounds import bounds_of_form
-from tilewright.arith.linear import LinearForm
+from tilewright.arith.linear import LinearForm, expression
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, LT, NE, Comparison, FloorMod, IntImm, Max, Min, PrimExpr, Select, Var, const
+from tilewright.expr import EQ, GE, LT, NE, Comparison, FloorMod, IntImm, Load, Max, Min, PrimExpr, Select, Var, add, const, maximum, minimum, sub
 from tilewright.expr_walk import free_vars, substitute, walk
 from tilewright.tir.stmt import (
+    NUMBERS,
     PARALLEL,
     SERIAL,
     UNROLLED,
@@ -47,12 +55,15 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.scope import inside, runs_once, trips
+from tilewright.types import BOOL
 
 MOST_SEGMENTS: Final = 8
 MOST_BRANCHES: Final = 4
 """Of a parallel loop."""
 MOST_STORES: Final = 2048
 """In all segments of a loop together, after unrolling."""
+MOST_COPIED: Final = 16
+"""Stores of a loop that is cut at open values."""
 MOST_COMBINATIONS: Final = 512
 WHOLE: Final = "whole"
 """A loop annotated so is left in one piece."""
@@ -60,14 +71,52 @@ WHOLE: Final = "whole"
 
 def partition_loops(func: PrimFunc) -> PrimFunc:
     """`func` with its serial loops cut, and the bodies of its parallel loops branching, where conditions change."""
-    return func.with_body(_stmt(func.body, Ranges()))
+    return func.with_body(_stmt(func.body, Ranges(), bool(func.attrs.get(NUMBERS))))
 
 
-def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
+def _stmt(s: Stmt, ranges: Ranges, is_open: bool) -> Stmt:
     if not isinstance(s, For):
-        return map_bodies(s, lambda x: _stmt(x, ranges)) or s
-    loop = replace(s, body=_stmt(s.body, inside(s, ranges)))
-    return _cut(loop, ranges) if loop.kind in (SERIAL, PARALLEL) and not runs_once(loop) else loop
+        return map_bodies(s, lambda x: _stmt(x, ranges, is_open)) or s
+    loop = replace(s, body=_stmt(s.body, inside(s, ranges), is_open))
+    if loop.kind not in (SERIAL, PARALLEL) or runs_once(loop):
+        return loop
+    done = _cut(loop, ranges)
+    return _cut_open(loop, ranges) if is_open and done is loop and loop.kind == SERIAL else done
+
+
+def _cut_open(loop: For, ranges: Ranges) -> Stmt:
+    """A loop in up to three: before the values for which its conditions hold, those, and behind them."""
+    if _stores(loop.body) > MOST_COPIED or loop.annotations.get(WHOLE):
+        return loop
+    around, var = inside(loop, ranges), loop.var
+    inner = frozenset(x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let)))
+    turns: dict[bool, dict[PrimExpr, list[Comparison]]] = {True: {}, False: {}}
+    for c in dict.fromkeys(_all_conditions(loop.body)):
+        kind, d = difference(c, around)
+        k, rest = d.without(var)
+        if abs(k) != 1 or kind not in (LT, GE) or any(v in inner or v is var for a in rest.coefs for v in free_vars(a)) or _reads(rest):
+            continue
+        turn = expression(rest.times(-1) if k == 1 else LinearForm(rest.coefs, rest.const + 1), var.dtype)
+        turns[(kind is GE) == (k == 1)].setdefault(turn, []).append(c)
+    from_, below = turns[True], turns[False]
+    if not (from_ or below) or len(from_) > 1 or len(below) > 1:
+        return loop
+    end = add(loop.min, loop.extent)
+    first = minimum(maximum(next(iter(from_)), loop.min), end) if from_ else loop.min
+    last = minimum(maximum(next(iter(below)), first), end) if below else end
+    yes, no = const(1, BOOL), const(0, BOOL)
+    parts = []
+    for low, high, begun, over in ((loop.min, first, no, None), (first, last, yes, no), (last, end, None, yes)):
+        if low is high:
+            continue
+        known: dict[PrimExpr, PrimExpr] = {} if begun is None else {c: begun for cs in from_.values() for c in cs}
+        known.update({} if over is None else {c: yes if over is no else no for cs in below.values() for c in cs})
+        parts.append(replace(loop, min=low, extent=sub(high, low), body=substitute_stmt(loop.body, known)))
+    return seq(*parts)
+
+
+def _reads(form: LinearForm) -> bool:
+    return any(isinstance(e, Load) for a in form.coefs for e in walk(a))
 
 
 def _cut(loop: For, ranges: Ranges) -> Stmt:
