@@ -14,6 +14,7 @@ from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
+from tilewright.types import OpenSize
 
 _BAND: Final = 8
 """Rows of outputs for which a panel of weights stays in the cache."""
@@ -22,7 +23,8 @@ _BAND: Final = 8
 def bands(s: Schedule, images: list[Var]) -> list[Var]:
     """The loop over bands of rows and images, and the one over the rows of a band."""
     *outer, row = images
-    band, row = s.split(row, [None, min(_BAND, s.extent(row))])
+    rows = s.extent(row)
+    band, row = s.split(row, [None, _BAND if isinstance(rows, OpenSize) else min(_BAND, rows)])
     return [s.fuse(*outer, band), row]
 
 

@@ -26,6 +26,7 @@ from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
 from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.types import OpenSize
 
 _MOST_UNROLLED: Final = 64
 _MOST_OF_A_ROW: Final = 128
@@ -57,7 +58,8 @@ def schedule_window(k: KernelBlocks) -> None:
 
 def outputs_together(width: int) -> int:
     """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
-    return open_rows.current() or min(4 if machines.current().vector_registers < 32 else 7, width)
+    most = 4 if machines.current().vector_registers < 32 else 7
+    return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
 
 
 def _schedule_open(k: KernelBlocks, padded: ComputeOp, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
