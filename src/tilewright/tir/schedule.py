@@ -527,7 +527,7 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
         raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
     known = _complete(loop, 1, factors)
     covered = prod(known)
-    return [floordiv(add(extent, covered - 1), covered) if f is None else f for f in factors]
+    return [simplify(floordiv(add(extent, covered - 1), covered), Ranges()) if f is None else f for f in factors]
 
 
 def _guard(s: Stmt, condition: PrimExpr) -> Stmt:
