@@ -125,6 +125,11 @@ def open_size(e: PrimExpr) -> int | None:
     return None if known is None else _read(e, known)
 
 
+def takes_open() -> bool:
+    """Whether a program for open sizes is being made."""
+    return _SAMPLES.get() is not None
+
+
 def sampled() -> tuple[PrimExpr, ...]:
     """The variables that have samples."""
     return tuple(_SAMPLES.get() or ())
