@@ -25,6 +25,7 @@ from tilewright.errors import CompileError, InputError, ShapeError
 from tilewright.expr import IntImm, PrimExpr, Var
 from tilewright.expr_walk import free_vars
 from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.open_sizes import check_operators, symbols_of, with_samples
@@ -193,10 +194,11 @@ def _made(
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
     """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
-    for symbol, text in a.report.llvm.items():
-        if b.report.llvm.get(symbol) != text:
+    ours_made, theirs_made = a.report.kernels, b.report.kernels
+    for symbol, kernel in ours_made.items():
+        if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"]):
             raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
-    if len(a.report.llvm) != len(b.report.llvm) or a.manifest != b.manifest:
+    if len(ours_made) != len(theirs_made) or a.manifest != b.manifest:
         raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):

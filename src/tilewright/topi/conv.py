@@ -24,7 +24,7 @@ from tilewright.topi import machine, planes, winograd
 from tilewright.topi.dots import FOURS, Dot, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.open_rows import balanced
+from tilewright.topi.schedules.open_rows import balanced_pixels, widths
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import outputs_together, schedule_window
 from tilewright.topi.winograd_choice import cut, volume_cut
@@ -149,7 +149,7 @@ class Geometry:
 
     def open_attrs(self, most: int) -> dict[str, Any]:
         """What a schedule needs to know of an image that was `spread`: the copy, and the widths of tiles that there is code for."""
-        return {} if self.tested else {"padded": self.data.op, "heights": balanced(self.out[-1], most, few=True)}
+        return {} if self.tested else {"padded": self.data.op, "heights": widths(self.out[-1], most)}
 
     def taps(self) -> list[IterVar]:
         names = "kd", "kh", "kw"
@@ -249,7 +249,7 @@ def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_
     def matrix(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return w.transpose(kernel).reshape(columns, depth)
 
-    return matmul_rows(data, weight, element, matrix, columns, depth, out_dtype, name="conv")
+    return matmul_rows(data, weight, element, matrix, columns, depth, out_dtype, name="conv", heights=balanced_pixels)
 
 
 def _every(g: Geometry) -> te.Tensor:

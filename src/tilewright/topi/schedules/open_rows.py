@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tilewright.arith.open_sizes import granted
-from tilewright.expr import LE, LT, PrimExpr, add, as_expr, compare, floordiv, sub
+from tilewright.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor
 from tilewright.topi import machine
@@ -55,15 +55,36 @@ def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
     return found
 
 
-def balanced(rows: int, most: int, few: bool = False) -> Heights:
-    """All heights from 1 to `most`, or a `few` of them: for each number of tiles the lowest that does; none for a number of rows that is known."""
+def balanced(rows: int, most: int) -> Heights:
+    """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is known."""
     if not isinstance(rows, OpenSize):
         return ()
+    needed = _needed(rows, most)
+    return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
+
+
+def balanced_pixels(pixels: int, most: int) -> Heights:
+    """The same for the pixels of an image, of which there are many where it takes long: a few heights, and 1 for less than half of the tallest."""
+    if not isinstance(pixels, OpenSize) or most < 4:
+        return balanced(pixels, most)
+    half, needed = most // 2, _needed(pixels, most)
+    lower = any_of(fewer_than(pixels, most), compare(LE, needed, half))
+    return (1, fewer_than(pixels, half)), (half, lower), (most - 1, compare(LE, needed, most - 1)), (most, compare(LE, needed, most))
+
+
+def widths(outputs: int, most: int) -> Heights:
+    """A few widths of tiles along a row, from half of the widest on: in a tile that is only partly inside, the rest is computed and not stored."""
+    if not isinstance(outputs, OpenSize):
+        return ()
+    needed = _needed(outputs, most)
+    return tuple((width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in (4, 5, 7, 8)}))
+
+
+def _needed(rows: int, most: int) -> PrimExpr:
+    """The lowest height with which there are as few tiles as with the tallest."""
     total = as_expr(rows)
     tiles = floordiv(add(total, most - 1), most)
-    needed = floordiv(add(total, sub(tiles, 1)), tiles)
-    heights = sorted({max(1, -(-most * k // 4)) for k in range(1, 5)} | {max(1, most - 1)}) if few else range(1, most + 1)
-    return tuple((height, compare(LE, needed, height)) for height in heights)
+    return floordiv(add(total, sub(tiles, 1)), tiles)
 
 
 def tile_along(outputs: int, channels: int, steps: int, stride: int, taps: int) -> tuple[Tile, bool]:
