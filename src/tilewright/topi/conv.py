@@ -20,7 +20,7 @@ from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, 
 from tilewright.intrinsics import dot4, reinterpret
 from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import machine, planes, winograd
+from tilewright.topi import planes, winograd
 from tilewright.topi.dots import FOURS, Dot, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows

@@ -34,7 +34,26 @@ from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm, expression
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, GE, LT, NE, Comparison, FloorMod, IntImm, Load, Max, Min, PrimExpr, Select, Var, add, const, maximum, minimum, sub
+from tilewright.expr import (
+    EQ,
+    GE,
+    LT,
+    NE,
+    Comparison,
+    FloorMod,
+    IntImm,
+    Load,
+    Max,
+    Min,
+    PrimExpr,
+    Select,
+    Var,
+    add,
+    const,
+    maximum,
+    minimum,
+    sub,
+)
 from tilewright.expr_walk import free_vars, substitute, walk
 from tilewright.tir.stmt import (
     NUMBERS,
