@@ -150,7 +150,7 @@ class Schedule(Recorder):
 
     def _may_repeat(self, node: For, sizes: Sequence[Any], extent: int) -> None:
         """Raise unless points along a loop may be computed twice, in whole trips of two new loops."""
-        if len(sizes) != 2 or sizes[1] > extent:
+        if len(sizes) != 2 or (sizes[1] > extent and not isinstance(extent, OpenSize)):
             raise self._error(f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}", node)
         for s in walk_stmt(node.body):
             if isinstance(s, Block) and (not s.iters or any(i.kind == "reduce" and _uses(b, node.var) for i, b in zip(s.iters, s.bindings, strict=True))):

@@ -26,7 +26,7 @@ from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.open_rows import balanced_pixels, widths
 from tilewright.topi.schedules.tile import schedule_conv
-from tilewright.topi.schedules.window import outputs_together, schedule_window
+from tilewright.topi.schedules.window import crowds, outputs_together, schedule_window
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import INT32, DataType, OpenSize
@@ -149,7 +149,9 @@ class Geometry:
 
     def open_attrs(self, most: int) -> dict[str, Any]:
         """What a schedule needs to know of an image that was `spread`: the copy, and the widths of tiles that there is code for."""
-        return {} if self.tested else {"padded": self.data.op, "heights": widths(self.out[-1], most)}
+        if not self.is_open:
+            return {}
+        return {"heights": balanced_pixels(self.out[-1], most)} if self.tested else {"padded": self.data.op, "heights": widths(self.out[-1], most)}
 
     def taps(self) -> list[IterVar]:
         names = "kd", "kh", "kw"
@@ -336,8 +338,10 @@ def _words_down(
 
 
 def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
-    """The geometry that `window` reduces over: of an open image a copy of it, in which the padding is `outside`."""
-    return g.spread(outputs_together(g.out[-1]), outside) if g.is_open else g
+    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the padding is `outside`."""
+    together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])
+    channels = g.data.extents[g.place[-1]]
+    return g.spread(together, outside) if g.is_open and crowds(channels * g.data.dtype.itemsize, g.ksize, g.strides[-1]) else g
 
 
 def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
@@ -346,7 +350,7 @@ def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], na
     acc = te.compute(
         (g.batch, *g.wide, channels), term, name=name, schedule=schedule_window,
         attrs={
-            "flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize), **g.open_attrs(outputs_together(g.out[-1])),
+            "flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize), **g.open_attrs(outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])),
         },
         axis_names=axis_names(len(g.out), "c"),
     )
