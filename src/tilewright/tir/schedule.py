@@ -66,7 +66,7 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
 from tilewright.tir.transform.place_prefetches import NEXT, SHARE
-from tilewright.types import INT64
+from tilewright.types import INT64, OpenSize
 
 
 class Schedule(Recorder):

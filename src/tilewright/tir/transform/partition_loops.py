@@ -117,17 +117,17 @@ def _cut_overlap(loop: For, ranges: Ranges) -> Stmt:
     if len(starts) != 1:
         return loop
     (start,) = starts
-    place, last = (linear(x) for x in (start.a, start.b))  # type: ignore[attr-defined]
+    place, last = (linear(x) for x in (start.a, start.b))
     size = place.coefs.get(var)
-    if size is None or size < 1 or len(place.coefs) != 1 or place.const or var in free_vars(start.b):  # type: ignore[attr-defined]
+    if size is None or size < 1 or len(place.coefs) != 1 or place.const or var in free_vars(start.b):
         return loop
     inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
-    tiles = floordiv(add(start.b, 2 * size - 1), size)  # type: ignore[attr-defined]
-    if inner & set(free_vars(start.b)) or not _is_zero(simplify(sub(tiles, loop.extent), ranges)):  # type: ignore[attr-defined]
+    tiles = floordiv(add(start.b, 2 * size - 1), size)
+    if inner & set(free_vars(start.b)) or not _is_zero(simplify(sub(tiles, loop.extent), ranges)):
         return loop
     index, more = var.dtype, sub(loop.extent, 1)
     first = replace(loop, extent=const(1, index), body=substitute_stmt(loop.body, {start: const(0, index)}))
-    between = replace(loop, min=const(1, index), extent=sub(more, 1), body=substitute_stmt(loop.body, {start: start.a}))  # type: ignore[attr-defined]
+    between = replace(loop, min=const(1, index), extent=sub(more, 1), body=substitute_stmt(loop.body, {start: start.a}))
     end = replace(loop, min=more, extent=minimum(more, const(1, index)), body=substitute_stmt(loop.body, {start: expression(last, index)}))
     return seq(first, between, end)
 
