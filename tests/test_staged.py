@@ -26,8 +26,6 @@ from tilewright.relay.transform.stages import cut, needs_stages, resolve
 from tilewright.relay.visitor import calls
 from tilewright.types import TensorType
 
-pytestmark = pytest.mark.core
-
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 

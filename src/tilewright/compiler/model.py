@@ -265,10 +265,25 @@ class Model:
             return program(*args)
         return program(*args, out=out, **kwargs)
 
+    def run_arrays(self, arrays: Sequence[Array]) -> Any:
+        """The same for arrays in order of which the caller knows that they are of the types, ranks and known sizes that the model takes."""
+        if self._only is not None:
+            return self._only(*arrays)
+        if self._has_groups:
+            return self._run_grouped(arrays, {}, None)
+        (tree,) = self._trees.values()
+        results, lists = tree.run(arrays)
+        self._stages = tree
+        return grouped(results, lists) if lists else results
+
     def _run_grouped(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
         """Run a model that is no single program, or takes or gives sequences or optionals."""
-        tree, tensors = self._tensors(args, kwargs)
-        results, lists = tree.run(tree.arrays(tensors, {}), out)
+        if self._has_groups:
+            tree, args = self._tensors(args, kwargs)
+            kwargs = {}
+        else:
+            (tree,) = self._trees.values()
+        results, lists = tree.run(tree.arrays(args, kwargs), out)
         self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")

@@ -15,7 +15,6 @@ This module imports only what running needs, so that a model from the cache is l
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
@@ -27,7 +26,7 @@ import numpy as np
 from tilewright.errors import InputError
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.executable import Executable, readable
+from tilewright.runtime.executable import Executable, check_texts, readable
 from tilewright.runtime.program import TensorInfo
 from tilewright.types import DataType
 
@@ -123,12 +122,14 @@ class Point:
 
     def known(self, values: Sequence[Array]) -> Edge | None:
         """The edge for these values, when its stage is compiled; it counts as used."""
-        key = self.key(values)
+        key = tuple([values[k].shape for k in self.open]) if not self.asked else self.key(values)
         edge = self.edges.get(key)
         if edge is None or not edge.ready:
             return None
-        with contextlib.suppress(KeyError):  # another thread may just have dropped it
+        try:
             self.edges.move_to_end(key)
+        except KeyError:  # another thread has just dropped it
+            return edge
         return edge
 
     def keep(self, key: Key, edge: Edge) -> None:
@@ -159,6 +160,7 @@ class Stages:
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
+        self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
         self.root, self._grow, self._compile, self._known = root, grow, compiler, known
         self._lock = threading.RLock()
         self.last: Program | None = None
@@ -175,6 +177,9 @@ class Stages:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out), edge.lists
         self.last = None
+        for x, (name, _, dtype, _) in zip(inputs, self.signature, strict=True):
+            if dtype == "string":
+                check_texts(TensorInfo(name, x.shape, dtype), x.ravel().tolist())
         results, lists = self._outputs(edge, inputs)
         if out is not None:
             targets = [out] if len(results) == 1 and not isinstance(out, (tuple, list)) else list(out)
@@ -289,14 +294,11 @@ class Stages:
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
         """The inputs of a call in order; raises `InputError` for those that the model does not take."""
         args = self.in_order(args, kwargs)
-        return [
-            x if type(x) is np.ndarray and x.dtype == element and x.shape == dims else self._array(x, name, dims, dtype)
-            for x, (name, dims, dtype, element) in zip(args, self.signature, strict=True)
-        ]
+        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in zip(args, self._plain, self.signature)]  # noqa: B905
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs of a call in order, as they are."""
-        if kwargs or len(args) != len(self.signature) or isinstance(args[0] if args else None, Mapping):
+        if kwargs or len(args) != len(self.signature) or (args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)):
             return in_order(self.signature, args, kwargs)
         return args
 
@@ -340,6 +342,16 @@ class Stages:
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
+    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
+    if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
+        return False
+    shape = x.shape
+    if len(shape) != rank:
+        return False
+    return not known or all(shape[axis] == size for axis, size in known)
 
 
 def described(inputs: Sequence[Sequence[Any]]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from tilewright.errors import CompileError, InputError, InternalError, RunError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
@@ -81,11 +82,33 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
 
 
-def prepared(function: Function) -> Callable[..., Any]:
+class Meaning(functools.partial[Any]):
+    """What `Op.meaning` gives, for a call: one new array."""
+
+
+def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
-    For a function of operators and tuples alone; of any other it is `evaluate`.
+    `known` has the arguments that are always the same, None for the others, which a call gives. For a function of operators and tuples
+    alone; of any other it is `evaluate`.
     """
+    call = function.body
+    if isinstance(call, Call) and isinstance(call.op, Op) and call.args == function.params:
+        meaning = call.op.meaning(known or [None] * len(call.args))
+        if meaning is not None:
+            return Meaning(_apply, call, meaning)
+    run = _prepared(function)
+    if all(k is None for k in known):
+        return run
+
+    def completed(*args: Any) -> Any:
+        given = iter(args)
+        return run(*[next(given) if k is None else k for k in known])
+
+    return completed
+
+
+def _prepared(function: Function) -> Callable[..., Any]:
     order = list(post_order(function.body))
     if function.attrs.get("Parts", 1) != 1 or not all(_is_plain(e) for e in order):
         return functools.partial(evaluate, function)
@@ -376,13 +399,16 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
+    with np.errstate(all="ignore"):
+        return _arrays(_apply(call, call.op.reference, *args))
+
+
+def _apply(call: Call, meaning: Callable[..., Any], *args: Any) -> Any:
     try:
-        with np.errstate(all="ignore"):
-            result = call.op.reference(*args)
+        return meaning(*args)
     except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
         raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
-    return _arrays(result)
 
 
 def _arrays(result: Any) -> Any:

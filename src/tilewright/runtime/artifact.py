@@ -1,7 +1,7 @@
 """A compiled model as parts, and as a file.
 
     model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
-    model.tar   code.N.o · entry.o · constants.o · model.h · manifest.json · manifest.sha256
+    model.tar   code.N.o · entry.o · constants.o · model.h · modules · manifest.json · manifest.sha256
 
 A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
 loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs nothing but numpy.
@@ -10,6 +10,7 @@ loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs n
 from __future__ import annotations
 
 import hashlib
+import itertools
 import mmap
 import os
 import struct
@@ -25,6 +26,7 @@ from tilewright.runtime import host
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code, entry_symbols
 
@@ -47,6 +49,8 @@ class Artifact:
     constants: np.ndarray[Any, Any]
     library: SharedLibrary | None = None
     path: Path | None = None
+    modules: tuple[ModuleNode, ...] = ()
+    """What other compilers made, called by external steps."""
 
     def executable(self, threads: int | None = None) -> Executable:
         """Bring the code into this process; `threads` overrides the number that the model was made for.
@@ -55,8 +59,9 @@ class Artifact:
         """
         if self.manifest.functions:
             raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module")
-        made = OpenExecutable if self.manifest.symbols else Executable
-        return made(self.manifest, self.code(), self.constants, threads)
+        if self.manifest.symbols:
+            return OpenExecutable(self.manifest, self.code(), self.constants, threads)
+        return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
 
     def code(self) -> Code:
         """The code, in this process. Raises `ArtifactError` when it is for another machine."""
@@ -102,9 +107,10 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         os.close(descriptor)
     try:
         constants = library.bytes_at("tw_constants", manifest.constants_bytes)
+        blobs = bytes(library.bytes_at("tw_modules", sum(size for _, size in manifest.modules))) if manifest.modules else b""
     except KeyError as error:
         raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again") from error
-    return Artifact(manifest, (), constants, library, file)
+    return Artifact(manifest, (), constants, library, file, _modules(manifest, blobs, file))
 
 
 def check_host(manifest: Manifest, where: object) -> None:
@@ -168,7 +174,16 @@ def _load_tar(file: Path) -> Artifact:
     if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants"):
         raise _damaged(file)
     code = tuple(image for name, image in objects.items() if name.startswith("code."))
-    return Artifact(manifest, code, constants, None, file)
+    return Artifact(manifest, code, constants, None, file, _modules(manifest, objects.get("modules", b""), file))
+
+
+def _modules(manifest: Manifest, blobs: bytes, file: Path) -> tuple[ModuleNode, ...]:
+    """The modules whose bytes stand one behind the other."""
+    ends = [*itertools.accumulate(size for _, size in manifest.modules)]
+    if len(blobs) != (ends[-1] if ends else 0):
+        raise _damaged(file)
+    parts = [(kind, blobs[end - size : end]) for (kind, size), end in zip(manifest.modules, ends, strict=True)]
+    return load_modules(parts, file)
 
 
 def map_constants(file: Path, offset: int, count: int) -> np.ndarray[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,17 @@ class Take(Op):
         n = int(np.prod(shape[:batch]))
         rows = zip(data.reshape(n, *data.shape[batch:]), indices.reshape(n, *indices.shape[batch:]), strict=True)
         return np.stack([self._taken(x, i, axis) for x, i in rows]).reshape(shape)
+
+    def meaning(self, known: Sequence[Array | None]) -> Callable[[Array], Array] | None:
+        """One of known objects for each index."""
+        if known[0] is None or known[0].dtype != object or known[1] is not None or known[0].ndim != 1:
+            return None
+        take, mode = known[0].take, "wrap" if self.mode == "wrap" else "clip"
+
+        def taken(indices: Array) -> Array:
+            return np.asarray(take(indices if indices.dtype.kind == "i" else indices.astype(np.int64), None, None, mode), object)  # type: ignore[call-overload]
+
+        return taken
 
     def _taken(self, data: Array, indices: Array, axis: int | None) -> Array:
         return np.asarray(np.take(data, indices.astype(np.int64), axis, mode="wrap" if self.mode == "wrap" else "clip"))

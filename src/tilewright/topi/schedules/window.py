@@ -47,7 +47,7 @@ def schedule_window(k: KernelBlocks) -> None:
     s, machine = k.schedule, k.machine
     axes, _ = s.axes(k.output)
     batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
-    lanes = min(machine.lanes("float32"), 1 << (s.extent(channel).bit_length() - 1))
+    lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
     if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow)):
         _schedule_open(k, [batch, *rows], ow, channel, lanes)
         return

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.expr import PrimExpr
+from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
-from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import (
@@ -47,16 +47,29 @@ def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(old[k] if not isinstance(d, PrimExpr) and d == 0 and k < len(old) else d for k, d in enumerate(dims))
 
 
-@converter("Flatten")
+@converter("Flatten", takes_unknown=True)
 def flatten(x: Expr, *, axis: int = 1, node: Node) -> Expr:
     dims = shape_of(x)
     if not -len(dims) <= axis <= len(dims):
         node.refuse(f"attribute 'axis' is {axis}, and its input has {len(dims)} dimensions")
     axis = axis + len(dims) if axis < 0 else axis
+    if any(isinstance(d, UnknownDim) for d in dims):
+        return _without_ones(x, dims, axis)
     front, back = dims[:axis], dims[axis:]
     if all(isinstance(d, int) for d in back):
         return reshape(x, (-1 if not all(isinstance(d, int) for d in front) else math.prod(front), math.prod(back)))
     return reshape(x, (math.prod(front), -1) if all(isinstance(d, int) for d in front) else (_product(front), _product(back)))
+
+
+def _without_ones(x: Expr, dims: Sequence[Any], axis: int) -> Expr:
+    """`x` as a matrix, where it has two sizes that are not 1, one on each side; raises `NotKnownError` for others."""
+    ones = [k for k, d in enumerate(dims) if not isinstance(d, UnknownDim) and d == 1]
+    left = [k for k in range(len(dims)) if k not in ones]
+    if len(dims) == 2 and axis == 1:
+        return x
+    if len(left) != 2 or not left[0] < axis <= left[1]:
+        raise NotKnownError("the sizes of its input are only known while the model runs")
+    return op.squeeze(x, axis=ones)
 
 
 def _product(dims: Sequence[Any]) -> Any:
