@@ -340,6 +340,15 @@ def test_all_operators_with_open_sizes(part: int) -> None:
         assert sum(check_operator(e) for e in [e for e in EXAMPLES if _plain(e)][part::16]) > 10
 
 
+def test_windows_whose_results_stand_in_another_layout_are_refused() -> None:
+    examples = [e for e in EXAMPLES if e.op.name in ("nn.max_pool2d", "nn.avg_pool2d") and e.op.attributes()["layout"] == "NHWC" and e.op.attributes()["out_layout"] == "NCHW"]
+    assert examples
+    for example in examples:
+        function, _ = opened(example, 2)
+        with pytest.raises(OpenSizeError, match="has an open height or width, and stores its result in another layout than it is computed in"):
+            build_open(lambda f=function: f, {}, Target("llvm"), "m", Report(), Cache(None))  # type: ignore[misc]
+
+
 def test_an_operator_that_was_not_tried_with_open_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     example = next(e for e in EXAMPLES if e.op.name == "argsort")
     function, _ = opened(example, 0)

@@ -185,7 +185,7 @@ def _direct(
     acc = te.compute(
         (g.batch, *g.wide, groups, panels * columns), term, name="conv", schedule=schedule_conv,
         attrs={
-            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows),
+            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows),
             "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
         },
         axis_names=axis_names(len(g.out), "g", "oc"),

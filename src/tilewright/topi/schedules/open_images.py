@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.expr import Var
+from tilewright.errors import ScheduleError
+from tilewright.expr import Var, as_expr
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
@@ -18,6 +19,15 @@ from tilewright.types import OpenSize
 
 _BAND: Final = 8
 """Rows of outputs for which a panel of weights stays in the cache."""
+
+
+def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) -> None:
+    """Raise `ScheduleError` where the axes of the output are not those of the sums: it stands in another layout, in which open sizes cannot be told apart."""
+    s = k.schedule
+    wanted = [as_expr(n) for n in k.anchor.outputs[0].extents[: len(images)]]
+    found = [as_expr(s.extent(v)) for v in images]
+    if s.extent(channel) != channels or isinstance(s.extent(channel), OpenSize) or any(a is not b for a, b in zip(wanted, found, strict=True)):
+        raise ScheduleError(f"'{k.anchor.name}' has an open height or width, and stores its result in another layout than it is computed in")
 
 
 def bands(s: Schedule, images: list[Var]) -> list[Var]:

@@ -176,6 +176,8 @@ def schedule_conv(k: KernelBlocks) -> None:
     axes, _ = s.axes(k.output)
     order: tuple[int, ...] = k.anchor.attrs["channels_last"]
     *images, ow, oc = (axes[d] for d in order)
+    if any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow, oc)):
+        open_images.check_axes(k, images, k.anchor.attrs["channels"], oc)
     group: list[Var] = []
     if groups > 1:
         g, oc = s.split(oc, [groups, None])

@@ -48,7 +48,8 @@ def schedule_window(k: KernelBlocks) -> None:
     axes, _ = s.axes(k.output)
     batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
     lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
-    if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow)):
+    if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow, channel)):
+        open_images.check_axes(k, [batch, *rows], k.anchor.outputs[0].extents[-1], channel)
         _schedule_open(k, [batch, *rows], ow, channel, lanes)
         return
     outputs, crowded = _outputs(k, s.extent(ow), s.extent(channel))
