@@ -59,6 +59,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
+    ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }
 
 

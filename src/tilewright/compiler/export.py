@@ -113,17 +113,17 @@ def _save_tar(artifact: Artifact, path: Path) -> None:
     def write(file: BinaryIO) -> None:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, data in members.items():
-                archive.addfile(_member(name, len(data)), io.BytesIO(data))
+                archive.addfile(member(name, len(data)), io.BytesIO(data))
             with tempfile.TemporaryFile(dir=path.parent) as constants:
                 _write_constants(constants, artifact, manifest, b"")
                 size = constants.seek(0, io.SEEK_END)
                 constants.seek(0)
-                archive.addfile(_member("constants.o", size), constants)
+                archive.addfile(member("constants.o", size), constants)
 
     write_atomically(path, write)
 
 
-def _member(name: str, size: int) -> tarfile.TarInfo:
+def member(name: str, size: int) -> tarfile.TarInfo:
     """A header without time or owner, so that equal models are equal files."""
     info = tarfile.TarInfo(name)
     info.size = size

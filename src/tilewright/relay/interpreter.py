@@ -10,7 +10,6 @@ value is dropped after its last use. A value that several scopes use is computed
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
+from tilewright.relay.straight_line import is_straight, steps_of
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
 
@@ -109,39 +109,9 @@ def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any
 
 
 def _prepared(function: Function) -> Callable[..., Any]:
-    order = list(post_order(function.body))
-    if function.attrs.get("Parts", 1) != 1 or not all(_is_plain(e) for e in order):
+    if not is_straight(function):
         return functools.partial(evaluate, function)
-    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
-    constants = [e for e in order if isinstance(e, Constant)]
-    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
-    steps: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
-    for e in order:
-        if e not in places:
-            steps.append((_step(e), tuple(places[o] for o in operands(e))))
-            places[e] = len(places)
-    fixed, result = [e.value for e in constants], places[function.body]
-
-    def run(*args: Any) -> Any:
-        values = [*args, *fixed]
-        for step, needed in steps:
-            values.append(step(*[values[k] for k in needed]))
-        return values[result]
-
-    return run
-
-
-def _is_plain(e: Expr) -> bool:
-    return isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
-
-
-def _step(e: Expr) -> Callable[..., Any]:
-    """The value of a call, a tuple or a field of one, from those of its operands."""
-    if isinstance(e, Call):
-        return lambda *args: apply_op(e, args)
-    if isinstance(e, TupleGetItem):
-        return operator.itemgetter(e.index)
-    return lambda *fields: fields
+    return steps_of(function, lambda call: lambda *args: apply_op(call, args))
 
 
 def _checked(param: Var, value: Any) -> Any:
@@ -400,19 +370,28 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
     with np.errstate(all="ignore"):
-        return _arrays(_apply(call, call.op.reference, *args))
+        return arrays_of(_apply(call, call.op.reference, *args))
 
 
 def _apply(call: Call, meaning: Callable[..., Any], *args: Any) -> Any:
     try:
         return meaning(*args)
-    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
-        raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
+    except MEANINGLESS as error:
+        raise meaningless(call, args, error) from error
 
 
-def _arrays(result: Any) -> Any:
+MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What a reference raises for values that the operator has no meaning for."""
+
+
+def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
+    """What to raise for the values of a call that its reference refused with `error`."""
+    shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
+    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span)
+
+
+def arrays_of(result: Any) -> Any:
     """What a reference gives as arrays, and tuples of them; None where there is nothing."""
     if isinstance(result, (tuple, list)):
-        return tuple(map(_arrays, result))
+        return tuple(map(arrays_of, result))
     return None if result is None else np.asarray(result)

@@ -17,7 +17,7 @@ import struct
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"TILEWRIGHT-LIB-1"
 TRAILER: Final = struct.Struct("<32sQ16s")
+STAGES_MEMBER: Final = "stages.json"
+"""The first member of a `.tar` of a program in stages."""
 CONSTANTS_OFFSET: Final = 64
 """Where the constants start in `constants.o`: behind the ELF header."""
 _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
@@ -99,7 +101,9 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         if start[:4] == b"\x7fELF":
             manifest = _checked_library(descriptor, file)
         elif start[257:262] == b"ustar":
-            return _load_tar(file)
+            if _is_staged(start):
+                raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load")
+            return load_tar(file)
         else:
             raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
         library = SharedLibrary(descriptor, file)
@@ -152,9 +156,10 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     return manifest
 
 
-def _load_tar(file: Path) -> Artifact:
+def load_tar(file: Path, offset: int = 0) -> Artifact:
+    """Read a `.tar`, or the one that begins at this place of a file. Raises `ArtifactError`."""
     try:
-        with tarfile.open(file, "r:") as archive:
+        with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
             members = {member.name: member for member in archive.getmembers()}
             text = _member(archive, members, "manifest.json", file)
             if hashlib.sha256(text).hexdigest().encode() != _member(archive, members, "manifest.sha256", file):
@@ -207,6 +212,27 @@ def _damaged(file: Path) -> ArtifactError:
     return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
 
 
-def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
-    """Load a saved model, ready to call. Raises `ArtifactError` when it is damaged or made for another machine."""
+def _from(stream: BinaryIO, offset: int) -> BinaryIO:
+    stream.seek(offset)
+    return stream
+
+
+def _is_staged(start: bytes) -> bool:
+    """Whether a tar that begins so is a program in stages (`compiler/saved_stages.py`)."""
+    return start[:100].rstrip(b"\0") == STAGES_MEMBER.encode()
+
+
+def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable | Any:
+    """Load a saved model, ready to call; a program in stages, which goes on growing, needs the compiler.
+
+    Raises `ArtifactError` when it is damaged or made for another machine.
+    """
+    file = Path(path)
+    if file.is_file():
+        with file.open("rb") as stream:
+            start = stream.read(100)
+        if _is_staged(start):
+            from tilewright.compiler.saved_stages import load_stages
+
+            return load_stages(file, threads)
     return load(path).executable(threads)

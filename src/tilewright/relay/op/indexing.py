@@ -103,7 +103,7 @@ class Take(Op):
 
 def _positive(indices: Array, size: int) -> Any:
     wide = indices.astype(np.int64)
-    return np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
+    return np.minimum(np.maximum(np.where(wide < 0, wide + size, wide), 0), size - 1)
 
 
 def _refuse_empty(size: Any, indices: Shape) -> None:
@@ -170,7 +170,7 @@ class GatherNd(Op):
 
     def reference(self, data: Array, indices: Array) -> Array:
         b = self.batch_dims
-        batch = np.indices(indices.shape[1:], sparse=True)[:b]
+        batch = np.indices(indices.shape[1:], sparse=True)[:b] if b else ()
         return np.asarray(data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))])
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
