@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
+from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.intrinsics import dot4, reinterpret
 from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import machine, planes, winograd
-from tilewright.topi.dots import FOURS, Dot, dot_of
+from tilewright.topi.dots import FOURS, ROWS, Dot, along_rows, dot_of
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules.tile import schedule_conv
 from tilewright.topi.schedules.window import schedule_window
@@ -56,6 +56,10 @@ def conv(
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
         return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
+    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS and along_rows(data_layout, depth, ksize, padding, dilation, groups):
+        words = Geometry(data, place, (ksize[0], ksize[1] // FOURS.width), strides, padding, (dilation[0], FOURS.width))
+        words.out[-1] = (words.sizes[-1] - ksize[1]) // strides[1] + 1
+        return _direct(words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], channels_last(out_layout), DataType(out_dtype))
     if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
         return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
@@ -117,7 +121,8 @@ def _direct(
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
-    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
+    taps_of_row = 1 if dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
+    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], taps_of_row, together=taps_of_row > 1 and unroll(deep) == deep)
     columns = tile.columns
     panels = -(-channels // columns)
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
@@ -178,12 +183,16 @@ def _pack(
         c = panel * columns + column
         where: list[Any] = [None] * len(kernel)
 
-        def at(depth: Value) -> PrimExpr:
-            for d, v in zip(kernel, (group * channels + c, depth, *outer, last), strict=True):
+        def at(*inside: Value) -> PrimExpr:
+            for d, v in zip(kernel, (group * channels + c, *inside), strict=True):
                 where[d] = v
             return weight(*where)
 
-        return if_then_else(c < channels, dot.element(at, ic), dot.zero(weight.dtype))
+        if dot in ROWS.values():
+            word = dot.element(lambda k: at(ic, *outer, mul(last, dot.width) + k), const(0, "int64"))
+        else:
+            word = dot.element(lambda depth: at(depth, *outer, last), ic)
+        return if_then_else(c < channels, word, dot.zero(weight.dtype))
 
     shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
     return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]

@@ -299,6 +299,9 @@ class Pad(Op):
     pad_width: tuple[tuple[int, int], ...]
     pad_mode: str = "constant"
 
+    def reads_once(self, argument: int) -> bool:
+        return argument == 0 and self.pad_mode == "constant"
+
     def infer(self, data: Type, pad_value: Type) -> TensorType:
         t, value = tensors(data, pad_value)
         if len(self.pad_width) != t.ndim or any(len(w) != 2 for w in self.pad_width):
