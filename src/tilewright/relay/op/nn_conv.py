@@ -327,7 +327,7 @@ class Conv1dTranspose(ConvTranspose):
     rank = 1
 
 
-@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
+@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Conv2dTranspose(ConvTranspose):
     """Transposed two-dimensional convolution: data (batch, in, height, width), weight (in, out / groups, kh, kw).
 

@@ -286,7 +286,7 @@ class SliceLike(Op):
         return topi.strided_slice(data, [0] * data.ndim, [1] * data.ndim, self._shape(topi.dims(data), topi.dims(shape_like)), "slice_like")
 
 
-@op("nn.pad", kind=Fusion.INJECTIVE)
+@op("nn.pad", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Pad(Op):
     """`data` with `pad_width[d] = (before, after)` elements more along each dimension.
 
@@ -345,7 +345,7 @@ class Pad(Op):
         return Pad(tuple(widths), self.pad_mode), (order, None), order
 
 
-@op("repeat", kind=Fusion.INJECTIVE)
+@op("repeat", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Repeat(Op):
     """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
 
