@@ -2,6 +2,7 @@
 
     qnn.transform.Legalize()            what the hooks of `relay.qnn.op.register_qnn_legalize` return
     qnn.transform.CanonicalizeOps()     qnn.add(…) -> cast, subtract, fixed_point_multiply, add, clip
+    qnn.transform.SettleNumerics()      qnn.requantize(…) -> qnn.requantize(…, rounding="TFLITE"), as the runtime does that a model is from
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op import hooks
 from tilewright.relay.op.registry import Op
+from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.legalize import Legalize as AnyLegalize
 from tilewright.relay.transform.legalize import asked
 from tilewright.relay.visitor import rewrite
@@ -47,4 +49,4 @@ def plain_form(e: Expr) -> Expr | None:
 
 Legalize = QnnLegalize
 CanonicalizeOps = QnnCanonicalizeOps
-__all__ = ["CanonicalizeOps", "Legalize", "QnnCanonicalizeOps", "QnnLegalize"]
+__all__ = ["CanonicalizeOps", "Legalize", "QnnCanonicalizeOps", "QnnLegalize", "SettleNumerics"]

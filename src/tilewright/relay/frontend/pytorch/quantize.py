@@ -12,14 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch import math as elementwise
 from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, rank, reshape, scalar, shape_of
+from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
 from tilewright.relay.qnn.numerics import limits
 from tilewright.types import FLOAT32, INT32, DataType
 
@@ -93,18 +94,41 @@ def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
     return quantized_from(found, q.scale, q.zero_point, dtype_of(x), node)
 
 
+def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
+    """The means of windows of integers, in their own scale, where `pool` is the pool of the real numbers; None for windows of several sizes."""
+    if not isinstance(pool, Call) or q.scale.size > 1:
+        return None
+    attributes = pool.op.attributes()
+    if isinstance(pool.op, AdaptiveAvgPool2d):
+        sizes, wanted = [n.tensor_type.shape[2:] for n in (x, pool)]
+        if not all(isinstance(n, int) and isinstance(m, int) and n % m == 0 for n, m in zip(sizes, wanted, strict=True)):
+            return None
+        window = tuple(n // m for n, m in zip(sizes, wanted, strict=True))
+        attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW"}
+    elif not isinstance(pool.op, AvgPool2d):
+        return None
+    parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
+    return op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes)
+
+
 # Into integers and back
 
 
 @converter("quantize_per_tensor")
 def quantize_per_tensor(self: Expr, scale: Any, zero_point: Any, dtype: Any, node: Node) -> Expr:
-    return quantized_from(self, _number(scale, "scale", node), _number(zero_point, "zero_point", node), dtype_named(dtype, node), node)
+    q = Quantized(_number(scale, "scale", node).astype(np.float32), _number(zero_point, "zero_point", node))
+    return _quantized_as(self, q, dtype_named(dtype, node), 1 if rank(self) > 1 else -1, node)
 
 
 @converter("quantize_per_channel")
 def quantize_per_channel(self: Expr, scales: Expr, zero_points: Expr, axis: int, dtype: Any, node: Node) -> Expr:
     q = Quantized(node.value(scales, "scales").astype(np.float32), node.value(zero_points, "zero_points"), axis_of(axis, rank(self), node))
-    return _made(stored(self, q.scale, q.zero_point, dtype_named(dtype, node), q.axis), q, node)
+    return _quantized_as(self, q, dtype_named(dtype, node), q.axis, node)
+
+
+def _quantized_as(x: Expr, q: Quantized, kind: DataType, axis: int, node: Node) -> Expr:
+    made = op.qnn.quantize(cast(x, FLOAT32), _parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32), axis=axis, out_dtype=kind)
+    return _made(made, q, node)
 
 
 @converter("dequantize")
@@ -150,31 +174,43 @@ def _packed(packed: Any, node: Node) -> tuple[Any, ...]:
 def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, Array | None]:
     """The sums of a layer as int32, what one of them is worth by output channel, and the bias."""
     weight, w, bias, rest = _packed(packed, node)
-    zero_x, zero_w = Constant(q.zero_point.astype(np.int32).reshape(())), Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    scale_x, scale_w = Constant(q.scale.astype(np.float32).reshape(())), Constant(w.scale if w.scale.size > 1 else w.scale.reshape(()))
+    zero_x, zero_w = _parameter(q.zero_point, np.int32), _parameter(w.zero_point, np.int32)
+    scale_x, scale_w = _parameter(q.scale, np.float32), _parameter(w.scale, np.float32)
+    kernel = node.weight(packed, weight, scale_w, zero_w)
     if not rest:
         rows = x if rank(x) == 2 else reshape(x, (-1, shape_of(x)[-1]))
-        total: Expr = op.qnn.dense(rows, node.weight(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
-        total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
+        total: Expr = op.qnn.dense(rows, kernel, zero_x, zero_w, scale_x, scale_w, units=weight.shape[0], out_dtype=INT32)
     else:
         stride, padding, dilation, groups = rest
         n = weight.ndim - 2
         if n != 2:
             node.refuse(f"it is a quantized convolution of {n} dimensions, and those of two are supported")
-        pads = on_axes(list(padding), n)
+        around = [(0, 0), (0, 0), *((p, p) for p in on_axes(list(padding), n))]
         total = op.qnn.conv2d(
-            x, node.weight(weight), zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n), padding=(*pads, *pads), dilation=on_axes(list(dilation), n),
-            groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:])
+            pad(x, around, Constant(np.asarray(q.zero_point, np.float32).reshape(()))), kernel, zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n),
+            padding=(0, 0, 0, 0), dilation=on_axes(list(dilation), n), groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:], out_dtype=INT32)
     worth = (q.scale.astype(np.float32) * w.scale).astype(np.float32)
     return total, worth, bias
 
 
+def _parameter(p: Array, dtype: Any) -> Constant:
+    """A scale or zero point: one number, or a vector."""
+    return Constant(p.astype(dtype) if p.size > 1 else p.astype(dtype).reshape(()))
+
+
 def _layer(x: Expr, packed: Any, scale: Any, zero_point: Any, node: Node, relu: bool) -> Expr:
+    """The sums, a bias in units of them, requantized, and held in the range of the type."""
     total, worth, bias = _sums(x, packed, node, parameters_of(x, node))
-    axis = 1 if rank(total) == 4 else rank(total) - 1
-    y = op.multiply(cast(total, FLOAT32), _along(worth, rank(total), axis))
-    y = y if bias is None else op.add(y, _along(bias, rank(total), axis))
-    return quantized_from(y, scale, zero_point, dtype_of(x), node, int(zero_point) if relu else None)
+    units, none = _parameter(worth, np.float32), Constant(np.zeros((), np.int32))
+    if bias is not None:
+        total = op.nn.bias_add(total, node.bias(packed, bias, units), axis=1)
+    kind, to, zero = dtype_of(x), np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
+    whole = op.qnn.requantize(total, units, none, Constant(to), Constant(zero), axis=1, out_dtype=INT32)
+    low, high = limits(kind)
+    y: Expr = cast(op.clip(whole, a_min=float(max(low, int(zero)) if relu else low), a_max=float(high)), kind)
+    lead = shape_of(x)[:-1]
+    y = y if rank(total) == 4 or len(lead) == 1 else reshape(y, (*lead, shape_of(y)[-1]))
+    return _made(y, Quantized(to, zero.astype(np.int64)), node)
 
 
 @converter("quantized::linear", "quantized::linear_relu")
@@ -204,7 +240,8 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
     one = Constant(np.ones((), np.float32))
     rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
     zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    total: Expr = op.qnn.dense(rows, node.weight(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
+    kernel = node.weight(W_prepack, weight, _parameter(w.scale, np.float32), zero_w)
+    total: Expr = op.qnn.dense(rows, kernel, cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
     total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
     y = op.multiply(cast(total, FLOAT32), op.multiply(scale, _along(w.scale, rank(total), -1)))
     y = y if bias is None else op.add(y, _along(bias, rank(total), -1))
@@ -216,9 +253,16 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
 
 @converter("quantized::add", "quantized::add_relu", "quantized::mul", "quantized::mul_relu")
 def quantized_binary(qa: Expr, qb: Expr, scale: float, zero_point: int, node: Node) -> Expr:
-    a, b = real(qa, parameters_of(qa, node)), real(qb, parameters_of(qb, node))
-    found = op.add(a, b) if "add" in node.name else op.multiply(a, b)
-    return quantized_from(found, scale, zero_point, dtype_of(qa), node, int(zero_point) if node.name.endswith("relu") else None)
+    q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
+    build = op.qnn.add if "add" in node.name else op.qnn.mul
+    given = [c for p in (parameters_of(qa, node), parameters_of(qb, node), q) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
+    return _made(_held(build(qa, qb, *given), int(zero_point), node.name.endswith("relu")), q, node)
+
+
+def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
+    """Integers of which none stands for a number below zero, where there is a `relu`."""
+    low, high = limits(dtype_of(x))
+    return op.clip(x, a_min=float(zero_point), a_max=float(high)) if relu and zero_point > low else x
 
 
 @converter("quantized::add_scalar", "quantized::mul_scalar", "quantized::add_scalar_relu", "quantized::mul_scalar_relu")

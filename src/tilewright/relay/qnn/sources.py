@@ -1,0 +1,343 @@
+"""What the runtimes that quantized models come from compute where an operator of the dialect leaves its rounding open.
+
+`RULES[runtime]` has for each class of operator what a call of it is there, in operators that leave nothing open:
+
+    qnn.requantize(nn.bias_add(%sums, b), s, 0, t, z)
+      tflite -> qnn.requantize(…, sx * sw, 0, t, z, rounding="TFLITE")                 31 bits of the exact product, rounded twice
+      torch  -> saturate(round((cast(%sums) * s + bias) * (1 / t)) + z)                in float32, with the bias as the real number it was
+      onnx   -> qnn.requantize(…, rounding="TONEAREST", compute_dtype="float32")
+
+A call without a rule means the same everywhere. What is said (`rounding="UPWARD"`) stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr, Tuple
+from tilewright.relay.op.broadcast import Add, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
+from tilewright.relay.op.elementwise import Abs, Clip, Negative, Round, Sign, Trunc
+from tilewright.relay.op.nn_conv import Conv2d
+from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.nn_pool import AvgPool2d
+from tilewright.relay.op.reduction import Sum
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.transform import Concatenate
+from tilewright.relay.qnn import numerics as N
+from tilewright.relay.qnn.affine import Quantized, quantized_sum
+from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
+from tilewright.relay.qnn.functions import QnnAvgPool2d
+from tilewright.relay.qnn.products import QnnConv2d, QnnDense
+from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
+from tilewright.types import FLOAT32, DataType
+
+Rule = Callable[[Call], "Expr | None"]
+
+NUMERICS: Final = "numerics"
+"""The attribute of `main` that says what computes what its operators leave open: a key of `RULES`."""
+
+
+def is_open(e: Expr) -> bool:
+    """Whether a requantization says nothing of its rounding."""
+    return isinstance(e, Call) and isinstance(e.op, Requantize) and e.op.rounding == "None" and e.op.compute_dtype == "None"
+
+
+def product_below(x: Expr) -> Call | None:
+    """The convolution or matrix product that a value is the sum of, a bias added or not."""
+    if isinstance(x, Call) and isinstance(x.op, BiasAdd):
+        x = x.args[0]
+    return x if isinstance(x, Call) and isinstance(x.op, (QnnConv2d, QnnDense)) else None
+
+
+def _number(e: Expr) -> np.float32 | None:
+    """A constant scale of one number."""
+    return np.float32(e.value.reshape(())) if isinstance(e, Constant) and e.value.size == 1 else None
+
+
+def _zero(e: Expr) -> int | None:
+    return int(e.value.reshape(())) if isinstance(e, Constant) and e.value.size == 1 else None
+
+
+def _all_known(call: Call, first: int) -> bool:
+    """Whether the parameters from the argument `first` on are constant numbers."""
+    return all(isinstance(a, Constant) and a.value.size == 1 for a in call.args[first:])
+
+
+def _made(op: Op, *args: Expr, span: Any) -> Call:
+    return Call(op, list(args), span=span)
+
+
+# TensorFlow Lite
+
+
+def _tflite_requantize(e: Call) -> Expr | None:
+    x, scale, zero_point, to, out_zero = e.args
+    if not is_open(e) or not isinstance(scale, Constant) or not isinstance(to, Constant):
+        return None
+    how = Requantize(**{**e.op.attributes(), "rounding": "TFLITE"})
+    exact = Constant(_exact_scale(x, scale.value), scale.span)
+    return Call(how, [x, exact, zero_point, Constant(to.value.astype(np.float64), to.span), out_zero], span=e.span)
+
+
+def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What sums of products are worth: the product of the scales in float64, rounded to float32 where the kernels do so."""
+    product = product_below(x)
+    if product is None:
+        return scale.astype(np.float64)
+    data, sx, sw = product.args[0], product.args[4], product.args[5]
+    if not isinstance(sx, Constant) or not isinstance(sw, Constant):
+        return scale.astype(np.float64)
+    rounded = np.asarray(sx.value.reshape(()) * sw.value, np.float32)
+    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or data.tensor_type.dtype == "uint8")
+    if single or not np.array_equal(rounded.ravel(), scale.ravel()):
+        return scale.astype(np.float64)
+    return np.asarray(sx.value.astype(np.float64).reshape(()) * sw.value.astype(np.float64)).reshape(scale.shape)
+
+
+def _by_factor(x: Expr, factor: float, span: Any, zero: int = 0, dtype: str = "int32") -> Expr:
+    """int32 numbers times a real one, in fixed point."""
+    none = N.constant(0, "int32")
+    how = Requantize(rounding="TFLITE", out_dtype=dtype)
+    return _made(how, x, N.constant(factor, "float64"), none, N.constant(1, "float64"), N.constant(zero, "int32"), span=span)
+
+
+def _centred(x: Expr, zero: int, span: Any) -> Expr:
+    wide = N.casted(x, "int32", span)
+    return _made(Subtract(), wide, N.constant(zero, "int32"), span=span) if zero else wide
+
+
+_HEADROOM: Final = 20
+"""By how many bits 8-bit operands of a sum are shifted before they are brought to a common scale."""
+
+
+def _tflite_add(e: Call) -> Expr | None:
+    a, b, sa, za, sb, zb, s, z = e.args
+    dtype = e.tensor_type.dtype
+    if not _all_known(e, 2) or dtype.bits != 8:
+        return None
+    scales = [float(_number(v) or 0) for v in (sa, sb, s)]
+    largest = 2 * max(scales[:2])
+    shift = N.constant(_HEADROOM, "int32")
+    left, right = (
+        _by_factor(_made(LeftShift(), _centred(v, _zero(zero) or 0, e.span), shift, span=e.span), scale / largest, e.span)
+        for v, zero, scale in ((a, za, scales[0]), (b, zb, scales[1]))
+    )
+    total = _by_factor(_made(Add(), left, right, span=e.span), largest / ((1 << _HEADROOM) * scales[2]), e.span)
+    return N.saturated_graph(total, z, dtype, e.span)
+
+
+def _tflite_mul(e: Call) -> Expr | None:
+    a, b, sa, za, sb, zb, s, z = e.args
+    dtype = e.tensor_type.dtype
+    if not _all_known(e, 2):
+        return None
+    factor = np.float32(_number(sa) * _number(sb)) / _number(s)  # type: ignore[operator]
+    product = _made(Multiply(), _centred(a, _zero(za) or 0, e.span), _centred(b, _zero(zb) or 0, e.span), span=e.span)
+    return _by_factor(product, float(factor), e.span, _zero(z) or 0, str(dtype))
+
+
+def _tflite_quantize(e: Call) -> Expr | None:
+    """Divided in float32, halves away from zero."""
+    x, scale, zero_point = e.args
+    if not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
+        return None
+    ndim, span = x.tensor_type.ndim, e.span
+    s, z = (N.spread(p, ndim, e.op.axis, span) for p in (scale, zero_point))
+    return N.saturated_graph(rounded_away(N.quotient(x, s, span), span), z, e.op.out_dtype, span)
+
+
+def rounded_away(x: Expr, span: Any) -> Expr:
+    """Floats to the nearest whole number, halves away from zero."""
+    kind = x.tensor_type.dtype
+    whole = _made(Trunc(), x, span=span)
+    rest = _made(Abs(), _made(Subtract(), x, whole, span=span), span=span)
+    half = _made(GreaterEqual(), rest, N.constant(0.5, kind), span=span)
+    one = _made(Where(), half, _made(Sign(), x, span=span), N.constant(0, kind), span=span)
+    return _made(Add(), whole, one, span=span)
+
+
+def _tflite_average(e: Call) -> Expr | None:
+    """The sum of each window by how many elements of the image are in it, halves away from zero; of data and result of one scale."""
+    x, scale, zero, to, out_zero = e.args
+    found = _window_sums(e)
+    if found is None or _number(scale) != _number(to) or _zero(zero) != _zero(out_zero):
+        return None
+    total, counts = found
+    number, span, none = _one_or_all(counts), e.span, N.constant(0, "int32")
+    half = Constant(number.value // 2)
+    positive = _made(Greater(), total, none, span=span)
+    moved = _made(Where(), positive, _made(Add(), total, half, span=span), _made(Subtract(), total, half, span=span), span=span)
+    size = _made(FloorDivide(), _made(Abs(), moved, span=span), number, span=span)
+    signed = _made(Where(), _made(Less(), moved, none, span=span), _made(Negative(), size, span=span), size, span=span)
+    return N.casted(signed, x.tensor_type.dtype, span)
+
+
+def _window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
+    """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None where that is not known."""
+    x, how = e.args[0], e.op
+    sizes = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
+    plain = tuple(how.dilation) == (1, 1) and not how.out_layout and not how.ceil_mode and (not how.count_include_pad or not any(_padding(how)))
+    if not _all_known(e, 1) or not plain or not all(isinstance(n, int) for n in sizes):
+        return None
+    counts = _counts(how, sizes)
+    shape = [1] * 4
+    shape[how.layout.index("H")], shape[how.layout.index("W")] = counts.shape
+    return _sums(N.casted(x, "int32", e.span), how, sizes, e.span), counts.reshape(shape)
+
+
+def _padding(how: Any) -> tuple[int, int, int, int]:
+    p = tuple(how.padding)
+    return (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p  # type: ignore[return-value]
+
+
+def _counts(how: Any, sizes: list[int]) -> np.ndarray[Any, Any]:
+    """How many elements of the image are in each window."""
+    top, left, bottom, right = _padding(how)
+    ones = np.pad(np.ones(sizes, np.int32), ((top, bottom), (left, right)))
+    each = np.lib.stride_tricks.sliding_window_view(ones, tuple(how.pool_size))
+    found: np.ndarray[Any, Any] = each[:: how.strides[0], :: how.strides[1]].sum((2, 3), dtype=np.int32)
+    return found
+
+
+def _sums(x: Expr, how: Any, sizes: list[int], span: Any) -> Expr:
+    """The sums of windows of int32 numbers, padding zero: a depthwise convolution with ones."""
+    spatial = tuple(how.layout.index(c) for c in "HW")
+    if not any(_padding(how)) and list(how.pool_size) == sizes:
+        return _made(Sum(axis=spatial, keepdims=True), x, span=span)
+    channels: Any = x.tensor_type.shape[how.layout.index("C")]
+    last = how.layout == "NHWC"
+    shape = (*how.pool_size, 1, channels) if last else (channels, 1, *how.pool_size)
+    conv = Conv2d(
+        strides=how.strides, padding=_padding(how), groups=channels, channels=channels, kernel_size=how.pool_size, data_layout=how.layout,
+        kernel_layout="HWIO" if last else "OIHW", out_dtype="int32",
+    )
+    return _made(conv, x, Constant(np.ones(shape, np.int32)), span=span)
+
+
+# PyTorch
+
+
+def _stored(real: Expr, scale: Expr, zero_point: Expr, dtype: str | DataType, axis: int, span: Any) -> Expr | None:
+    """The integers of real numbers: times one over the scale, halves to the even number, moved, and held in the range of the type."""
+    if not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
+        return None
+    inverse = Constant((np.float32(1) / scale.value.astype(np.float32)).astype(np.float32))
+    factor, zero = (N.spread(p, real.tensor_type.ndim, axis, span) for p in (inverse, zero_point))
+    whole = _made(Round(), _made(Multiply(), real, factor, span=span), span=span)
+    low, high = N.float_limits(dtype)
+    moved = _made(Add(), whole, N.casted(zero, FLOAT32, span), span=span)
+    return N.casted(_made(Clip(low, high), moved, span=span), dtype, span)
+
+
+def _real(x: Expr, scale: Expr, zero_point: Expr, span: Any, axis: int = -1) -> Call:
+    return _made(Dequantize(axis=axis), x, scale, zero_point, span=span)
+
+
+def _torch_requantize(e: Call) -> Expr | None:
+    """Sums in float32, with the bias as the real number that it was where the model has it."""
+    x, scale, zero_point, to, out_zero = e.args
+    if not is_open(e) or not isinstance(scale, Constant) or not N.is_zero(zero_point):
+        return None
+    ndim, span, axis, bias = x.tensor_type.ndim, e.span, e.op.axis, None
+    if isinstance(x, Call) and isinstance(x.op, BiasAdd):
+        stored = x.args[1]
+        if isinstance(stored, Call) and isinstance(stored.op, Quantize) and N.is_zero(stored.args[2]):
+            bias, axis, x = stored.args[0], x.op.axis, x.args[0]
+    y: Expr = _made(Multiply(), N.casted(x, FLOAT32, span), N.spread(scale, ndim, e.op.axis, span), span=span)
+    if bias is not None:
+        y = _made(Add(), y, N.spread(bias, ndim, axis, span), span=span)
+    return _stored(y, to, out_zero, e.op.out_dtype, e.op.axis, span)
+
+
+def _torch_quantize(e: Call) -> Expr | None:
+    return _stored(*e.args, e.op.out_dtype, e.op.axis, e.span)
+
+
+def _torch_binary(e: Call) -> Expr | None:
+    a, b, sa, za, sb, zb, s, z = e.args
+    combine = Add() if isinstance(e.op, QnnAdd) else Multiply()
+    x, y = _real(a, sa, za, e.span, e.op.lhs_axis), _real(b, sb, zb, e.span, e.op.rhs_axis)
+    return _stored(_made(combine, x, y, span=e.span), s, z, e.tensor_type.dtype, -1, e.span)
+
+
+def _torch_average(e: Call) -> Expr | None:
+    """The int32 sum of each window, times one float32 number."""
+    x, scale, zero, to, out_zero = e.args
+    found = _window_sums(e)
+    if found is None:
+        return _stored(_made(AvgPool2d(**e.op.attributes()), _real(x, scale, zero, e.span), span=e.span), to, out_zero, e.tensor_type.dtype, -1, e.span)
+    total, counts = found
+    factor = np.float32(_number(scale)) / np.float32(_number(to)) / counts.astype(np.float32)
+    excess = counts * np.int32(_zero(zero) or 0)
+    centred = _made(Subtract(), total, _one_or_all(excess), span=e.span) if excess.any() else total
+    real = _made(Multiply(), N.casted(centred, FLOAT32, e.span), _one_or_all(factor), span=e.span)
+    return N.saturated_graph(_made(Round(), real, span=e.span), out_zero, e.tensor_type.dtype, e.span)
+
+
+def _one_or_all(values: np.ndarray[Any, Any]) -> Constant:
+    return Constant(values.reshape(-1)[0]) if values.min() == values.max() else Constant(values)
+
+
+def _joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | None:
+    """A concatenation of what `part` makes of each tensor, its scale and its zero point; of those that have the result's as they are."""
+    data, scales, zeros, s, z = e.args
+    if not all(isinstance(t, Tuple) for t in (data, scales, zeros)):
+        return None
+    found: list[Expr] = []
+    for x, sx, zx in zip(data.fields, scales.fields, zeros.fields, strict=True):
+        same = _number(sx) is not None and _number(sx) == _number(s) and _zero(zx) == _zero(z)
+        made = x if same else part(x, sx, zx)
+        if made is None:
+            return None
+        found.append(made)
+    return _made(Concatenate(e.op.axis), Tuple(tuple(found)), span=e.span)
+
+
+def _torch_concatenate(e: Call) -> Expr | None:
+    return _joined(e, lambda x, s, z: _stored(_real(x, s, z, e.span), e.args[3], e.args[4], e.tensor_type.dtype, -1, e.span))
+
+
+# ONNX Runtime
+
+
+def _in_float(e: Call, x: Expr, s: Expr, z: Expr) -> Expr:
+    how = Requantize(rounding="TONEAREST", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
+    return _made(how, x, s, z, e.args[-2], e.args[-1], span=e.span)
+
+
+def _onnx_requantize(e: Call) -> Expr | None:
+    if not is_open(e):
+        return None
+    return Call(Requantize(**{**e.op.attributes(), "rounding": "TONEAREST", "compute_dtype": "float32"}), e.args, span=e.span)
+
+
+def _onnx_add(e: Call) -> Expr | None:
+    if not _all_known(e, 2):
+        return None
+    a, b, sa, za, sb, zb, s, z = e.args
+    x, y, out = (Quantized(v, t.value, p.value) for v, t, p in ((a, sa, za), (b, sb, zb), (e, s, z)))  # type: ignore[attr-defined]
+    return quantized_sum(x, y, out, False)
+
+
+def _onnx_mul(e: Call) -> Expr | None:
+    a, b, sa, za, sb, zb, s, z = e.args
+    product = _made(Multiply(), _real(a, sa, za, e.span), _real(b, sb, zb, e.span), span=e.span)
+    return _made(Quantize(str(e.tensor_type.dtype)), product, s, z, span=e.span)
+
+
+def _onnx_concatenate(e: Call) -> Expr | None:
+    return _joined(e, lambda x, s, z: _in_float(e, x, s, z))
+
+
+RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
+    "tflite": {Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average},
+    "torch": {
+        Requantize: _torch_requantize, Quantize: _torch_quantize, QnnAdd: _torch_binary, QnnMul: _torch_binary, QnnAvgPool2d: _torch_average,
+        QnnConcatenate: _torch_concatenate,
+    },
+    "onnx": {Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnConcatenate: _onnx_concatenate},
+}
+"""By runtime and class of operator."""
