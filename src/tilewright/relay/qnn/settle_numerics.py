@@ -9,7 +9,9 @@ rules of each runtime.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
@@ -19,8 +21,13 @@ from tilewright.relay.op.elementwise import Cast, Clip
 from tilewright.relay.op.registry import Op
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.scaling import Quantize, Requantize
-from tilewright.relay.qnn.sources import NUMERICS, RULES
+from tilewright.relay.qnn.sources import NUMERICS, RULES, Rule
+from tilewright.relay.qnn.torch_engines import ENGINES
 from tilewright.relay.visitor import rewrite
+
+
+KNOWN: Final[Mapping[str, Mapping[type[Op], Rule]]] = {**RULES, **ENGINES}
+"""The rules of every runtime, by its name."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +54,9 @@ def settled(function: Function) -> Function:
 
 
 def _settled(function: Function, name: str) -> Function:
-    rules = RULES.get(name)
+    rules = KNOWN.get(name)
     if rules is None:
-        raise OptionError(f'numerics="{name}" is not known; it is one of {", ".join(RULES)}')
+        raise OptionError(f'numerics="{name}" is not known; it is one of {", ".join(KNOWN)}')
 
     def rule(e: Expr) -> Expr | None:
         if not isinstance(e, Call) or not isinstance(e.op, Op):

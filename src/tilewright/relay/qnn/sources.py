@@ -162,7 +162,7 @@ def rounded_away(x: Expr, span: Any) -> Expr:
 def _tflite_average(e: Call) -> Expr | None:
     """The sum of each window by how many elements of the image are in it, halves away from zero; of data and result of one scale."""
     x, scale, zero, to, out_zero = e.args
-    found = _window_sums(e)
+    found = window_sums(e)
     if found is None or _number(scale) != _number(to) or _zero(zero) != _zero(out_zero):
         return None
     total, counts = found
@@ -175,7 +175,7 @@ def _tflite_average(e: Call) -> Expr | None:
     return N.casted(signed, x.tensor_type.dtype, span)
 
 
-def _window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
+def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
     """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None where that is not known."""
     x, how = e.args[0], e.op
     sizes = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
@@ -266,7 +266,7 @@ def _torch_binary(e: Call) -> Expr | None:
 def _torch_average(e: Call) -> Expr | None:
     """The int32 sum of each window, times one float32 number."""
     x, scale, zero, to, out_zero = e.args
-    found = _window_sums(e)
+    found = window_sums(e)
     if found is None:
         return _stored(_made(AvgPool2d(**e.op.attributes()), _real(x, scale, zero, e.span), span=e.span), to, out_zero, e.tensor_type.dtype, -1, e.span)
     total, counts = found

@@ -60,7 +60,9 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tupl
     used = importer.used_params(outputs)
     main = with_outputs((*variables, *used), kept, outputs, [True] * len(outputs))
     if importer.quantized:
-        main = with_numerics(main, "torch")
+        import torch
+
+        main = with_numerics(main, f"torch-{torch.backends.quantized.engine}")
     return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
 
