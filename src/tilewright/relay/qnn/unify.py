@@ -10,8 +10,7 @@ from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Function
 from tilewright.relay.qnn.normal_form import NormalizeQnn
 from tilewright.relay.qnn.real_to_qnn import RealToQnn
-from tilewright.relay.qnn.settle_numerics import with_numerics
-from tilewright.relay.qnn.sources import RULES
+from tilewright.relay.qnn.settle_numerics import KNOWN, with_numerics
 from tilewright.relay.qnn.unify_layout import UnifyLayout
 from tilewright.relay.qnn.unify_type import UnifyType
 from tilewright.relay.transform.dead_code import DeadCodeElimination
@@ -37,8 +36,8 @@ class Unify(Pass):
     numerics: str | None = None
 
     def __post_init__(self) -> None:
-        if self.numerics is not None and self.numerics not in RULES:
-            raise OptionError(f'numerics="{self.numerics}" is not known; it is one of {", ".join(RULES)}, or None')
+        if self.numerics is not None and self.numerics not in KNOWN:
+            raise OptionError(f'numerics="{self.numerics}" is not known; it is one of {", ".join(KNOWN)}, or None')
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         passes = (RealToQnn(), NormalizeQnn(), UnifyLayout(self.layout), UnifyType(self.dtype), NormalizeQnn(), EliminateCommonSubexpr(), DeadCodeElimination())
