@@ -360,6 +360,18 @@ def _onnx_concatenate(e: Call) -> Expr | None:
     return _joined(e, lambda x, s, z: _in_float(e, x, s, z))
 
 
+def _onnx_average(e: Call) -> Expr | None:
+    """The int32 sum of a window, worth a part of the scale, where all windows are of one size."""
+    _, scale, zero, to, out_zero = e.args
+    found = window_sums(e)
+    if found is None or found[1].min() != found[1].max():
+        return None
+    total, count = found[0], np.int32(found[1].flat[0])
+    how = Requantize(rounding="TONEAREST", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
+    part, zeros = N.constant(_number(scale) / np.float32(count), FLOAT32), N.constant((_zero(zero) or 0) * count, "int32")  # type: ignore[operator]
+    return _made(how, total, part, zeros, to, out_zero, span=e.span)
+
+
 RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "tflite": {
         Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average,
@@ -369,6 +381,8 @@ RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
         Requantize: _torch_requantize, Quantize: _torch_quantize, QnnAdd: _torch_binary, QnnMul: _torch_binary, QnnAvgPool2d: _torch_average,
         QnnConcatenate: _torch_concatenate, QnnSoftmax: _torch_softmax,
     },
-    "onnx": {Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnConcatenate: _onnx_concatenate},
+    "onnx": {
+        Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnAvgPool2d: _onnx_average, QnnConcatenate: _onnx_concatenate,
+    },
 }
 """By runtime and class of operator."""
