@@ -181,7 +181,7 @@ def _tflite_average(e: Call) -> Expr | None:
 def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
     """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None where that is not known."""
     x, how = e.args[0], e.op
-    sizes = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
+    sizes: list[Any] = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
     plain = tuple(how.dilation) == (1, 1) and not how.out_layout and not how.ceil_mode and (not how.count_include_pad or not any(_padding(how)))
     if not _all_known(e, 1) or not plain or not all(isinstance(n, int) for n in sizes):
         return None
@@ -212,7 +212,7 @@ def _tflite_softmax(e: Call) -> Expr | None:
 
 def _padding(how: Any) -> tuple[int, int, int, int]:
     p = tuple(how.padding)
-    return (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p  # type: ignore[return-value]
+    return (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
 
 
 def _counts(how: Any, sizes: list[int]) -> np.ndarray[Any, Any]:
@@ -275,7 +275,8 @@ def _torch_requantize(e: Call) -> Expr | None:
 
 
 def _torch_quantize(e: Call) -> Expr | None:
-    return _stored(*e.args, e.op.out_dtype, e.op.axis, e.span)
+    x, scale, zero_point = e.args
+    return _stored(x, scale, zero_point, e.op.out_dtype, e.op.axis, e.span)
 
 
 def _torch_binary(e: Call) -> Expr | None:
@@ -312,7 +313,7 @@ def _one_or_all(values: np.ndarray[Any, Any]) -> Constant:
 def _joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | None:
     """A concatenation of what `part` makes of each tensor, its scale and its zero point; of those that have the result's as they are."""
     data, scales, zeros, s, z = e.args
-    if not all(isinstance(t, Tuple) for t in (data, scales, zeros)):
+    if not (isinstance(data, Tuple) and isinstance(scales, Tuple) and isinstance(zeros, Tuple)):
         return None
     found: list[Expr] = []
     for x, sx, zx in zip(data.fields, scales.fields, zeros.fields, strict=True):
