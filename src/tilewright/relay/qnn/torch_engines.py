@@ -179,11 +179,23 @@ def _add(e: Call) -> Expr | None:
     sa, za, sb, zb, s, z = numbers
     a, b = (N.casted(x, FLOAT32, e.span) for x in e.args[:2])
     total = _call(Add(), *(_call(MultiplyAdd(), x, _f(sx), _f(sx * _F(-zx)), like=e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
+    whole = _late(_times(total, _f(_F(1) / s), e), z, e)
     last = _last(e)
     if last is not None:
         other = _call(Add(), *(_times(_centred(x, zx, "float32", e), _f(sx), e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
-        total = _call(Where(), last, other, total, like=e)
-    return _bytes(_call(Round(), _times(total, _f(_F(1) / s), e), like=e), z, e.tensor_type.dtype, e)
+        whole = _call(Where(), last, _early(_times(other, _f(_F(1) / s), e), z, e), whole, like=e)
+    return _bytes(whole, 0, e.tensor_type.dtype, e)
+
+
+def _early(real: Expr, zero: int, like: Call) -> Expr:
+    """Whole numbers: the zero point is added before rounding."""
+    return _call(Round(), _call(Add(), real, _f(zero), like=like) if zero else real, like=like)
+
+
+def _late(real: Expr, zero: int, like: Call) -> Expr:
+    """Whole numbers: the zero point is added to what is rounded."""
+    whole = _call(Round(), real, like=like)
+    return _call(Add(), whole, _f(zero), like=like) if zero else whole
 
 
 def _last(e: Call) -> Constant | None:
@@ -261,16 +273,15 @@ def _average(e: Call) -> Expr | None:
     if found is None:
         return None
     total, counts, scale, zero, to = found
-    part = _f(scale / to / counts)
-    early = _call(Round(), _call(MultiplyAdd(), total, part, _f(zero), like=e), like=e)
-    if _whole_image(e):
-        return _bytes(early, 0, e.tensor_type.dtype, e)
-    late = _call(Add(), _call(Round(), _times(total, part, e), like=e), _f(zero), like=e)
+    real = _times(total, _f(scale / to / counts), e)
+    late, early = _late(real, zero, e), _early(real, zero, e)
     channel = e.attrs.layout.index("C")
     channels = e.tensor_type.shape[channel]
-    if not isinstance(channels, int) or channels % 16:
-        if not isinstance(channels, int):
-            return None
+    if not e.attrs.count_include_pad and not any(e.attrs.padding) or _whole_image(e):
+        late = early
+    elif not isinstance(channels, int):
+        return None
+    elif channels % 16:
         last = np.arange(channels) >= channels - channels % 16
         late = _call(Where(), Constant(last.reshape([-1 if d == channel else 1 for d in range(4)])), early, late, like=e)
     return _bytes(late, 0, e.tensor_type.dtype, e)
