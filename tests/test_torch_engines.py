@@ -14,7 +14,7 @@ import tilewright
 
 torch = pytest.importorskip("torch")
 import torch.ao.nn.intrinsic.quantized as fused  # noqa: E402
-import torch.ao.nn.quantized as quantized  # noqa: E402
+from torch.ao.nn import quantized  # noqa: E402
 
 ENGINES = [e for e in ("x86", "onednn", "fbgemm", "qnnpack") if e in torch.backends.quantized.supported_engines]
 VNNI = "avx512_vnni" in Path("/proc/cpuinfo").read_text()

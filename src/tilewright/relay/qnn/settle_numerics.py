@@ -25,7 +25,6 @@ from tilewright.relay.qnn.sources import NUMERICS, RULES, Rule
 from tilewright.relay.qnn.torch_engines import ENGINES
 from tilewright.relay.visitor import rewrite
 
-
 KNOWN: Final[Mapping[str, Mapping[type[Op], Rule]]] = {**RULES, **ENGINES}
 """The rules of every runtime, by its name."""
 

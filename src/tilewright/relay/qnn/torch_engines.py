@@ -277,7 +277,7 @@ def _average(e: Call) -> Expr | None:
     late, early = _late(real, zero, e), _early(real, zero, e)
     channel = e.attrs.layout.index("C")
     channels = e.tensor_type.shape[channel]
-    if not e.attrs.count_include_pad and not any(e.attrs.padding) or _whole_image(e):
+    if (not e.attrs.count_include_pad and not any(e.attrs.padding)) or _whole_image(e):
         late = early
     elif not isinstance(channels, int):
         return None
