@@ -18,18 +18,21 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
-from tilewright.relay.op.broadcast import Add, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
-from tilewright.relay.op.elementwise import Abs, Clip, Negative, Round, Sign, Trunc
+from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
+from tilewright.relay.op.elementwise import Abs, Clip, Floor, Negative, Round, Sign, Trunc
+from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.nn_pool import AvgPool2d
-from tilewright.relay.op.reduction import Sum
+from tilewright.relay.op.reduction import Max, Sum
 from tilewright.relay.op.registry import Op
+from tilewright.relay.op.scans import CumSum
 from tilewright.relay.op.transform import Concatenate
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.affine import Quantized, quantized_sum
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
-from tilewright.relay.qnn.functions import QnnAvgPool2d
+from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.types import FLOAT32, DataType
@@ -87,11 +90,11 @@ def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     product = product_below(x)
     if product is None:
         return scale.astype(np.float64)
-    data, sx, sw = product.args[0], product.args[4], product.args[5]
+    sx, sw = product.args[4:6]
     if not isinstance(sx, Constant) or not isinstance(sw, Constant):
         return scale.astype(np.float64)
     rounded = np.asarray(sx.value.reshape(()) * sw.value, np.float32)
-    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or data.tensor_type.dtype == "uint8")
+    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or product.args[1].tensor_type.dtype == "uint8")
     if single or not np.array_equal(rounded.ravel(), scale.ravel()):
         return scale.astype(np.float64)
     return np.asarray(sx.value.astype(np.float64).reshape(()) * sw.value.astype(np.float64)).reshape(scale.shape)
@@ -188,6 +191,25 @@ def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
     return _sums(N.casted(x, "int32", e.span), how, sizes, e.span), counts.reshape(shape)
 
 
+def _tflite_softmax(e: Call) -> Expr | None:
+    """By a table of exponentials; they are summed up one after another, as the bits depend on that."""
+    x, scale, _, to, out_zero = e.args
+    ndim, depth, span = x.tensor_type.ndim, x.tensor_type.shape[-1], e.span
+    dtype = x.tensor_type.dtype
+    if not _all_known(e, 1) or dtype.bits != 8 or e.op.axis % ndim != ndim - 1 or not isinstance(depth, int):
+        return None
+    below = (-_number(scale) * np.arange(256).astype(np.float32)).astype(np.float64)  # type: ignore[operator]
+    wide = N.casted(x, "int32", span)
+    far = _made(Subtract(), _made(Max(axis=-1, keepdims=True), wide, span=span), wide, span=span)
+    powers = _made(Take(mode="fast"), Constant(np.exp(below).astype(np.float32)), far, span=span)
+    last = Constant(np.asarray([depth - 1], np.int32))
+    total = _made(Take(axis=ndim - 1), _made(CumSum(axis=ndim - 1), powers, span=span), last, span=span)
+    inverse = _made(Divide(), N.constant(1, FLOAT32), _made(Multiply(), total, N.casted(to, FLOAT32, span), span=span), span=span)
+    share = _made(Add(), _made(Multiply(), powers, inverse, span=span), N.constant(0.5, FLOAT32), span=span)
+    whole = N.casted(_made(Floor(), share, span=span), "int32", span)
+    return N.saturated_graph(whole, out_zero if dtype != "uint8" else N.constant(0, "int32"), dtype, span)
+
+
 def _padding(how: Any) -> tuple[int, int, int, int]:
     p = tuple(how.padding)
     return (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p  # type: ignore[return-value]
@@ -277,6 +299,12 @@ def _torch_average(e: Call) -> Expr | None:
     return N.saturated_graph(_made(Round(), real, span=e.span), out_zero, e.tensor_type.dtype, e.span)
 
 
+def _torch_softmax(e: Call) -> Expr | None:
+    x, scale, zero, to, out_zero = e.args
+    probabilities = _made(Softmax(e.op.axis), _real(x, scale, zero, e.span), span=e.span)
+    return _stored(probabilities, to, out_zero, e.tensor_type.dtype, -1, e.span)
+
+
 def _one_or_all(values: np.ndarray[Any, Any]) -> Constant:
     return Constant(values.reshape(-1)[0]) if values.min() == values.max() else Constant(values)
 
@@ -333,10 +361,13 @@ def _onnx_concatenate(e: Call) -> Expr | None:
 
 
 RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
-    "tflite": {Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average},
+    "tflite": {
+        Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average,
+        QnnSoftmax: _tflite_softmax,
+    },
     "torch": {
         Requantize: _torch_requantize, Quantize: _torch_quantize, QnnAdd: _torch_binary, QnnMul: _torch_binary, QnnAvgPool2d: _torch_average,
-        QnnConcatenate: _torch_concatenate,
+        QnnConcatenate: _torch_concatenate, QnnSoftmax: _torch_softmax,
     },
     "onnx": {Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnConcatenate: _onnx_concatenate},
 }

@@ -298,18 +298,27 @@ def quantized_activation(
     alpha: float = 1.0, inplace: bool = False, dim: int = -1,
 ) -> Expr:
     x = next(v for v in (input, qx, self) if v is not None)
-    r = real(x, parameters_of(x, node))
+    q = parameters_of(x, node)
+    if node.name == "quantized::softmax":
+        to = Quantized(np.asarray(output_scale, np.float32), np.asarray(output_zero_point, np.int64))
+        given = [c for p in (q, to) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
+        return _made(op.qnn.softmax(x, *given, axis=axis_of(dim, rank(x), node)), to, node)
+    r = real(x, q)
     build: dict[str, Callable[[], Expr]] = {
         "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r, alpha=float(negative_slope)),
         "elu": lambda: elementwise.elu(r, alpha), "sigmoid": lambda: op.sigmoid(r), "celu": lambda: elementwise.celu(r, alpha),
-        "softmax": lambda: op.nn.softmax(r, axis=axis_of(dim, rank(r), node)),
     }
     return quantized_from(build[node.name.removeprefix("quantized::")](), output_scale, output_zero_point, dtype_of(x), node)
 
 
 @converter("quantized::relu6")
 def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
-    return on_real(elementwise.relu6, qx, node)  # type: ignore[no-any-return]
+    """Held between the integers of 0 and 6."""
+    q = parameters_of(qx, node)
+    low, high = limits(dtype_of(qx))
+    zero = int(q.zero_point)
+    six = int(np.rint(np.float32(6) * (np.float32(1) / q.scale.astype(np.float32)))) + zero
+    return _made(op.clip(qx, a_min=float(max(low, zero)), a_max=float(min(high, six))), q, node)
 
 
 @converter("quantized::batch_norm2d", "quantized::batch_norm", "quantized::batch_norm2d_relu")
