@@ -235,7 +235,7 @@ def test_the_text_of_a_quantized_convolution_is_the_one_of_the_field() -> None:
     body = mod["main"].astext(show_meta_data=False)
     block = FIELD.strip("\n").replace(".0.0_", "_0_0_").replace("5.39136e-05f", "5.3913496e-05f")  # of names without dots; of scales with six digits
     assert block in re.sub(r" /\* [^*]* \*/", "", body)
-    assert list(params) == ["features.0.0_weight", "features.0.0_bias"] and mod["main"].attrs["numerics"] == "torch"
+    assert list(params) == ["features.0.0_weight", "features.0.0_bias"] and mod["main"].attrs["numerics"] == f"torch-{torch.backends.quantized.engine}"
 
 
 # torch.compile

@@ -4,7 +4,7 @@
 
     qnn.requantize(nn.bias_add(%sums, b), s, 0, t, z)
       tflite -> qnn.requantize(…, sx * sw, 0, t, z, rounding="TFLITE")                 31 bits of the exact product, rounded twice
-      torch  -> saturate(round((cast(%sums) * s + bias) * (1 / t)) + z)                in float32, with the bias as the real number it was
+      torch  -> what its engines do: `relay/qnn/torch_engines.py`
       onnx   -> qnn.requantize(…, rounding="TONEAREST", compute_dtype="float32")
 
 A call without a rule means the same everywhere. What is said (`rounding="UPWARD"`) stays.
@@ -19,12 +19,10 @@ import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
-from tilewright.relay.op.elementwise import Abs, Clip, Floor, Negative, Round, Sign, Trunc
+from tilewright.relay.op.elementwise import Abs, Floor, Negative, Sign, Trunc
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BiasAdd
-from tilewright.relay.op.nn_norm import Softmax
-from tilewright.relay.op.nn_pool import AvgPool2d
 from tilewright.relay.op.reduction import Max, Sum
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.scans import CumSum
@@ -35,7 +33,7 @@ from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
-from tilewright.types import FLOAT32, DataType
+from tilewright.types import FLOAT32
 
 Rule = Callable[[Call], "Expr | None"]
 
@@ -215,7 +213,7 @@ def _padding(how: Any) -> tuple[int, int, int, int]:
     return (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
 
 
-def _counts(how: Any, sizes: list[int]) -> np.ndarray[Any, Any]:
+def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any]:
     """How many elements of the image are in each window."""
     top, left, bottom, right = _padding(how)
     ones = np.pad(np.ones(sizes, np.int32), ((top, bottom), (left, right)))
@@ -224,7 +222,7 @@ def _counts(how: Any, sizes: list[int]) -> np.ndarray[Any, Any]:
     return found
 
 
-def _sums(x: Expr, how: Any, sizes: list[int], span: Any) -> Expr:
+def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
     """The sums of windows of int32 numbers, padding zero: a depthwise convolution with ones."""
     spatial = tuple(how.layout.index(c) for c in "HW")
     if not any(_padding(how)) and list(how.pool_size) == sizes:
@@ -239,94 +237,28 @@ def _sums(x: Expr, how: Any, sizes: list[int], span: Any) -> Expr:
     return _made(conv, x, Constant(np.ones(shape, np.int32)), span=span)
 
 
-# PyTorch
-
-
-def _stored(real: Expr, scale: Expr, zero_point: Expr, dtype: str | DataType, axis: int, span: Any) -> Expr | None:
-    """The integers of real numbers: times one over the scale, halves to the even number, moved, and held in the range of the type."""
-    if not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
-        return None
-    inverse = Constant((np.float32(1) / scale.value.astype(np.float32)).astype(np.float32))
-    factor, zero = (N.spread(p, real.tensor_type.ndim, axis, span) for p in (inverse, zero_point))
-    whole = _made(Round(), _made(Multiply(), real, factor, span=span), span=span)
-    low, high = N.float_limits(dtype)
-    moved = _made(Add(), whole, N.casted(zero, FLOAT32, span), span=span)
-    return N.casted(_made(Clip(low, high), moved, span=span), dtype, span)
-
-
-def _real(x: Expr, scale: Expr, zero_point: Expr, span: Any, axis: int = -1) -> Call:
-    return _made(Dequantize(axis=axis), x, scale, zero_point, span=span)
-
-
-def _torch_requantize(e: Call) -> Expr | None:
-    """Sums in float32, with the bias as the real number that it was where the model has it."""
-    x, scale, zero_point, to, out_zero = e.args
-    if not is_open(e) or not isinstance(scale, Constant) or not N.is_zero(zero_point):
-        return None
-    ndim, span, axis, bias = x.tensor_type.ndim, e.span, e.op.axis, None
-    if isinstance(x, Call) and isinstance(x.op, BiasAdd):
-        stored = x.args[1]
-        if isinstance(stored, Call) and isinstance(stored.op, Quantize) and N.is_zero(stored.args[2]):
-            bias, axis, x = stored.args[0], x.op.axis, x.args[0]
-    y: Expr = _made(Multiply(), N.casted(x, FLOAT32, span), N.spread(scale, ndim, e.op.axis, span), span=span)
-    if bias is not None:
-        y = _made(Add(), y, N.spread(bias, ndim, axis, span), span=span)
-    return _stored(y, to, out_zero, e.op.out_dtype, e.op.axis, span)
-
-
-def _torch_quantize(e: Call) -> Expr | None:
-    x, scale, zero_point = e.args
-    return _stored(x, scale, zero_point, e.op.out_dtype, e.op.axis, e.span)
-
-
-def _torch_binary(e: Call) -> Expr | None:
-    a, b, sa, za, sb, zb, s, z = e.args
-    combine = Add() if isinstance(e.op, QnnAdd) else Multiply()
-    x, y = _real(a, sa, za, e.span, e.op.lhs_axis), _real(b, sb, zb, e.span, e.op.rhs_axis)
-    return _stored(_made(combine, x, y, span=e.span), s, z, e.tensor_type.dtype, -1, e.span)
-
-
-def _torch_average(e: Call) -> Expr | None:
-    """The int32 sum of each window, times one float32 number."""
-    x, scale, zero, to, out_zero = e.args
-    found = window_sums(e)
-    if found is None:
-        return _stored(_made(AvgPool2d(**e.op.attributes()), _real(x, scale, zero, e.span), span=e.span), to, out_zero, e.tensor_type.dtype, -1, e.span)
-    total, counts = found
-    factor = np.float32(_number(scale)) / np.float32(_number(to)) / counts.astype(np.float32)
-    excess = counts * np.int32(_zero(zero) or 0)
-    centred = _made(Subtract(), total, _one_or_all(excess), span=e.span) if excess.any() else total
-    real = _made(Multiply(), N.casted(centred, FLOAT32, e.span), _one_or_all(factor), span=e.span)
-    return N.saturated_graph(_made(Round(), real, span=e.span), out_zero, e.tensor_type.dtype, e.span)
-
-
-def _torch_softmax(e: Call) -> Expr | None:
-    x, scale, zero, to, out_zero = e.args
-    probabilities = _made(Softmax(e.op.axis), _real(x, scale, zero, e.span), span=e.span)
-    return _stored(probabilities, to, out_zero, e.tensor_type.dtype, -1, e.span)
+def _real(x: Expr, scale: Expr, zero_point: Expr, span: Any) -> Call:
+    return _made(Dequantize(), x, scale, zero_point, span=span)
 
 
 def _one_or_all(values: np.ndarray[Any, Any]) -> Constant:
     return Constant(values.reshape(-1)[0]) if values.min() == values.max() else Constant(values)
 
 
-def _joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | None:
+def joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | None:
     """A concatenation of what `part` makes of each tensor, its scale and its zero point; of those that have the result's as they are."""
     data, scales, zeros, s, z = e.args
-    if not (isinstance(data, Tuple) and isinstance(scales, Tuple) and isinstance(zeros, Tuple)):
+    given = [t for t in (data, scales, zeros) if isinstance(t, Tuple)]
+    if len(given) < 3:
         return None
     found: list[Expr] = []
-    for x, sx, zx in zip(data.fields, scales.fields, zeros.fields, strict=True):
+    for x, sx, zx in zip(*(t.fields for t in given), strict=True):
         same = _number(sx) is not None and _number(sx) == _number(s) and _zero(zx) == _zero(z)
         made = x if same else part(x, sx, zx)
         if made is None:
             return None
         found.append(made)
     return _made(Concatenate(e.op.axis), Tuple(tuple(found)), span=e.span)
-
-
-def _torch_concatenate(e: Call) -> Expr | None:
-    return _joined(e, lambda x, s, z: _stored(_real(x, s, z, e.span), e.args[3], e.args[4], e.tensor_type.dtype, -1, e.span))
 
 
 # ONNX Runtime
@@ -358,7 +290,7 @@ def _onnx_mul(e: Call) -> Expr | None:
 
 
 def _onnx_concatenate(e: Call) -> Expr | None:
-    return _joined(e, lambda x, s, z: _in_float(e, x, s, z))
+    return joined(e, lambda x, s, z: _in_float(e, x, s, z))
 
 
 def _onnx_average(e: Call) -> Expr | None:
@@ -377,10 +309,6 @@ RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "tflite": {
         Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average,
         QnnSoftmax: _tflite_softmax,
-    },
-    "torch": {
-        Requantize: _torch_requantize, Quantize: _torch_quantize, QnnAdd: _torch_binary, QnnMul: _torch_binary, QnnAvgPool2d: _torch_average,
-        QnnConcatenate: _torch_concatenate, QnnSoftmax: _torch_softmax,
     },
     "onnx": {
         Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnAvgPool2d: _onnx_average, QnnConcatenate: _onnx_concatenate,

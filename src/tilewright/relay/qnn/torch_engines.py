@@ -13,7 +13,7 @@ they were found by comparing with the engines on numbers that stand half-way (`t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -22,25 +22,21 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add, BitwiseAnd, Greater, Multiply, MultiplyAdd, RightShift, Subtract, Where
 from tilewright.relay.op.elementwise import Clip, Round
 from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.registry import Array, Op
 from tilewright.relay.qnn import numerics as N
-from tilewright.relay.qnn.arithmetic import QnnAdd, QnnMul
-from tilewright.relay.qnn.functions import QnnAvgPool2d
+from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
+from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnDense
-from tilewright.relay.qnn.scaling import Quantize, Requantize
-from tilewright.relay.qnn.sources import is_open, product_below, window_sums
+from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
+from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, window_sums
 from tilewright.types import FLOAT32, DataType
 
-Rule = Callable[[Call], "Expr | None"]
 _F: Final = np.float32
 _LANES: Final = 64
 """How many bytes the engines' loops over elements take at once; what is left at the end of a tensor is computed one by one, with other roundings."""
 _GROUPS: Final = 100
 """The most groups for which the engine x86 takes oneDNN."""
-
-
-def _array(e: Expr) -> Array | None:
-    return e.value if isinstance(e, Constant) else None
 
 
 def _numbers(call: Call, first: int) -> list[Any] | None:
@@ -78,8 +74,9 @@ def _bytes(whole: Expr, zero: int, dtype: DataType, like: Call) -> Expr:
 
 def _layer(e: Call) -> tuple[Expr, Array | None, Call | None] | None:
     """The sums below a requantization, its bias as real numbers that broadcast, and the product; None where a parameter is not known."""
-    x, scale, zero, to, out_zero = e.args
-    if not is_open(e) or not all(isinstance(a, Constant) for a in (scale, zero, to, out_zero)) or not N.is_zero(zero) or to.value.size != 1:  # type: ignore[attr-defined]
+    x, *parameters = e.args
+    known = [a.value for a in parameters if isinstance(a, Constant)]
+    if not is_open(e) or len(known) < 4 or known[1].any() or known[2].size != 1:
         return None
     product = product_below(x)
     if not (isinstance(x, Call) and isinstance(x.op, BiasAdd)):
@@ -117,11 +114,14 @@ def _twice_inverted(scale: Array) -> Array:
 
 def _onednn_requantize(e: Call) -> Expr | None:
     found = _layer(e)
-    if found is None or found[2] is None or not all(isinstance(a, Constant) for a in found[2].args[4:6]):
-        return None if found is None else _fbgemm_requantize(e)
+    if found is None:
+        return None
     sums, bias, product = found
+    scales = [] if product is None else [p.value for p in product.args[4:6] if isinstance(p, Constant)]
+    if product is None or len(scales) < 2:
+        return _fbgemm_requantize(e)
     _, to, zero = _worth(e)
-    sx, sw = (p.value for p in product.args[4:6])  # type: ignore[attr-defined]
+    sx, sw = scales
     weights = _twice_inverted(sw) if isinstance(product.op, QnnDense) else sw
     real = _times(N.casted(sums, FLOAT32, e.span), _f(_twice_inverted(sx).reshape(())), e)
     real = _times(real, _f(N.along(weights.astype(_F), e.tensor_type.ndim, e.op.axis)), e)
@@ -179,11 +179,23 @@ def _add(e: Call) -> Expr | None:
     sa, za, sb, zb, s, z = numbers
     a, b = (N.casted(x, FLOAT32, e.span) for x in e.args[:2])
     total = _call(Add(), *(_call(MultiplyAdd(), x, _f(sx), _f(sx * _F(-zx)), like=e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
+    whole = _late(_times(total, _f(_F(1) / s), e), z, e)
     last = _last(e)
     if last is not None:
         other = _call(Add(), *(_times(_centred(x, zx, "float32", e), _f(sx), e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
-        total = _call(Where(), last, other, total, like=e)
-    return _bytes(_call(Round(), _times(total, _f(_F(1) / s), e), like=e), z, e.tensor_type.dtype, e)
+        whole = _call(Where(), last, _early(_times(other, _f(_F(1) / s), e), z, e), whole, like=e)
+    return _bytes(whole, 0, e.tensor_type.dtype, e)
+
+
+def _early(real: Expr, zero: int, like: Call) -> Expr:
+    """Whole numbers: the zero point is added before rounding."""
+    return _call(Round(), _call(Add(), real, _f(zero), like=like) if zero else real, like=like)
+
+
+def _late(real: Expr, zero: int, like: Call) -> Expr:
+    """Whole numbers: the zero point is added to what is rounded."""
+    whole = _call(Round(), real, like=like)
+    return _call(Add(), whole, _f(zero), like=like) if zero else whole
 
 
 def _last(e: Call) -> Constant | None:
@@ -261,16 +273,15 @@ def _average(e: Call) -> Expr | None:
     if found is None:
         return None
     total, counts, scale, zero, to = found
-    part = _f(scale / to / counts)
-    early = _call(Round(), _call(MultiplyAdd(), total, part, _f(zero), like=e), like=e)
-    if _whole_image(e):
-        return _bytes(early, 0, e.tensor_type.dtype, e)
-    late = _call(Add(), _call(Round(), _times(total, part, e), like=e), _f(zero), like=e)
+    real = _times(total, _f(scale / to / counts), e)
+    late, early = _late(real, zero, e), _early(real, zero, e)
     channel = e.attrs.layout.index("C")
     channels = e.tensor_type.shape[channel]
-    if not isinstance(channels, int) or channels % 16:
-        if not isinstance(channels, int):
-            return None
+    if (not e.attrs.count_include_pad and not any(e.attrs.padding)) or _whole_image(e):
+        late = early
+    elif not isinstance(channels, int):
+        return None
+    elif channels % 16:
         last = np.arange(channels) >= channels - channels % 16
         late = _call(Where(), Constant(last.reshape([-1 if d == channel else 1 for d in range(4)])), early, late, like=e)
     return _bytes(late, 0, e.tensor_type.dtype, e)
@@ -287,11 +298,43 @@ def _qnnpack_average(e: Call) -> Expr | None:
     return _bytes(_call(Round(), _times(total, _f(scale / (to * size)), e), like=e), zero, e.tensor_type.dtype, e)
 
 
-_ELEMENTS: Final[Mapping[type[Op], Rule]] = {Quantize: _quantize, QnnAdd: _add, QnnMul: _multiply, QnnAvgPool2d: _average}
+# The rest
+
+
+def _requantized(real: Expr, scale: Expr, zero_point: Expr, e: Call) -> Expr | None:
+    """Real numbers times one over the scale, rounded, moved by the zero point."""
+    if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.size != 1:
+        return None
+    whole = _late(_times(real, _f(_F(1) / _F(scale.value.reshape(()))), e), int(zero_point.value.reshape(())), e)
+    return _bytes(whole, 0, e.tensor_type.dtype, e)
+
+
+def _concatenate(e: Call) -> Expr | None:
+    """Tensors of other scales dequantized in one rounding, and quantized."""
+    def part(x: Expr, scale: Expr, zero_point: Expr) -> Expr | None:
+        if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.size != 1:
+            return None
+        s, z = _F(scale.value.reshape(())), _F(zero_point.value.reshape(()))
+        real = _call(MultiplyAdd(), N.casted(x, FLOAT32, e.span), _f(s), _f(s * -z), like=e)
+        return _requantized(real, e.args[3], e.args[4], e)
+
+    return joined(e, part)
+
+
+def _softmax(e: Call) -> Expr | None:
+    x, scale, zero_point, to, out_zero = e.args
+    real = _call(Softmax(e.attrs.axis), _call(Dequantize(), x, scale, zero_point, like=e), like=e)
+    return _requantized(real, to, out_zero, e)
+
+
+_ELEMENTS: Final[Mapping[type[Op], Rule]] = {
+    Quantize: _quantize, QnnAdd: _add, QnnMul: _multiply, QnnAvgPool2d: _average, QnnConcatenate: _concatenate, QnnSoftmax: _softmax,
+}
 ENGINES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
+    "torch": {**_ELEMENTS, Requantize: _x86_requantize},
     "torch-fbgemm": {**_ELEMENTS, Requantize: _fbgemm_requantize},
     "torch-onednn": {**_ELEMENTS, Requantize: _onednn_requantize},
     "torch-x86": {**_ELEMENTS, Requantize: _x86_requantize},
     "torch-qnnpack": {**_ELEMENTS, Requantize: _qnnpack_requantize, QnnAdd: _qnnpack_add, QnnAvgPool2d: _qnnpack_average},
 }
-"""By engine, as `torch.backends.quantized.engine` names it, and class of operator."""
+"""By engine, as `torch.backends.quantized.engine` names it, and class of operator; without one it is torch's own default."""

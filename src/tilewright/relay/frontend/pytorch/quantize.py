@@ -104,7 +104,7 @@ def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
         if not all(isinstance(n, int) and isinstance(m, int) and n % m == 0 for n, m in zip(sizes, wanted, strict=True)):
             return None
         window = tuple(n // m for n, m in zip(sizes, wanted, strict=True))
-        attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW"}
+        attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
     elif not isinstance(pool.op, AvgPool2d):
         return None
     parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
