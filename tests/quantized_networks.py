@@ -1,7 +1,8 @@
 """Ten networks, each quantized once, and written three times: as a module of PyTorch, as a TFLite file, and as an ONNX model.
 
-`NETWORKS[name]()` is a description: layers in order, and for every value its scale and zero point; weights and biases are integers of a fixed
-seed. The topologies are those of the networks; channels and pictures are smaller than in those that were trained, so that the tests are quick.
+`NETWORKS[name]()` is a description: layers in order, and for every value its scale and zero point, by what the layers make of one random picture;
+weights and biases are integers of a fixed seed. The topologies are those of the networks; channels and pictures are smaller than in those that
+were trained, so that the tests are quick.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class Value:
-    """A quantized tensor (batch, channels, height, width) or (batch, features), of unsigned bytes."""
+    """A quantized tensor (batch, channels, height, width) or (batch, features), of unsigned bytes; and what it is about, as a torch.Tensor."""
 
-    shape: tuple[int, ...]
+    real: Any
     scale: np.float32
     zero: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.real.shape)
 
 
 @dataclass(eq=False)
@@ -48,71 +53,85 @@ class Network:
     """A network while it is described: each method adds a layer and returns its result."""
 
     def __init__(self, name: str, shape: tuple[int, ...], per_channel: bool = True, seed: int = 0) -> None:
+        import torch
+
         self.name, self.per_channel = name, per_channel
         self.rng = np.random.default_rng(seed)
         self.layers: list[Layer] = []
-        self.input = Value(shape, np.float32(0.0186579), 114)
+        self.input = Value(torch.from_numpy(self.rng.uniform(-2, 2.6, shape).astype(np.float32)), np.float32(0.0186579), 114)
 
     @property
     def output(self) -> Value:
         return self.layers[-1].output
 
-    def _add(self, kind: str, inputs: tuple[Value, ...], shape: tuple[int, ...], scale: Any, zero: int, **attrs: Any) -> Value:
-        out = Value(shape, np.float32(scale), zero)
+    def _add(self, kind: str, inputs: tuple[Value, ...], real: Any, like: Value | None = None, **attrs: Any) -> Value:
+        """A layer whose result has the scale of another value, or one of its own: what it makes about fills the range."""
+        act = attrs.get("act", "none")
+        real = real.clamp(0, 6) if act == "relu6" else real.relu() if act == "relu" else real
+        if like is not None:
+            out = Value(real, like.scale, like.zero)
+        elif act == "none":
+            out = Value(real, np.float32(float(real.abs().max()) / 110), int(self.rng.integers(112, 144)))
+        else:
+            out = Value(real, np.float32((float(real.max()) + 1e-3) / 240), 0)
         self.layers.append(Layer(kind, inputs, out, attrs))
         return out
 
-    def _weights(self, shape: tuple[int, ...], x: Value, act: str, like: Value | None) -> tuple[Array, Array, Array, np.float32, int]:
-        """Weight, its scale, bias, and scale and zero point of the result, for results that fill their range about."""
-        rng, out = self.rng, shape[0]
-        weight = rng.integers(-127, 128, shape).astype(np.int8)
-        scale = (rng.uniform(0.001, 0.004, out if self.per_channel else ())).astype(np.float32)
-        fan_in = math.prod(shape[1:])
-        bias = rng.integers(-2000, 2000, out).astype(np.int32)
-        if like is not None:
-            return weight, scale, bias, like.scale, like.zero
-        spread = float(x.scale) * 0.0025 * 73 * 60 * math.sqrt(fan_in)
-        zero = 0 if act in ("relu", "relu6") else int(rng.integers(96, 160))
-        return weight, scale, bias, np.float32(6 / 255 if act == "relu6" and rng.random() < 0.5 else spread / 60 * rng.uniform(0.8, 1.2)), zero
+    def _weights(self, shape: tuple[int, ...], x: Value, layer: dict[str, Any]) -> tuple[Any, Any]:
+        """Integers for a weight and a bias, and the real numbers that they stand for; results are about as large as `x`."""
+        import torch
+
+        out = shape[0]
+        weight, bias = self.rng.integers(-127, 128, shape).astype(np.int8), self.rng.integers(-2000, 2000, out).astype(np.int32)
+        size = 1.3 / (73 * math.sqrt(math.prod(shape[1:])))
+        scale = (size * self.rng.uniform(0.6, 1.4, out if self.per_channel else ())).astype(np.float32)
+        layer.update(weight=weight, weight_scale=scale, bias=bias)
+        real = weight * scale.reshape(-1, *[1] * (len(shape) - 1))
+        return torch.from_numpy(real.astype(np.float32)), torch.from_numpy((bias * (x.scale * scale)).astype(np.float32))
+
+    def _weighted(self, kind: str, x: Value, real: Any, like: Value | None, weights: dict[str, Any], **attrs: Any) -> Value:
+        made = self._add(kind, (x,), real, like, **attrs)
+        for name, value in weights.items():
+            setattr(self.layers[-1], name, value)
+        return made
 
     def conv(self, x: Value, out: int, kernel: int | tuple[int, int] = 3, stride: int = 1, padding: int | tuple[int, int] | None = None, groups: int = 1,
              act: str = "relu", like: Value | None = None) -> Value:
+        import torch
+
         kh, kw = (kernel, kernel) if isinstance(kernel, int) else kernel
-        ph, pw = (kh // 2, kw // 2) if padding is None else (padding, padding) if isinstance(padding, int) else padding
-        n, channels, h, w = x.shape
-        weight, scale, bias, s, z = self._weights((out, channels // groups, kh, kw), x, act, like)
-        shape = (n, out, (h + 2 * ph - kh) // stride + 1, (w + 2 * pw - kw) // stride + 1)
-        made = self._add("conv", (x,), shape, s, z, stride=stride, padding=(ph, pw), groups=groups, act=act)
-        self.layers[-1].weight, self.layers[-1].weight_scale, self.layers[-1].bias = weight, scale, bias
-        return made
+        around = (kh // 2, kw // 2) if padding is None else (padding, padding) if isinstance(padding, int) else padding
+        weights: dict[str, Any] = {}
+        weight, bias = self._weights((out, x.shape[1] // groups, kh, kw), x, weights)
+        real = torch.nn.functional.conv2d(x.real, weight, bias, stride, around, 1, groups)
+        return self._weighted("conv", x, real, like, weights, stride=stride, padding=around, groups=groups, act=act)
 
     def dense(self, x: Value, out: int, act: str = "none") -> Value:
-        weight, scale, bias, s, z = self._weights((out, x.shape[1]), x, act, None)
-        made = self._add("dense", (x,), (x.shape[0], out), s, z, act=act)
-        self.layers[-1].weight, self.layers[-1].weight_scale, self.layers[-1].bias = weight, scale, bias
-        return made
+        weights: dict[str, Any] = {}
+        weight, bias = self._weights((out, x.shape[1]), x, weights)
+        return self._weighted("dense", x, x.real @ weight.T + bias, None, weights, act=act)
 
     def add(self, a: Value, b: Value, act: str = "none") -> Value:
-        scale, zero = np.float32(math.hypot(float(a.scale), float(b.scale))), 0 if act == "relu" else 117
-        return self._add("add", (a, b), a.shape, scale, zero, act=act)
+        return self._add("add", (a, b), a.real + b.real, act=act)
 
     def concat(self, *parts: Value) -> Value:
-        first = parts[0]
-        return self._add("concat", parts, (first.shape[0], sum(p.shape[1] for p in parts), *first.shape[2:]), first.scale, first.zero)
+        import torch
+
+        return self._add("concat", parts, torch.cat([p.real for p in parts], 1), parts[0])
 
     def max_pool(self, x: Value, kernel: int = 2, stride: int = 2, padding: int = 0) -> Value:
-        n, c, h, w = x.shape
-        sizes = ((m + 2 * padding - kernel) // stride + 1 for m in (h, w))
-        return self._add("max_pool", (x,), (n, c, *sizes), x.scale, x.zero, kernel=kernel, stride=stride, padding=padding)
+        import torch
+
+        return self._add("max_pool", (x,), torch.nn.functional.max_pool2d(x.real, kernel, stride, padding), x, kernel=kernel, stride=stride, padding=padding)
 
     def mean(self, x: Value) -> Value:
-        return self._add("mean", (x,), (*x.shape[:2], 1, 1), x.scale, x.zero)
+        return self._add("mean", (x,), x.real.mean((2, 3), keepdim=True), x)
 
     def flatten(self, x: Value) -> Value:
-        return self._add("flatten", (x,), (x.shape[0], math.prod(x.shape[1:])), x.scale, x.zero)
+        return self._add("flatten", (x,), x.real.flatten(1), x)
 
     def softmax(self, x: Value) -> Value:
-        return self._add("softmax", (x,), x.shape, 1 / 256, 0)
+        return self._add("softmax", (x,), x.real.softmax(-1), Value(None, np.float32(1 / 256), 0))
 
     def classify(self, x: Value, classes: int = 10) -> Network:
         """The mean of each channel, and a matrix product."""

@@ -27,7 +27,7 @@ def to_torch(net: Network) -> Any:
         warnings.simplefilter("ignore")
         module = _module(net).eval()
         with torch.no_grad():
-            return torch.jit.trace(module, torch.zeros(net.input.shape))
+            return torch.jit.trace(module, torch.zeros(net.input.shape), check_trace=False)
 
 
 def _module(net: Network) -> Any:

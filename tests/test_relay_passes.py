@@ -116,7 +116,7 @@ QUIET = frozenset({
     "BatchingOps", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
     "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
     "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps", "SettleNumerics",
-    "QnnLegalize", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch",
+    "QnnLegalize", "RealToQnn", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch", "UnifyLayout", "UnifyType",
 })
 """What these look for does not come by in random programs, which they leave as they are; their cases in `tests/text` have it."""
 

@@ -221,7 +221,7 @@ def _arithmetic(e: Call) -> Expr | None:
 def _concatenate(e: Call) -> Expr | None:
     """Each part requantized where it has another scale, then joined."""
     data, scales, zeros, s, z = e.args
-    if not all(isinstance(t, Tuple) for t in (data, scales, zeros)):
+    if not (isinstance(data, Tuple) and isinstance(scales, Tuple) and isinstance(zeros, Tuple)):
         return None
     parts: list[Expr] = []
     for x, sx, zx in zip(data.fields, scales.fields, zeros.fields, strict=True):

@@ -20,7 +20,7 @@ import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
-from tilewright.relay.op.elementwise import Abs, Floor, Negative, Sign, Trunc
+from tilewright.relay.op.elementwise import Abs, Floor, Negative, Round, Sign, Trunc
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BiasAdd
@@ -182,7 +182,7 @@ def _tflite_average(e: Call) -> Expr | None:
 def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
     """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None where that is not known."""
     x, how = e.args[0], e.op
-    sizes = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
+    sizes: list[Any] = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
     plain = tuple(how.dilation) == (1, 1) and not how.out_layout and not how.ceil_mode and (not how.count_include_pad or not any(_padding(how)))
     if not _all_known(e, 1) or not plain or not all(isinstance(n, int) for n in sizes):
         return None
@@ -313,14 +313,37 @@ def _onnx_concatenate(e: Call) -> Expr | None:
     return joined(e, lambda x, s, z: _made(how, _real(x, s, z, e.span), *e.args[-2:], span=e.span))
 
 
+def _fast_average(e: Call) -> Expr | None:
+    """The int32 sum of a window, worth a part of the scale, where all windows are of one size."""
+    _, scale, zero, to, out_zero = e.args
+    found = window_sums(e)
+    if found is None or found[1].min() != found[1].max():
+        return None
+    total, count = found[0], np.int32(found[1].flat[0])
+    how = Requantize(rounding="TONEAREST", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
+    part, zeros = N.constant(_number(scale) / np.float32(count), FLOAT32), N.constant((_zero(zero) or 0) * count, "int32")  # type: ignore[operator]
+    return _made(how, total, part, zeros, to, out_zero, span=e.span)
+
+
+def _fast_quantize(e: Call) -> Expr | None:
+    """Times one over the scale."""
+    x, scale, zero = e.args
+    if not isinstance(scale, Constant):
+        return None
+    inverse = N.spread(Constant(np.asarray(np.float32(1) / scale.value, np.float32)), x.tensor_type.ndim, e.op.axis, e.span)
+    whole = _made(Round(), _made(Multiply(), x, inverse, span=e.span), span=e.span)
+    return N.saturated_graph(whole, N.spread(zero, x.tensor_type.ndim, e.op.axis, e.span), e.tensor_type.dtype, e.span)
+
+
+_ONNX: Final[Mapping[type[Op], Rule]] = {
+    Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
+    QnnConcatenate: _onnx_concatenate,
+}
 RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "tflite": {
         Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average,
         QnnSoftmax: _tflite_softmax,
     },
-    "onnx": {
-        Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
-        QnnConcatenate: _onnx_concatenate,
-    },
+    "onnx": _ONNX, "fast": {**_ONNX, Quantize: _fast_quantize, QnnAvgPool2d: _fast_average},
 }
 """By runtime and class of operator."""

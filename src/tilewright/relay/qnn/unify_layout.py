@@ -41,7 +41,7 @@ LAYOUTS: Final = ("NCHW", "NHWC")
 
 @dataclass(frozen=True)
 class UnifyLayout(FunctionPass):
-    """Needs known types. Images are inputs and results of four axes in a network whose convolutions have one layout; with `keep_signature` they stay
+    """Needs known types. Images are inputs and results of four axes of a `main` whose convolutions have one layout; with `keep_signature` they stay
     in the order that they have, and transposes stand at the edges.
 
     Raises `OptionError` for a layout other than NCHW and NHWC.
@@ -56,12 +56,15 @@ class UnifyLayout(FunctionPass):
             raise OptionError(f"the layout of a quantized network is NCHW or NHWC, not {self.layout}")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        made = _in_layout(function, self.layout, self.keep_signature)
+        order = post_order(function.body, inside=False)
+        if not any(isinstance(e, Call) and isinstance(e.op, (QnnConv2d, QnnAvgPool2d)) for e in order):
+            return function
+        is_main = "main" in mod and mod["main"] is function
+        made = _in_layout(function, order, self.layout, self.keep_signature or not is_main)
         return rewrite(made, turned_weight)
 
 
-def _in_layout(function: Function, wanted: str, keep: bool) -> Function:
-    order = post_order(function.body, inside=False)
+def _in_layout(function: Function, order: Sequence[Expr], wanted: str, keep: bool) -> Function:
     known = {e.op.data_layout for e in order if isinstance(e, Call) and isinstance(e.op, (Conv2d, QnnConv2d))}
     known |= {e.op.layout for e in order if isinstance(e, Call) and isinstance(e.op, QnnAvgPool2d)}
     if not known <= set(LAYOUTS):
@@ -124,7 +127,7 @@ class _Sweep(ChosenSweep):
         return in_layouts(how, [self.wanted, default_kernel_layout(self.wanted, getattr(how, "transposed", False))])
 
     def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
-        perm = perms[0]
+        perm = perms[0] if perms else None
         if isinstance(e.op, (QnnAdd, QnnSubtract, QnnMul)):
             perm = perm or perms[1]
             one = all(isinstance(a, Constant) and a.value.size == 1 for a in e.args[2:])

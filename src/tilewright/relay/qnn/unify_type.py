@@ -66,17 +66,23 @@ class _Sweep:
 
     def visit(self, e: Expr) -> None:
         rule = _RULES.get(type(e.op)) if isinstance(e, Call) and isinstance(e.op, Op) else None
-        if rule is None or not any(self.is_other(t) for t in (e, *_tensors(e))):
+        if rule is None or not isinstance(e, Call) or not any(map(self.is_other, (e, *_tensors(e)))) or not self.follows(e):
             old = operands(e)
             now = [self.plain(o) for o in old]
             self.new[e] = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
             return
-        assert isinstance(e, Call)
         made = rule(self, e)
         if self.is_other(e):
             self.moved[e] = made
         else:
             self.new[e] = made
+
+    def follows(self, e: Call) -> bool:
+        """Whether a call is of the dialect, or on values that were moved."""
+        if e.op.name.startswith("qnn."):
+            return True
+        first = e.args[0]
+        return any(t in self.moved for t in (first.fields if isinstance(first, Tuple) else (first,)))
 
     def is_other(self, e: Expr) -> bool:
         """Whether a value is of the type that goes."""
