@@ -81,7 +81,7 @@ class Dequantize(Scaling):
         data, scale, zero_point = _spread(call, self.axis)
         wide = FLOAT32 if data.tensor_type.dtype.bits <= 16 or N.is_zero(zero_point) else DataType("int32")  # both are exact
         real = N.difference(N.casted(data, wide, call.span), N.casted(zero_point, wide, call.span), call.span)
-        return N.casted(Call(Multiply(), [N.casted(real, FLOAT32, call.span), scale], span=call.span), self.out_dtype, call.span)
+        return N.casted(N.product(N.casted(real, FLOAT32, call.span), scale, call.span), self.out_dtype, call.span)
 
 
 @op("qnn.requantize", kind=Fusion.ELEMWISE)

@@ -12,6 +12,7 @@ A call without a rule means the same everywhere. What is said (`rounding="UPWARD
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,16 +20,18 @@ import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
-from tilewright.relay.op.elementwise import Abs, Floor, Negative, Sign, Trunc
+from tilewright.relay.op.elementwise import Abs, Floor, Negative, Round, Sign, Trunc
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.nn_pool import AvgPool2d
 from tilewright.relay.op.reduction import Max, Sum
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.scans import CumSum
 from tilewright.relay.op.transform import Concatenate
 from tilewright.relay.qnn import numerics as N
-from tilewright.relay.qnn.affine import Quantized, quantized_sum
+from tilewright.relay.qnn import onnx_runtime
+from tilewright.relay.qnn.affine import Quantized
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
@@ -264,36 +267,53 @@ def joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | N
 # ONNX Runtime
 
 
-def _in_float(e: Call, x: Expr, s: Expr, z: Expr) -> Expr:
-    how = Requantize(rounding="TONEAREST", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
-    return _made(how, x, s, z, e.args[-2], e.args[-1], span=e.span)
-
-
 def _onnx_requantize(e: Call) -> Expr | None:
     if not is_open(e):
         return None
     return Call(Requantize(**{**e.op.attributes(), "rounding": "TONEAREST", "compute_dtype": "float32"}), e.args, span=e.span)
 
 
-def _onnx_add(e: Call) -> Expr | None:
-    if not _all_known(e, 2):
+def _values(e: Call, operands: int) -> list[Quantized] | None:
+    """The operands and the result with their parameters, which follow in pairs; None where one is not known."""
+    known = [a.value for a in e.args[operands:] if isinstance(a, Constant)]
+    if len(known) != len(e.args) - operands:
         return None
-    a, b, sa, za, sb, zb, s, z = e.args
-    x, y, out = (Quantized(v, t.value, p.value) for v, t, p in ((a, sa, za), (b, sb, zb), (e, s, z)))  # type: ignore[attr-defined]
-    return quantized_sum(x, y, out, False)
+    return [Quantized(v, scale, zero) for v, scale, zero in zip((*e.args[:operands], e), known[::2], known[1::2], strict=True)]
+
+
+def _onnx_add(e: Call) -> Expr | None:
+    found = _values(e, 2)
+    return None if found is None else onnx_runtime.summed(*found)
 
 
 def _onnx_mul(e: Call) -> Expr | None:
-    a, b, sa, za, sb, zb, s, z = e.args
-    product = _made(Multiply(), _real(a, sa, za, e.span), _real(b, sb, zb, e.span), span=e.span)
-    return _made(Quantize(str(e.tensor_type.dtype)), product, s, z, span=e.span)
+    found = _values(e, 2)
+    return None if found is None else onnx_runtime.multiplied(*found)
 
 
-def _onnx_concatenate(e: Call) -> Expr | None:
-    return joined(e, lambda x, s, z: _in_float(e, x, s, z))
+def _onnx_softmax(e: Call) -> Expr | None:
+    found = _values(e, 1)
+    return None if found is None else onnx_runtime.softmax(found[0], found[1], e.op.axis)
 
 
 def _onnx_average(e: Call) -> Expr | None:
+    """Of whole images by their sums, of windows in real numbers."""
+    found = _values(e, 1)
+    if found is None:
+        return None
+    x, to = found
+    pixels = [x.expr.tensor_type.shape[e.op.layout.index(c)] for c in "HW"]
+    if pixels == list(e.op.pool_size) and not any(_padding(e.op)):
+        return onnx_runtime.global_average(x, to, tuple(e.op.layout.index(c) for c in "HW"), math.prod(pixels))
+    return onnx_runtime.averaged(_made(AvgPool2d(**e.op.attributes()), _real(e.args[0], e.args[1], e.args[2], e.span), span=e.span), to)
+
+
+def _onnx_concatenate(e: Call) -> Expr | None:
+    how = Quantize(str(e.tensor_type.dtype))
+    return joined(e, lambda x, s, z: _made(how, _real(x, s, z, e.span), *e.args[-2:], span=e.span))
+
+
+def _fast_average(e: Call) -> Expr | None:
     """The int32 sum of a window, worth a part of the scale, where all windows are of one size."""
     _, scale, zero, to, out_zero = e.args
     found = window_sums(e)
@@ -305,13 +325,25 @@ def _onnx_average(e: Call) -> Expr | None:
     return _made(how, total, part, zeros, to, out_zero, span=e.span)
 
 
+def _fast_quantize(e: Call) -> Expr | None:
+    """Times one over the scale."""
+    x, scale, zero = e.args
+    if not isinstance(scale, Constant):
+        return None
+    inverse = N.spread(Constant(np.asarray(np.float32(1) / scale.value, np.float32)), x.tensor_type.ndim, e.op.axis, e.span)
+    whole = _made(Round(), _made(Multiply(), x, inverse, span=e.span), span=e.span)
+    return N.saturated_graph(whole, N.spread(zero, x.tensor_type.ndim, e.op.axis, e.span), e.tensor_type.dtype, e.span)
+
+
+_ONNX: Final[Mapping[type[Op], Rule]] = {
+    Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
+    QnnConcatenate: _onnx_concatenate,
+}
 RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "tflite": {
         Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average,
         QnnSoftmax: _tflite_softmax,
     },
-    "onnx": {
-        Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnAvgPool2d: _onnx_average, QnnConcatenate: _onnx_concatenate,
-    },
+    "onnx": _ONNX, "fast": {**_ONNX, Quantize: _fast_quantize, QnnAvgPool2d: _fast_average},
 }
 """By runtime and class of operator."""

@@ -2,6 +2,7 @@
 
     qnn.transform.Legalize()            what the hooks of `relay.qnn.op.register_qnn_legalize` return
     qnn.transform.CanonicalizeOps()     qnn.add(…) -> cast, subtract, fixed_point_multiply, add, clip
+    qnn.transform.ChooseNumerics()      operators leave their roundings open, and main(numerics="onnx") says whose they are, as the option relay.qnn.numerics asks
     qnn.transform.SettleNumerics()      qnn.requantize(…) -> qnn.requantize(…, rounding="TFLITE"), as the runtime does that a model is from
     qnn.transform.Unify()               one shape for quantized networks of all frameworks
 """
@@ -56,5 +57,5 @@ def plain_form(e: Expr) -> Expr | None:
 Legalize = QnnLegalize
 CanonicalizeOps = QnnCanonicalizeOps
 __all__ = [
-    "CanonicalizeOps", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
+    "CanonicalizeOps", "ChooseNumerics", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
 ]
