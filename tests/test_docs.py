@@ -19,8 +19,6 @@ from tilewright.settings import SETTINGS
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 
-pytestmark = pytest.mark.core
-
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
