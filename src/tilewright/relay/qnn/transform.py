@@ -18,6 +18,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op import hooks
 from tilewright.relay.op.registry import Op
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.normal_form import NormalizeQnn
 from tilewright.relay.qnn.real_to_qnn import RealToQnn
 from tilewright.relay.qnn.settle_numerics import SettleNumerics
