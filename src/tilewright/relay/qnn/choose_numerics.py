@@ -17,15 +17,18 @@ from tilewright.relay.expr import Function
 from tilewright.relay.qnn.normal_form import NormalizeQnn
 from tilewright.relay.qnn.real_to_qnn import RealToQnn
 from tilewright.relay.qnn.settle_numerics import with_numerics
+from tilewright.relay.qnn.sources import NUMERICS
 
 
 @dataclass(frozen=True)
 class ChooseNumerics(Pass):
-    """What the option names replaces what `main` says; without the option nothing changes. Needs known types."""
+    """What the option names replaces what `main` says; where that is the same, and without the option, nothing changes. Needs known types."""
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         name = context.get("relay.qnn.numerics")
-        if not name or "main" not in mod or not isinstance(mod["main"], Function):
+        main = mod["main"] if "main" in mod else None
+        own = str(main.attrs.get(NUMERICS, "")) if isinstance(main, Function) else ""
+        if not name or not isinstance(main, Function) or own == name or own.startswith(f"{name}-"):
             return mod
         new = Sequential((RealToQnn(), NormalizeQnn()), name="ChooseNumerics")(mod).copy()
         new.update_func(new.get_global_var("main"), with_numerics(new["main"], name))
