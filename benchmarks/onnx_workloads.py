@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,21 @@ class Real:
     sizes: Sequence[Sizes]
     package: str = ""
     file: str = ""
+    export: str = ""
+    """The name of the model where it is another one than this."""
+    unseen: int = 0
+    """So many calls with other contents warm it up, and after that each call has contents that none had before."""
 
     @property
     def path(self) -> Path:
         """The file; raises `LookupError` with what to do when it cannot be had."""
-        own = models.folder() / f"{self.name}.onnx"
+        name = self.export or self.name
+        own = models.folder() / f"{name}.onnx"
         if own.exists():
             return own
-        if self.name in onnx_exports.EXPORTS:
+        if name in onnx_exports.EXPORTS:
             try:
-                return onnx_exports.ensure(self.name)
+                return onnx_exports.ensure(name)
             except ImportError as missing:
                 raise LookupError(f"{self.name}: to make the file, the package {missing.name} is needed") from None
         found = importlib.util.find_spec(self.package) if self.package else None
@@ -58,6 +64,10 @@ class Real:
     def feeds(self) -> dict[str, Feed]:
         """The inputs for each of the sizes, by their text."""
         return {"x".join(map(str, s)): self.feed(*s) for s in self.sizes}
+
+    def contents(self) -> Iterator[Feed]:
+        """Inputs of the first sizes, no two alike."""
+        return (self.feed(*self.sizes[0][:-1], k) for k in itertools.count())
 
 
 def _draw(*sizes: int) -> np.random.Generator:
@@ -141,6 +151,11 @@ def _picture(height: int, width: int) -> Feed:
     return {"picture": _images("x", max(height, width))(1)["x"][0, :, :height, :width] * np.float32(0.25) + np.float32(0.5)}
 
 
+def _another_picture(height: int, width: int, number: int) -> Feed:
+    x = _draw(height, width, number).standard_normal((3, 8, 8), np.float32)[:, np.arange(height) * 8 // height][:, :, np.arange(width) * 8 // width]
+    return {"picture": x * np.float32(0.25) + np.float32(0.5)}
+
+
 _LINES = [(1, 96), (1, 160), (1, 320), (1, 480), (1, 640), (2, 320), (3, 240), (4, 320), (6, 200), (6, 320)]
 _PAGES = [(1, 160, 160), (1, 320, 320), (1, 320, 480), (1, 480, 640), (1, 640, 480), (1, 736, 736), (1, 640, 960), (1, 960, 960), (2, 320, 320), (2, 480, 640)]
 _RATES = [(batch, rate) for rate in (16000, 8000) for batch in (1, 2, 4, 8, 16)]
@@ -173,6 +188,7 @@ REAL: tuple[Real, ...] = (
     Real("text_classifier", _texts, _ROWS),
     Real("lstm_lm", _sentences, _SENTENCES),
     Real("ssdlite", _picture, _PICTURES),
+    Real("ssdlite_unseen", _another_picture, [(320, 400, k) for k in range(10)], export="ssdlite", unseen=30),
 )
 
 

@@ -17,8 +17,10 @@ from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
 from tilewright.relay.op.counted import SparseFillEmptyRows
 from tilewright.relay.op.image_decoding import DecodeImage
 from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
+from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
-from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, StringTokenize, TfIdfVectorize
+from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, StringTokenize, TfIdfVectorize, TokensTfIdf
+from tilewright.topi.texts import gram_tree, letters_of, word_table
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,34 @@ def _texts() -> list[HostExample]:
     found.append(HostExample(StringNormalize("LOWER", False, ("MONDAY",)), (days.reshape(1, 3),), objects("tuesday").reshape(1, 1)))
     found.append(HostExample(StringNormalize(stopwords=("a",)), (objects("a"),), objects("")))
     found.append(HostExample(StringNormalize("UPPER"), (days,), objects("MONDAY", "TUESDAY", "MONDAY")))
+    found += _words()
     mail = objects("a@b.org", "a@b.org ", "b.org").reshape(3, 1)
     found.append(HostExample(RegexFullMatch(r"\w+@\w+\.(org|com)"), (mail,), np.asarray([[True], [False], [False]])))
     return found
+
+
+def _words() -> list[HostExample]:
+    """Words looked up and counted, with the kernels for it where texts are inputs."""
+    texts, table = objects("Cat dog", "", "cat CAT", "d\0g é cat").reshape(2, 2), word_table({"cat": 1, "d\0g": 0, "é": 1, "Cat dog": 2})
+    lower, whole = letters_of("LOWER", lambda c: c != " ", beyond=True), letters_of("NONE", lambda c: True, beyond=True)
+    pool, starts, columns = ("cat", "dog", "#", "dog", "dog"), (0, 3), (2, 0, 1, 3)
+    return [
+        HostExample(TextIndex(absent=9), (texts, whole, *table), int64([2, 9], [9, 9])),
+        HostExample(TextIndex(absent=9), (objects("é", "cat", "", "d\0g", "d"), whole, *table), int64(1, 1, 9, 0, 9)),
+        HostExample(TextIndex(absent=0), (objects("a", ""), whole, *word_table({})), int64(0, 0)),
+        HostExample(TextIndex(9, "LOWER"), (objects("É", "CAT", "K"), letters_of("LOWER", lambda c: True, beyond=True), *table), int64(1, 1, 9)),
+        HostExample(TextCount(width=2, case="LOWER"), (texts, lower, *table), float32([[0, 1], [0, 0]], [[0, 2], [1, 2]])),
+        HostExample(TextCountGrams(width=2, case="LOWER", least=2, most=2, skips=1), (
+            objects("cat é cat", "Cat a a CAT cat"), lower, *table, *gram_tree({(1, 1): 0, (1, 2): 1, (2,): 0}, 4)), float32([3, 0], [1, 0])),
+        HostExample(TextCount(width=2, shortest=2), (texts[1], lower, *table), float32([0, 2], [1, 1])),
+        HostExample(TokensTfIdf(pool, starts, columns, 1, 0, 1, "TF", expression="[a-z]+", pad="#", case_change_action="LOWER"), (
+            objects("Dog,dog", "cat"),), float32([2, 0, 0, 0], [0, 1, 1, 0])),
+        HostExample(TokensTfIdf(pool, starts, columns, 1, 0, 1, "TFIDF", (1, 2, 3, 4), separators=(" ", "[,;]"), pad="!", fewest=3), (
+            objects("cat; #,dog", "cat cat #"),), float32([2, 0, 1, 0], [0, 0, 2, 0])),
+        HostExample(TokensTfIdf(pool, starts, columns, 1, 0, 1, "IDF", (0.5, 2, 3, 4), separators=(" ",), pad="!"), (
+            objects("cat cat # dog;", "cat dog"),), float32([0, 3, 0.5, 0], [2, 0, 0.5, 0])),
+        HostExample(TokensTfIdf(pool, starts, columns, 2, 0, 2, "TF", expression=r"\w+"), (objects("dog dog-dog", ""),), float32([0, 0, 0, 2], [0, 0, 0, 0])),
+    ]
 
 
 def _grams() -> list[HostExample]:
@@ -89,6 +116,7 @@ def _grams() -> list[HostExample]:
         grams(2, 2, 2, "TF", rows, float32([3, 1, 0, 0], [0, 0, 0, 0])),  # the first item and the last are a pair, too
         grams(2, 0, 1, "IDF", rows[0], float32(3, -1, 0.5, 2)),
         grams(1, 0, 1, "TFIDF", rows, float32([0, 0, 1, 4], [0, 0, 1, 0])),
+        HostExample(TfIdfVectorize(texts, starts, columns, 1, 0, 1, "TF"), (np.empty((2, 0), object),), np.zeros((2, 4), np.float32)),
         HostExample(TfIdfVectorize(texts, starts, columns, 2, 0, 2, "TF"), (objects("5", "2", "5", "5"),), float32(1, 1, 0, 0)),
     ]
 

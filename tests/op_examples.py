@@ -321,6 +321,7 @@ def _pool() -> list[Example]:
         found += [Example(plain(3, 1, 1, 1), (wide,)), Example(plain(3, 2, 1, (1, 1, 0, 2)), (wide,)), Example(plain((2, 5), (3, 3), (2, 2), 2), (wide,))]
         found += [Example(plain(5, 2, 1, 2, ceil_mode=True), (wide,)), Example(plain((1, 3), 1), (wide,)), Example(plain(9, 1, 1, 4), (wide,))]
     found += [Example(nn.AvgPool2d(3, 2, 1, 1, count_include_pad=True), (wide,)), Example(nn.MaxPool2d(3, 2, 1, 1), (whole(1, 2, 9, 80, dtype="int8"),))]
+    found.append(Example(nn.MaxPool2d((2, 2), layout="NHWC"), (np.zeros((1, 4, 4, 0), np.float32),)))
     found += [Example(nn.MaxPool1d(3, 2, 1, 1), (real(2, 3, 41),)), Example(nn.AvgPool3d(3, 2, 1, 1), (real(1, 2, 5, 4, 37),))]
     found += [Example(cls(), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d, nn.AdaptiveAvgPool2d)]
     found += [Example(cls("NHWC"), (x,)) for cls in (nn.GlobalAvgPool2d, nn.GlobalMaxPool2d)]
@@ -521,8 +522,8 @@ EXAMPLES: list[Example] = [
     *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(),
 ]
 
-ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "registered")
-"""Modules of operators with tests of their own: marks, other runtimes' operators, and those that wait for a value (`test_staged.py`)."""
+ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "external", "registered")
+"""Modules of operators with tests of their own: marks, other runtimes' operators, calls of accelerators, and those that wait for a value (`test_staged.py`)."""
 OWN: Final[dict[str, type[Op]]] = {
     name: cls for name, cls in OPS.items()
     if cls.__module__.startswith("tilewright.relay.op.") and cls.__module__.split(".")[3] not in ELSEWHERE

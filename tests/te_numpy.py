@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def _body(body: E.PrimExpr, scope: dict[Any, Any], known: dict[Tensor, Array], s
     fold = _FOLDS.get(body.combiner)
     if fold is not None:
         return fold(sources[0], axis=along, **({"dtype": sources[0].dtype} if fold in (np.sum, np.prod) else {}))
-    flat = [s.reshape(*shape, -1) for s in sources]
+    flat = [s.reshape(*shape, prod(s.shape[len(shape):])) for s in sources]
     dtypes = tuple(s.dtype for s in body.sources)
     state = [_value(e, {}, {}) for e in body.combiner.identity(dtypes)]
     a, b = (tuple(E.Var(f"{side}{k}", d) for k, d in enumerate(dtypes)) for side in "ab")

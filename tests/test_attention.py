@@ -19,6 +19,8 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.strides import strided
 from tilewright.target import Target
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(11)
 

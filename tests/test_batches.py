@@ -22,6 +22,8 @@ from tilewright.relay.transform.split_batch import PARTS, SplitBatch, best_part
 from tilewright.runtime.artifact import load
 from tilewright.target.target import Target
 
+pytestmark = pytest.mark.slow
+
 IMAGES = 6
 
 

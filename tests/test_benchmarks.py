@@ -12,6 +12,8 @@ import pytest
 
 from small_models import mlp, onnxruntime_answers, whole
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 

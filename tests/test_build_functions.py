@@ -12,7 +12,6 @@ from tilewright import te
 from tilewright.errors import ArtifactError, CompileError, InputError, OptionError, TargetError
 from tilewright.expr import Var
 
-pytestmark = pytest.mark.core
 X, Y = np.arange(6, dtype="float32"), np.full(6, 0.5, "float32")
 
 

@@ -17,8 +17,6 @@ from tilewright.driver.main import main
 from tilewright.errors import ModelError
 from tilewright.relay.op.registry import OPS
 
-pytestmark = pytest.mark.core
-
 
 def unknown() -> onnx.ModelProto:
     nodes = [helper.make_node("Own", ["x"], ["a"], name="mine", domain="com.me"), helper.make_node("Relu", ["a"], ["y"])]

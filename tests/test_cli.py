@@ -10,7 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import small_programs
 from small_models import cnn, mlp, onnxruntime_answers
@@ -234,6 +236,15 @@ def test_open_sizes_come_from_the_shapes_or_from_the_inputs(tmp_path: Path, caps
     np.savez(tmp_path / "in.npz", x=np.zeros((2, 3, 16, 16), np.float32))
     assert main(["run", str(path), "-i", str(tmp_path / "in.npz")]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out == "y: float32[2, 10]\n"
+
+
+def test_run_a_model_that_gives_a_sequence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("SequenceConstruct", ["x", "x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    assert main(["run", str(tmp_path / "m.onnx")]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.count(": float32[2]") == 2
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".so"])

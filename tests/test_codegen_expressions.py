@@ -19,6 +19,8 @@ from tilewright.target.llvm.compile import assembly
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
 from tilewright.types import DataType
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(11)
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "int4", "uint4", "bool"]
 Array = np.ndarray[Any, Any]

@@ -26,6 +26,8 @@ from tilewright.tir.parser import parse
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 X86 = [Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}") for cpu in ("x86-64", "haswell", "alderlake", "skylake-avx512", "znver5")]
 HERE = [t for t in X86 if host_arch() == "x86_64" and t.features <= host_features()] or [Target("llvm")]

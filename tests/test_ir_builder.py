@@ -14,8 +14,6 @@ from tilewright.expr import Buffer
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
-pytestmark = pytest.mark.core
-
 
 def positive_sum(ins: list[Buffer], outs: list[Buffer]) -> object:
     irb = tir.ir_builder.create()

@@ -17,8 +17,9 @@ SOURCE = ROOT / "src" / "tilewright"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error", "limits"),
     ("settings", "types"),
+    ("global_functions",),
     ("logs",),
-    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces"),
+    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),
@@ -38,7 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "nd", "params", "pieces", "runtime", "contrib"}
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "params", "pieces", "texts", "runtime", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -48,7 +49,6 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.parser"): "a module reads the standard library",
     ("ir.module", "serialization"): "a module is pickled as JSON, which knows all dialects",
     ("relay.expr", "serialization"): "so is an expression",
-    ("relay.transform.partition_graph", "registry"): "the hook of a target is a registered function, and the registry knows the operators",
     ("relay.op.deferred", "relay.frontend.onnx.deferred"): "a node that waits is converted by the frontend that it came from, when its values are known",
     ("relay.op.deferred", "relay.frontend.tflite.deferred"): "the same",
     ("ir.structural", "relay.text_lines"): "a difference shows the lines of the programs' text",
@@ -59,6 +59,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
+    ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }
 
 

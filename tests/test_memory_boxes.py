@@ -20,6 +20,8 @@ from tilewright.relay.transform import MemoryPlan, optimize, plan_memory
 from tilewright.runtime.program import KernelCall, step_from_json, step_to_json
 from tilewright.runtime.program import Place as RuntimePlace
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 
 

@@ -30,6 +30,8 @@ from tilewright.target.llvm.compile import assembly, compile_text
 from tilewright.tir import PrimFunc
 from tilewright.types import DataType
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 BFLOAT16 = ml_dtypes.bfloat16
 ULP = 2.0**-8

@@ -28,8 +28,6 @@ from tilewright.errors import ArtifactError, CompileError, InputError, ModelErro
 from tilewright.ir.module import IRModule
 from tilewright.runtime import host
 
-pytestmark = pytest.mark.core
-
 X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 
 

@@ -14,8 +14,6 @@ from small_models import mlp
 from tilewright import relay
 from tilewright.errors import CompileError, InputError, OptionError, TargetError
 
-pytestmark = pytest.mark.core
-
 NAMES = (
     "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
     "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",

@@ -18,6 +18,8 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.target import Target
 from tilewright.types import DataType
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 on_targets = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
 STRANGE = np.asarray([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -1e38, 3e38, 2.5, -7.0, np.nan, 1.0, -1.0, 88.0, -104.0, 89.0, 0.5], "float32")

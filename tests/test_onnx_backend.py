@@ -13,7 +13,6 @@ import small_models as models
 import tilewright.onnx_backend as backend
 from tilewright.errors import InputError, OptionError, TargetError
 
-pytestmark = pytest.mark.core
 X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 
 

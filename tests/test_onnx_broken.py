@@ -11,8 +11,6 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 import tilewright
 from tilewright.errors import CompileError
 
-pytestmark = pytest.mark.core
-
 
 def model(*nodes: NodeProto) -> ModelProto:
     """`x` (2, 3) through `nodes` to `y`."""
@@ -65,6 +63,7 @@ BROKEN = {
     "too many outputs": (model(helper.make_node("Relu", ["x"], ["y", "z"], name="r")), "Relu 'r': 1 of its 2 outputs are supported: z cannot be computed"),
     "an operator that is none": (model(node("Rellu", "x")), r"no converter:\n  Rellu \(domain 'ai.onnx'\), 1 times: the_Rellu\nWrite one and register it"),
     "data that are too few": (with_weight([2, 3], 5), r"tensor 'w' has shape \(2, 3\) and type float32, 24 bytes, and 20 bytes of data; the file is damaged"),
+    "two inputs of a name": (changed(model(node("Relu", "x")), lambda m: m.graph.input.append(m.graph.input[0])), "the graph 'small' has several inputs called 'x'; give each a name"),
     "a negative size": (with_weight([-2, 3], 6), r"tensor 'w' has a negative dimension: \(-2, 3\); the file is damaged"),
     "no element type": (with_weight([2, 3], 6, TensorProto.UNDEFINED), "tensor 'w' has the element type UNDEFINED, which is not supported; convert"),
     "no opset": (changed(model(node("Relu", "x")), lambda m: m.ClearField("opset_import")), "does not say which opset it is written in; give it when importing: opset=17"),

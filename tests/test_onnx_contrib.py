@@ -14,7 +14,6 @@ from tilewright.errors import ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 
-pytestmark = pytest.mark.core
 runtime = pytest.importorskip("onnxruntime", reason="ONNX Runtime defines these operators")
 Array = np.ndarray[Any, Any]
 _random = np.random.default_rng(11)

@@ -16,7 +16,6 @@ from tilewright.errors import ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 
-pytestmark = pytest.mark.core
 WEIGHT = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)
 
 

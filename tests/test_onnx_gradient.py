@@ -14,6 +14,8 @@ import tilewright as tvm
 from tilewright.errors import CompileError, ModelError
 from tilewright.relay.frontend.onnx.derivatives import _RULES
 
+pytestmark = pytest.mark.slow
+
 DOMAIN = "ai.onnx.preview.training"
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(5)

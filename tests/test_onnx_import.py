@@ -23,7 +23,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import post_order
 from tilewright.types import TensorType
 
-pytestmark = pytest.mark.core
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
@@ -419,6 +418,10 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ([node("GridSample", ["x", "x"])], {}, ["data of 2 dimensions cannot be sampled"]),
     ([node("DFT", ["v", "", "a"])], {"a": np.array(1), "v": np.ones((2, 1), np.float32)}, ["axis is 1, which holds the real and imaginary parts"]),
     ([node("DFT", ["v", "n"], onesided=1, inverse=1)], {"n": np.array(9), "v": np.ones((1, 3, 2), np.float32)}, ["half of a spectrum of 9 frequencies has 5 complex numbers"]),
+    ([node("DFT", ["v", "", "a"], onesided=1, inverse=1)], {"a": np.array(0), "v": np.ones((1, 3, 2), np.float32)}, ["it transforms 0 numbers along axis 0; give a dft_length"]),
+    ([node("ConvTranspose", ["v", "w"], strides=[2, 2])], {"v": np.ones((1, 1, 3, 3, 3), np.float32), "w": np.ones((1, 2, 3, 3), np.float32)},
+     [r"kernel_shape \(3, 3\), strides \(2, 2\), .*output_padding \(0, 0, 0\); each must have 3 numbers, one for each dimension of its input"]),
+    ([node("Conv", ["v", "w"], dilations=[1])], {"v": np.ones((1, 1, 3, 3), np.float32), "w": np.ones((1, 1, 3, 3), np.float32)}, [r"dilations \(1,\); each must have 2 numbers"]),
     ([node("STFT", ["x", "s"])], {"s": np.array(2)}, ["neither window nor frame_length is given"]),
     ([node("LpNormalization", ["x"], p=3)], {}, ["p is 3"]),
     ([node("Constant", [])], {}, ["it has no value"]),
@@ -429,6 +432,13 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
 ])
 def test_refusals_of_converters(nodes: list[onnx.NodeProto], weights: dict[str, Any], words: list[str]) -> None:
     refused(ModelError, model(nodes, {"x": (2, 3)}, weights=weights, opset=20), nodes[0].op_type, *words)
+
+
+def test_shrinking_whole_numbers_compares_fractions() -> None:
+    x = np.array([-3, -2, -1, 0, 1, 2, 3])
+    found = evaluate(main(model([node("Shrink", ["x"], lambd=1.5, bias=1.5)], {"x": x.shape}, kinds={"x": TensorProto.INT64})), x)
+    np.testing.assert_array_equal(found, [-1, 0, 0, 0, 0, 0, 1])
+    assert found.dtype == np.int64
 
 
 def test_pooling_looks_for_places_only_when_wanted() -> None:

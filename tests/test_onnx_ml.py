@@ -15,7 +15,6 @@ from tilewright.errors import ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 
-pytestmark = pytest.mark.core
 runtime = pytest.importorskip("onnxruntime", reason="answers are compared with those of ONNX Runtime")
 Array = np.ndarray[Any, Any]
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING

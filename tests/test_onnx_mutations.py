@@ -19,7 +19,7 @@ import onnx_mutations
 from tilewright.errors import CompileError, ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.slow
 FLOAT = TensorProto.FLOAT
 
 

@@ -14,6 +14,8 @@ from tilewright.errors import ModelError
 
 ort = pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = ["Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"]

@@ -17,7 +17,6 @@ import tilewright
 import tilewright.onnx_session as ours
 from tilewright.errors import InputError, OptionError, TargetError
 
-pytestmark = pytest.mark.core
 CPU = ["CPUExecutionProvider"]
 
 

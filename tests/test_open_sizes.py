@@ -34,7 +34,7 @@ from tilewright.runtime.open_program import MOST_PLANS
 from tilewright.target.target import Target
 from tilewright.types import OpenSize, TensorType
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.slow
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

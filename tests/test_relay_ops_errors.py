@@ -198,6 +198,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (nn.MaxPool2d(9), (IMAGE,), "a window of 9 does not fit into spatial dimension 0 of 8 with padding 0 and 0"),
     (nn.MaxPool2d(2, ceil_mode=True), (t(1, 3, N, 8),), "ceil_mode needs known sizes, and spatial dimension 0 is n; give the model's inputs fixed sizes"),
     (nn.AdaptiveAvgPool2d((0, 1)), (IMAGE,), "spatial dimension 0 of 8 cannot be pooled to 0; both must be 1 or more"),
+    (nn.LeakyRelu(), (t(2, dtype=I32),), "a floating-point tensor was expected, and this one is int32; cast it first, or write qnn.leaky_relu"),
     (nn.Softmax(), (t(2, dtype=I32),), "a floating-point tensor was expected, and this one is int32; cast it first"),
     (nn.Attention(2, 4, 4), (t(1, 5, 8, dtype=I32),) * 3, "floating-point tensors were expected, and these are int32; cast them first"),
     (nn.Attention(2, 4, 4), (t(5, 8), t(1, 5, 8), t(1, 5, 8)), "query must have 3 dimensions, and it has 2: (5, 8)"),

@@ -37,6 +37,8 @@ def random_input(kind: TensorType, seed: int) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
     if kind.dtype.is_float:
         return rng.standard_normal(kind.shape).astype(kind.dtype.numpy())
+    if kind.dtype == "string":
+        return rng.choice(["a", "b", "a!", "Cat, dog # cat", ""], kind.shape).astype(object)
     return rng.integers(0, 2 if kind.dtype == "bool" else 5, kind.shape).astype(kind.dtype.numpy())
 
 

@@ -16,7 +16,6 @@ from tilewright.tir.stmt import Block, Evaluate, PrimFunc, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
-pytestmark = pytest.mark.core
 M, N, K = 10, 13, 7
 
 

@@ -17,7 +17,6 @@ from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
-pytestmark = pytest.mark.core
 RNG = np.random.default_rng(0)
 
 

@@ -17,7 +17,7 @@ from tilewright.tir.stmt import ROLLING, For, PrimFunc, walk_stmt
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.slow
 NOTHING_KEPT = "does not move on along one dimension by less than its size|is computed by itself|is vectorized, and a ring keeps"
 
 

@@ -17,7 +17,6 @@ from tilewright.tir.stmt import Block, For, PrimFunc
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
-pytestmark = pytest.mark.core
 M, N, K, BN = 18, 20, 22, 8
 
 

@@ -15,6 +15,8 @@ from tilewright.tir.interpreter import run
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 
+pytestmark = pytest.mark.slow
+
 M, N, K = 5, 6, 7
 RNG = np.random.default_rng(0)
 A, B = RNG.integers(-4, 5, (M, K)).astype("float32"), RNG.integers(-4, 5, (K, N + 1)).astype("float32")
@@ -126,13 +128,11 @@ def stays_native(seeds: Sequence[int]) -> None:
 
 
 # 317: all lanes of a loop add to the same sums; 520: an unrolled loop around one that runs once in some of the copies.
-@pytest.mark.core
 @pytest.mark.parametrize("seeds", [range(first, first + 10) for first in range(0, 80, 10)] + [(317, 520)], ids=lambda r: str(r[0]))
 def test_the_result_stays(seeds: Sequence[int]) -> None:
     stays(seeds)
 
 
-@pytest.mark.core
 def test_the_result_stays_native() -> None:
     stays_native(range(40))
 

@@ -20,7 +20,6 @@ from tilewright import te
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
-pytestmark = pytest.mark.core
 FILES = sorted((Path(__file__).parent / "text").glob("te_schedule*.md"))
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
 

@@ -20,7 +20,6 @@ from tilewright.tir.schedule import Schedule
 from tilewright.tir.steps import Step
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
-pytestmark = pytest.mark.core
 N, M, L = 12, 32, 16
 RNG = np.random.default_rng(0)
 A, B = RNG.random((N, L), np.float32), RNG.random((M, L), np.float32)

@@ -17,7 +17,6 @@ from tilewright.tir.stmt import For, PrimFunc, Seq, Store
 from tilewright.tir.transform.module_passes import PASSES
 from tilewright.tir.transform.verify import verify_flat
 
-pytestmark = pytest.mark.core
 ORDER = ("InjectDoubleBuffer", "LowerInitBlock", "Simplify", "ConvertSSA", "HoistIfThenElse", "RemoveNoOp", "TightenLoopBounds", "LoopPartition", "FlattenBuffer",
          "StorageRewrite", "VectorizeLoop", "LowerIntrin", "UnrollLoop", "ConvertSSA", "CommonSubexprElimTIR", "RemoveNoOp")
 

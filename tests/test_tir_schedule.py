@@ -24,7 +24,6 @@ from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, LoopAt, Step
 from tilewright.tir.stmt import PrimFunc, walk_stmt
 
-pytestmark = pytest.mark.core
 M, N, K = 16, np.int64(24), 32
 
 

@@ -15,6 +15,8 @@ from tilewright.ir.structural import assert_structural_equal
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
+pytestmark = pytest.mark.slow
+
 BATCH = 20
 CORE, ALL = range(0, 40, BATCH), range(40, 540, BATCH)
 

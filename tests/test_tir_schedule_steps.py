@@ -22,7 +22,6 @@ from tilewright.ir.structural import assert_structural_equal
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 
-pytestmark = pytest.mark.core
 FILE = Path(__file__).parent / "text" / "schedule_steps.md"
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<program>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
 

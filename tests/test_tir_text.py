@@ -36,7 +36,6 @@ from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Iter
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops
 
-pytestmark = pytest.mark.core
 A, C = Buffer("A", (8,)), Buffer("C", (8,))
 ZERO = as_expr(0)
 

@@ -13,8 +13,6 @@ from tilewright.relay.op.registry import get
 from topi_cases import Case, case, real, truth, whole
 from topi_native import check
 
-pytestmark = pytest.mark.core
-
 
 def unary() -> list[Case]:
     names = ["negative", "abs", "sign", "exp", "erf", "sigmoid", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "asinh", "floor", "ceil", "trunc", "round"]

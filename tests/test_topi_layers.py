@@ -14,7 +14,6 @@ from tilewright.relay.op import nn as N
 from topi_cases import Array, Case, case, real, whole
 from topi_native import check
 
-pytestmark = pytest.mark.core
 nn = topi.nn
 
 

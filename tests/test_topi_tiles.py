@@ -15,6 +15,8 @@ from tilewright.tir.stmt import For, walk_stmt
 from tilewright.topi.machine import Machine
 from tilewright.topi.tiles import conv_tile, register_tile
 
+pytestmark = pytest.mark.slow
+
 WIDE = Machine(vector_bits=512, vector_registers=32)
 
 

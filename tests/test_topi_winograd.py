@@ -28,6 +28,8 @@ from tilewright.topi.winograd import convolution
 from tilewright.topi.winograd_choice import Cut, VolumeCut, cut, matrices, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
 
+pytestmark = pytest.mark.slow
+
 Array = np.ndarray[Any, Any]
 WIDE = Machine(vector_bits=512, vector_registers=32, l1_bytes=48 << 10, l2_bytes=1 << 20)
 LIMITS = {"2x2": 1e-6, "4x4": 2e-5}

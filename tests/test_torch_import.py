@@ -19,7 +19,7 @@ from tilewright import relay
 from tilewright.errors import ModelError, OpNotImplemented
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
-pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
               pytest.mark.filterwarnings("ignore::FutureWarning")]  # torch's own
 
 

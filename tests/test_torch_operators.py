@@ -14,7 +14,7 @@ from tilewright.relay.interpreter import evaluate
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 F = torch.nn.functional
-pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # torch's own
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # torch's own
 
 Program = Callable[..., Any]
 A, B = (2, 3, 4), (3, 4)

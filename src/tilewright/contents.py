@@ -1,6 +1,7 @@
 """The elements of an array as bytes, and back: what hashes are made of, and what texts and files keep.
 
 Numbers are their little-endian memory; strings, which have none of their own, are a JSON list in UTF-8. Other Python objects have no bytes.
+For native code that reads them, see `texts`.
 """
 
 from __future__ import annotations

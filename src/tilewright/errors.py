@@ -65,8 +65,8 @@ class TargetError(CompileError):
     """The target is unknown, or cannot do what is asked of it."""
 
 
-class OptionError(CompileError):
-    """An option, a flag or a configuration key is unknown or has a bad value."""
+class OptionError(CompileError, ValueError):
+    """An option, a flag, a name or a configuration key is unknown or has a bad value."""
 
 
 class InputError(CompileError):

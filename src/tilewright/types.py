@@ -34,6 +34,7 @@ _NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, 
 _BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,), "complex": (64, 128)}
 _KNOWN: dict[str, DataType] = {}
 _NUMPY: dict[DataType, np.dtype[Any]] = {}
+_OF_NUMPY: dict[np.dtype[Any], DataType] = {}
 
 
 class DataTypeCode(enum.IntEnum):
@@ -80,6 +81,11 @@ class DataType(str):
         """Parse `name`; raises `CompileError` for anything that is not a type."""
         if isinstance(name, DataType):
             return name
+        if isinstance(name, np.dtype):
+            found = _OF_NUMPY.get(name)
+            if found is None:
+                found = _OF_NUMPY[name] = cls(_numpy_name(name))
+            return found
         text = name if isinstance(name, str) else _numpy_name(np.dtype(name))
         known = _KNOWN.get(text)
         return known if known is not None else cls._parse(text)

@@ -13,6 +13,7 @@ from tilewright import expr
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
+from tilewright.compiler.external import take_external
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
 from tilewright.compiler.program import build_flow, build_program
@@ -50,7 +51,7 @@ def build_made(
     chosen = Target(target)
     with no_garbage_collection():
         try:
-            mod = make()
+            mod, modules = take_external(make())
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
                 lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(mod)))) if needs_control(mod["main"]) else None
@@ -66,7 +67,7 @@ def build_made(
                 program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
             del mod, optimized, lowered
             made = program.finish()
-            return replace(made, manifest=replace(made.manifest, lists=lists)) if lists else made
+            return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
         finally:
             expr.release()
 

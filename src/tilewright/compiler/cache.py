@@ -130,8 +130,8 @@ class Cache:
         return artifact
 
     def put_artifact(self, key: str, artifact: Artifact) -> None:
-        """Store an artifact that was compiled here (one with host steps, or loaded from a library, is not stored); a large one meanwhile."""
-        if self.folder is None or artifact.manifest.host_steps or not artifact.objects:
+        """Store an artifact that was compiled here (one that is not all native, or loaded from a library, is not stored); a large one meanwhile."""
+        if self.folder is None or not artifact.manifest.is_native or not artifact.objects:
             return
         entry = self._artifact(key)
         temporary = entry.with_name(f".{entry.name}.{os.getpid()}.{secrets.token_hex(4)}")

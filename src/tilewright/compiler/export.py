@@ -7,6 +7,7 @@ import io
 import shutil
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -16,13 +17,16 @@ from tilewright.errors import ArtifactError
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact
 from tilewright.runtime.files import copy_hashed, write_atomically
 from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.modules import saved_modules
+from tilewright.runtime.program import entry_symbols
 from tilewright.target.elf import write_data_object
 from tilewright.target.link import Linker, link_shared
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_c_entry
 from tilewright.target.target import Target
 
-_SYMBOLS: Final = ("tw_pool_create", "tw_pool_destroy", "tw_constants", "tw_manifest")
+_POOL: Final = ("tw_pool_create", "tw_pool_destroy")
+_DATA: Final = ("tw_constants", "tw_manifest")
 
 
 def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
@@ -48,34 +52,43 @@ def _copy(source: Path, path: Path) -> None:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 
 
-def _parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes]]:
-    """The manifest with the hashes of the parts, and the object files by name."""
+def _parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], bytes]:
+    """The manifest with the hashes of the parts, the object files by name, and what other compilers made, one behind the other."""
     artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
-    if not artifact.manifest.functions:
+    if not artifact.manifest.functions and artifact.manifest.is_native:
         images["entry.o"] = compile_text(emit_c_entry(artifact.manifest), Target(artifact.manifest.target))
     hashes = {name: hashlib.sha256(image).hexdigest() for name, image in images.items()}
     hashes["constants"] = hashlib.sha256(artifact.constants.data).hexdigest()
-    return artifact.manifest.with_hashes(hashes), images
+    blobs = saved_modules(artifact.modules)
+    joined = b"".join(blobs)
+    if blobs:
+        hashes["modules"] = hashlib.sha256(joined).hexdigest()
+    kinds = tuple((m.type_key, len(blob)) for m, blob in zip(artifact.modules, blobs, strict=True))
+    return replace(artifact.manifest, hashes=hashes, modules=kinds), images, joined
 
 
-def _write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest) -> None:
+def _write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modules: bytes) -> None:
+    """`modules` are in it where a program is one file: a `.tar` has them beside it."""
     text = np.frombuffer(manifest.to_json().encode() + b"\0", np.uint8)
-    write_data_object(file, artifact.objects[0], (("tw_constants", artifact.constants), ("tw_manifest", text)))
+    contents = [("tw_constants", artifact.constants), ("tw_manifest", text), *([("tw_modules", np.frombuffer(modules, np.uint8))] if modules else [])]
+    write_data_object(file, artifact.objects[0], contents)
 
 
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
-    manifest, images = _parts(artifact)
+    manifest, images, modules = _parts(artifact)
     with tempfile.TemporaryDirectory(prefix="tilewright-link-") as name:
         folder = Path(name)
         for file_name, image in images.items():
             (folder / file_name).write_bytes(image)
         with (folder / "constants.o").open("wb") as constants:
-            _write_constants(constants, artifact, manifest)
+            _write_constants(constants, artifact, manifest, modules)
         objects = [folder / file_name for file_name in (*images, "constants.o")]
         library = folder / "linked.so"
-        entries = manifest.functions or ("tw_run", f"{manifest.c_name}_run", f"{manifest.c_name}_close")
-        link_shared(objects, library, (*_SYMBOLS, *entries), manifest.triple.split("-")[0], linker)
+        callable_from_c = (f"{manifest.c_name}_run", f"{manifest.c_name}_close") if manifest.is_native else ()
+        entries = manifest.functions or (*entry_symbols(manifest.steps), *callable_from_c)
+        data = (*_DATA, "tw_modules") if modules else _DATA
+        link_shared(objects, library, (*_POOL, *data, *entries), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 
@@ -87,11 +100,12 @@ def _finish_library(library: Path, manifest: Manifest, target: BinaryIO) -> None
 
 
 def _save_tar(artifact: Artifact, path: Path) -> None:
-    manifest, images = _parts(artifact)
+    manifest, images, modules = _parts(artifact)
     text = manifest.to_json().encode()
     members = {
         **images,
-        **({} if manifest.functions else {"model.h": manifest.header().encode()}),
+        **({} if manifest.functions or not manifest.is_native else {"model.h": manifest.header().encode()}),
+        **({"modules": modules} if manifest.modules else {}),
         "manifest.json": text,
         "manifest.sha256": hashlib.sha256(text).hexdigest().encode(),
     }
@@ -99,17 +113,17 @@ def _save_tar(artifact: Artifact, path: Path) -> None:
     def write(file: BinaryIO) -> None:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for name, data in members.items():
-                archive.addfile(_member(name, len(data)), io.BytesIO(data))
+                archive.addfile(member(name, len(data)), io.BytesIO(data))
             with tempfile.TemporaryFile(dir=path.parent) as constants:
-                _write_constants(constants, artifact, manifest)
+                _write_constants(constants, artifact, manifest, b"")
                 size = constants.seek(0, io.SEEK_END)
                 constants.seek(0)
-                archive.addfile(_member("constants.o", size), constants)
+                archive.addfile(member("constants.o", size), constants)
 
     write_atomically(path, write)
 
 
-def _member(name: str, size: int) -> tarfile.TarInfo:
+def member(name: str, size: int) -> tarfile.TarInfo:
     """A header without time or owner, so that equal models are equal files."""
     info = tarfile.TarInfo(name)
     info.size = size

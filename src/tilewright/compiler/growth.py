@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -17,6 +17,7 @@ from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
+from tilewright.relay.transform.eliminate_common_subexpr import merge_equal
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import cut, is_static, needs_stages, resolve, work
 from tilewright.relay.visitor import operands, post_order
@@ -105,7 +106,7 @@ def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[
             _refuse(made.rest)
     after = None if made.rest is None else point_of(made.rest)
     lists = resolved.attrs.get("output_lists", ()) if after is None else ()
-    sizers = [(_sizer(call), places) for call, places in made.sizers]
+    sizers = [(Sizer(call), places) for call, places in made.sizers]
     return Edge(made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL, lists=lists), found
 
 
@@ -114,7 +115,7 @@ def _resolved(function: Function, types: Sequence[TensorType], values: Sequence[
         return function, set()
     params = [Var(p.name_hint, t, p.span) for p, t in zip(function.params, types, strict=True)]
     ask = Asked(params, values, most)
-    return with_known_outputs(resolve(function, params, ask)), ask.found
+    return merge_equal(with_known_outputs(resolve(function, params, ask))), ask.found
 
 
 def _refuse(rest: Function) -> NoReturn:
@@ -124,18 +125,18 @@ def _refuse(rest: Function) -> NoReturn:
     raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span)
 
 
-def _sizer(call: Call) -> Callable[..., list[Array]]:
+class Sizer:
     """The meaning of a call on the tensors of its arguments, one after another."""
-    widths = [len(a.fields) if isinstance(a, Tuple) else 0 for a in call.args]
 
-    def size(*arrays: Array) -> list[Array]:
+    def __init__(self, call: Call) -> None:
+        self.call, self.name = call, str(call.op.name)
+        self._widths = [len(a.fields) if isinstance(a, Tuple) else 0 for a in call.args]
+
+    def __call__(self, *arrays: Array) -> list[Array]:
         left = list(arrays)
-        args: list[Any] = [tuple(left.pop(0) for _ in range(w)) if w else left.pop(0) for w in widths]
-        result = apply_op(call, args)
+        args: list[Any] = [tuple(left.pop(0) for _ in range(w)) if w else left.pop(0) for w in self._widths]
+        result = apply_op(self.call, args)
         return [np.ascontiguousarray(r).reshape(r.shape) for r in (result if isinstance(result, tuple) else (result,))]
-
-    size.__name__ = call.op.name
-    return size
 
 
 def typed(mod: IRModule) -> IRModule:

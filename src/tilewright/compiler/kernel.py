@@ -25,6 +25,7 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
 from tilewright.topi import machine as machines
+from tilewright.topi import texts
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.arrange import arrange
@@ -66,7 +67,7 @@ def lower(
     """
     with machines.use(machine):
         inputs = [
-            te.placeholder(p.checked_type.shape, p.checked_type.dtype, name=p.name_hint, constant=c)  # type: ignore[attr-defined]
+            _placeholder(p, c)
             for p, c in zip(function.params, constants, strict=True)
         ]
         made = _Computed(function, inputs, constants, storage)
@@ -81,6 +82,13 @@ def lower(
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     return Kernel(flat, arguments, {"scheduled": scheduled, "lowered": blocks} if keep_stages else {})
+
+
+def _placeholder(p: Var, constant: bool) -> Tensor:
+    t = p.tensor_type
+    if t.dtype.is_object:
+        return te.placeholder(texts.placeholder_shape(t.shape), "uint8", name=p.name_hint)
+    return te.placeholder(t.shape, t.dtype, name=p.name_hint, constant=constant)
 
 
 class _Computed:

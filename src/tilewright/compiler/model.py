@@ -26,6 +26,7 @@ from tilewright.compiler.content import digest_external, digest_model
 from tilewright.compiler.formats import PYTORCH, format_of
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
+from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Program, Stages, described, in_order
 from tilewright.errors import InputError, OpenSizeWarning, OptionError
@@ -79,7 +80,7 @@ def compile(
         raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}")
     named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics}
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
-    options = _Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
+    options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)
     kind = Model
@@ -98,24 +99,6 @@ def compile(
     return made
 
 
-class _Options:
-    """How passes run: the arguments of a `PassContext`."""
-
-    def __init__(self, opt_level: int, config: dict[str, Any], disabled_pass: tuple[str, ...]) -> None:
-        self.opt_level, self.config, self.disabled_pass = opt_level, config, disabled_pass
-
-    def context(self) -> Any:
-        """The context; raises `OptionError` for a pass that does not exist."""
-        from tilewright.ir.transform import PassContext, named_pass
-
-        for name in self.disabled_pass:
-            named_pass(name)
-        return PassContext(self.opt_level, disabled_pass=self.disabled_pass, config=self.config)
-
-    def key(self) -> str:
-        return json.dumps([self.opt_level, self.config, self.disabled_pass], sort_keys=True, default=str)
-
-
 class Model:
     """A compiled model: call it with numpy arrays, `save` it, `benchmark` it.
 
@@ -123,7 +106,7 @@ class Model:
     """
 
     def __init__(
-        self, model: Any, shapes: Mapping[str, Sequence[Any]], target: Target, threads: int | None, options: _Options, cache: Cache
+        self, model: Any, shapes: Mapping[str, Sequence[Any]], target: Target, threads: int | None, options: Options, cache: Cache
     ) -> None:
         self.target, self.report = target, Report()
         self._source, self._threads = model, threads
@@ -226,7 +209,9 @@ class Model:
 
     @property
     def artifact(self) -> Artifact:
-        """What `save` writes: the program for the shapes of the last call."""
+        """What `save` writes: the program for the shapes of the last call. Raises `InputError` where it takes more than one."""
+        if self._stages is not None and self._stages.root.asked:
+            raise InputError(self._stages.why_not_one())
         return self._program.artifact
 
     @property
@@ -236,11 +221,11 @@ class Model:
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.inputs if self._stages is None or self._stages.last is not None else self._stages.inputs
+        return self._program.artifact.manifest.inputs if self._stages is None or self._stages.last is not None else self._stages.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        return self.artifact.manifest.outputs
+        return self._program.artifact.manifest.outputs
 
     @property
     def in_python(self) -> frozenset[str]:
@@ -267,10 +252,25 @@ class Model:
             return program(*args)
         return program(*args, out=out, **kwargs)
 
+    def run_arrays(self, arrays: Sequence[Array]) -> Any:
+        """The same for arrays in order of which the caller knows that they are of the types, ranks and known sizes that the model takes."""
+        if self._only is not None:
+            return self._only(*arrays)
+        if self._has_groups:
+            return self._run_grouped(arrays, {}, None)
+        (tree,) = self._trees.values()
+        results, lists = tree.run(arrays)
+        self._stages = tree
+        return grouped(results, lists) if lists else results
+
     def _run_grouped(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
         """Run a model that is no single program, or takes or gives sequences or optionals."""
-        tree, tensors = self._tensors(args, kwargs)
-        results, lists = tree.run(tree.arrays(tensors, {}), out)
+        if self._has_groups:
+            tree, args = self._tensors(args, kwargs)
+            kwargs = {}
+        else:
+            (tree,) = self._trees.values()
+        results, lists = tree.run(tree.arrays(args, kwargs), out)
         self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")
@@ -289,8 +289,20 @@ class Model:
         return self._tree(groups), flat(values)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours."""
-        return self.artifact.save(path)
+        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours.
+
+        A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
+        """
+        tree = self._stages
+        if tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
+            return self.artifact.save(path)
+        if self._has_groups:
+            raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors")
+        from tilewright.compiler.saved_stages import Way, save_stages
+
+        decided = bool(tree.root.asked) and not tree.root.open
+        main = self._imported(self._shapes_of(tree, ()), Report())["main"] if decided else None
+        return save_stages(tree, Way(self._name(), self.target, self._options, self._threads), main, Path(path))
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""

@@ -8,6 +8,7 @@ written to its place, so that a large model is in memory about once, and not twi
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,16 +28,19 @@ from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
-from tilewright.relay.expr import Function, Var
-from tilewright.relay.interpreter import prepared
+from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.interpreter import Meaning, prepared
+from tilewright.relay.op.external import ExternalCall
+from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
@@ -201,24 +205,27 @@ class _Builder:
         if s.call is None:
             (source,), (destination,) = s.inputs, s.outputs
             if destination.type.dtype.is_object:
-                return [self._on_host("copy", lambda x: (x,), s, "")]
+                known = self.known[source.index] if source.place is Memory.CONSTANT else None
+                return [self._on_host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])]
             return [Copy(self.place(source), self.place(destination), written(destination.type.nbytes))]
         function = s.call.op
         if not isinstance(function, Function):
             raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
+        origin = str(s.call.span or function.span or "")
+        if isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall):
+            return [self._external_step(function.body.op, s, origin)]
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
-        key = f"{structural_hash(function)}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
+        in_python = _needs_python(function, s)
+        key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
         if key not in self.kernels:
-            objects = any(loc.type.dtype.is_object for loc in (*s.inputs, *s.outputs))
             try:
-                self.kernels[key] = None if objects else self._kernel(function, constant, storage)
+                self.kernels[key] = None if in_python else self._kernel(function, constant, storage)
             except CompileError as error:
                 if error.origin is not None or not self.symbols:
                     raise
                 raise type(error)(error.message, s.call.span or function.span) from error
         found = self.kernels[key]
-        origin = str(s.call.span or function.span or "")
         if found is None:
             return [self._host_step(function, s, origin)]
         symbol, kernel = found
@@ -278,27 +285,34 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')"
             )
 
-        compute = prepared(function)
-
-        def run(*arrays: Array) -> Sequence[Array]:
-            result = compute(*arrays)
-            return result if isinstance(result, (tuple, list)) else (result,)
-
-        return self._on_host(title, run, s, origin)
-
-    def _on_host(self, title: str, run: Callable[..., Sequence[Array]], s: PlanStep, origin: str) -> HostStep:
-        """A step that runs in Python; constants that are Python objects are kept by the step itself."""
         kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
+        run = prepared(function, kept)
+        return self._on_host(title, run, s, origin, kept)
 
-        def completed(*arrays: Array) -> Sequence[Array]:
-            given = iter(arrays)
-            return run(*(next(given) if k is None else k for k in kept))
+    def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep:
+        if not self.in_python:
+            raise CompileError(
+                f"@{call.symbol}, for '{call.compiler}', is called inside of control flow ({origin or 'no origin'}), where compiled programs do not leave native "
+                "code; keep the region out of the branches and loops"
+            )
+        return ExternalStep(call.symbol, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
 
+    def _on_host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
+        """A step that runs in Python; constants that are Python objects are kept by the step itself."""
         inputs = [self._host_value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
-        return HostStep(title, run if len(inputs) == len(kept) else completed, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin)
+        return HostStep(title, run, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin, isinstance(run, Meaning))
 
     def _host_value(self, loc: Location) -> HostValue:
         return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)
+
+
+def _needs_python(function: Function, s: PlanStep) -> bool:
+    """Whether a step makes objects, or reads others than texts of the program's inputs by operators that have kernels for them."""
+    given = [(p, loc) for p, loc in zip(function.params, s.inputs, strict=True) if loc.type.dtype.is_object]
+    if any(loc.place is not Memory.INPUT or loc.type.dtype != "string" for _, loc in given) or any(loc.type.dtype.is_object for loc in s.outputs):
+        return True
+    readers = [e.op for e in post_order(function.body) if isinstance(e, Call) and any(p in e.args for p, _ in given)] if given else []
+    return not all(isinstance(op, Op) and op.reads_texts for op in readers)
 
 
 class _Constants:
@@ -339,8 +353,5 @@ def _aligned(nbytes: int) -> int:
 
 def _title(function: Function) -> str:
     """The operators of a primitive function, for symbols and messages: `conv2d_add_relu`."""
-    from tilewright.relay.expr import Call
-    from tilewright.relay.visitor import post_order
-
     names = [e.op.name.rpartition(".")[2] for e in post_order(function.body) if isinstance(e, Call) and hasattr(e.op, "name")]
     return "_".join(names[:6]) or "copy"

@@ -7,15 +7,16 @@ operator asks for them. The sizes and the deciding values of a call are the key 
 dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut off (`compiler/growth.py`) and compiled. So
 calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
 
-Sizes that differ in every call must not compile for ever: a point that has met `SETTLED` keys runs the small stages of new ones by their
-numpy meaning, and compiles one when it is met the third time. A point keeps the `MOST_EDGES` edges that were used last.
+Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
+(`relay/on_values.py`), with steps that are made once, and compiles a stage for a key that was met `COMPILED_AT` times. Where an operator has
+too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
+small one runs by its numpy meaning until then. A point keeps the `MOST_EDGES` edges that were used last.
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
 from collections import OrderedDict
@@ -27,12 +28,14 @@ import numpy as np
 from tilewright.errors import InputError
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.executable import Executable, readable
+from tilewright.runtime.executable import Executable, check_texts, readable
 from tilewright.runtime.program import TensorInfo
 from tilewright.types import DataType
 
 if TYPE_CHECKING:
+    from tilewright.compiler.growth import Sizer
     from tilewright.relay.expr import Function
+    from tilewright.relay.on_values import Conversions, OnValues
 
 Array = np.ndarray[Any, Any]
 Key = tuple[Any, ...]
@@ -41,10 +44,12 @@ Lists = tuple["int | str | None", ...]
 
 SETTLED: Final = 4
 """So many keys of a point are compiled as they come; for sizes that go on changing the rule of small stages holds."""
-COMPILED_AT: Final = 3
-"""A small stage is compiled when it is met so often."""
+COMPILED_AT: Final = 16
+"""A small stage is compiled when it is met so often: then compiling begins to pay."""
 SMALL: Final = 1 << 20
-"""A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond."""
+"""A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond. So is an operator that runs on values."""
+TRIED: Final = 3
+"""So many calls in succession that were too large for a point's steps end the trying."""
 MOST_EDGES: Final = 64
 """The ways on from a point that are kept."""
 
@@ -81,7 +86,7 @@ class Edge:
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
-        sizers: Sequence[tuple[Callable[..., Sequence[Array]], tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
+        sizers: Sequence[tuple[Sizer, tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
     ) -> None:
         self.lists = lists
         """How the outputs are grouped (see `relay/groups.py`), where there is no next point and they are not all tensors."""
@@ -116,6 +121,18 @@ class Point:
         self.edges: OrderedDict[Key, Edge] = OrderedDict()
         self.met = 0
         self.name = ""
+        self.steps: OnValues | None = None
+        """What runs the rest on values; made when it is first needed."""
+        self.seen: OrderedDict[Key, int] = OrderedDict()
+        """How often the keys were met that ran so."""
+        self.too_large = 0
+
+    def count(self, key: Key) -> int:
+        """How often a key without an edge was met, this time included."""
+        self.seen[key] = met = self.seen.pop(key, 0) + 1
+        if len(self.seen) > MOST_EDGES:
+            self.seen.popitem(last=False)
+        return met
 
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
@@ -123,12 +140,14 @@ class Point:
 
     def known(self, values: Sequence[Array]) -> Edge | None:
         """The edge for these values, when its stage is compiled; it counts as used."""
-        key = self.key(values)
+        key = tuple([values[k].shape for k in self.open]) if not self.asked else self.key(values)
         edge = self.edges.get(key)
         if edge is None or not edge.ready:
             return None
-        with contextlib.suppress(KeyError):  # another thread may just have dropped it
+        try:
             self.edges.move_to_end(key)
+        except KeyError:  # another thread has just dropped it
+            return edge
         return edge
 
     def keep(self, key: Key, edge: Edge) -> None:
@@ -159,8 +178,10 @@ class Stages:
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
+        self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
         self.root, self._grow, self._compile, self._known = root, grow, compiler, known
         self._lock = threading.RLock()
+        self._conversions: Conversions | None = None
         self.last: Program | None = None
         """The program of the last call, where it was one."""
 
@@ -175,6 +196,9 @@ class Stages:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out), edge.lists
         self.last = None
+        for x, (name, _, dtype, _) in zip(inputs, self.signature, strict=True):
+            if dtype == "string":
+                check_texts(TensorInfo(name, x.shape, dtype), x.ravel().tolist())
         results, lists = self._outputs(edge, inputs)
         if out is not None:
             targets = [out] if len(results) == 1 and not isinstance(out, (tuple, list)) else list(out)
@@ -198,11 +222,35 @@ class Stages:
             point = edge.next
             if point is None:
                 return _apart(values, inputs), edge.lists
-            edge = point.known(values) or self._way(point, values)
+            known = point.known(values)
+            if known is None and (ended := self._on_values(point, values)) is not None:
+                return ended
+            edge = known or self._way(point, values)
+
+    def _on_values(self, point: Point, values: Sequence[Array]) -> tuple[list[Array], Lists] | None:
+        """The outputs, made of the values that are there without compiling anything; None where that does not serve."""
+        if point.function is None or not point.met or point.too_large >= TRIED:
+            return None
+        from tilewright.relay.on_values import Conversions, OnValues, TooLargeError
+
+        with self._lock:
+            if point.count(point.key(values)) >= COMPILED_AT:
+                return None
+            if self._conversions is None:
+                self._conversions = Conversions(SMALL)
+            if point.steps is None:
+                point.steps = OnValues(point.function, self._conversions)
+        try:
+            found = point.steps(values)
+        except TooLargeError:
+            point.too_large += 1
+            return None
+        point.too_large = 0
+        return found
 
     @staticmethod
     def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        from tilewright.relay.interpreter import prepared
+        from tilewright.relay.on_values import prepared
 
         made = prepared(stage)(*given)
         return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
@@ -237,6 +285,7 @@ class Stages:
                     point.edges.clear()  # their keys do not tell apart what these values decide
                     key = point.key(values)
                 self._add(point, key, edge)
+                edge.met = point.seen.pop(key, 1) - 1
             point.edges.move_to_end(key)
             edge.met += 1
             changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
@@ -289,14 +338,11 @@ class Stages:
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
         """The inputs of a call in order; raises `InputError` for those that the model does not take."""
         args = self.in_order(args, kwargs)
-        return [
-            x if type(x) is np.ndarray and x.dtype == element and x.shape == dims else self._array(x, name, dims, dtype)
-            for x, (name, dims, dtype, element) in zip(args, self.signature, strict=True)
-        ]
+        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in zip(args, self._plain, self.signature)]  # noqa: B905
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs of a call in order, as they are."""
-        if kwargs or len(args) != len(self.signature) or isinstance(args[0] if args else None, Mapping):
+        if kwargs or len(args) != len(self.signature) or (args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)):
             return in_order(self.signature, args, kwargs)
         return args
 
@@ -319,7 +365,7 @@ class Stages:
     def in_python(self) -> set[str]:
         """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
         steps = (s.name for e in self.edges() if e.program is not None for s in e.program.artifact.manifest.host_steps)
-        return {*steps, *(size.__name__ for e in self.edges() for size, _ in e.sizers)}
+        return {*steps, *(size.name for e in self.edges() for size, _ in e.sizers)}
 
     def use_threads(self, count: int) -> None:
         """How many threads share a call's work, in every stage."""
@@ -340,6 +386,16 @@ class Stages:
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
+    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
+    if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
+        return False
+    shape = x.shape
+    if len(shape) != rank:
+        return False
+    return not known or all(shape[axis] == size for axis, size in known)
 
 
 def described(inputs: Sequence[Sequence[Any]]) -> str:

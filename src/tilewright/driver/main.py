@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tilewright.compiler.grouping import flat
 from tilewright.driver import files, options, tensors
 from tilewright.errors import InputError, InternalError, OptionError, TVMError
 
@@ -147,7 +148,7 @@ def run_command(
         compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
-    answers = dict(zip((o.name for o in compiled.outputs), answer if isinstance(answer, tuple) else (answer,), strict=True))
+    answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
     if outputs is not None:
         files.write_arrays(outputs, answers)
     if print_top is not None:

@@ -54,6 +54,7 @@ class InferenceSession:
             self._elements = {i.name: _numpy_type(i.type) for i in infos}
         self._options = sess_options if sess_options is not None else SessionOptions()
         self._declared: dict[str, Sequence[Any] | None] = {i.name: shapes.get(i.name, a.shape) if _has_shape(i) else None for i, a in zip(infos, self._inputs, strict=True)}
+        self._plain = [(e or np.dtype(object), -1 if d is None else len(d), _known(d)) for e, d in zip(self._elements.values(), self._declared.values(), strict=True)]
         self.model = compile(path_or_bytes, shapes or None, **options)
         """The compiled model: see `tilewright.Model`."""
         self._began = begin
@@ -62,14 +63,29 @@ class InferenceSession:
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None) -> list[Any]:
         """The outputs of these names, all of them for None, for the inputs by name. Raises `InputError`."""
-        names = [o.name for o in self._outputs]
-        places = range(len(names)) if not output_names else [_place(n, names) for n in output_names]
-        fed = self._checked(input_feed)
-        begin = time.perf_counter_ns()
-        found = self.model(fed)
-        self._note("model_run", begin)
-        results = found if isinstance(found, tuple) else (found,)
-        return [results[k].tolist() if k in self._lists_of_maps else results[k] for k in places]
+        places = [_place(n, [o.name for o in self._outputs]) for n in output_names] if output_names else None
+        begin = 0 if self._profile is None else time.perf_counter_ns()
+        arrays = self._arrays(input_feed)
+        found = self.model(self._checked(input_feed)) if arrays is None else self.model.run_arrays(arrays)
+        if begin:
+            self._note("model_run", begin)
+        results = list(found) if type(found) is tuple else [found]
+        for k in self._lists_of_maps:
+            results[k] = results[k].tolist()
+        return results if places is None else [results[k] for k in places]
+
+    def _arrays(self, feed: Mapping[str, Any]) -> list[Array] | None:
+        """The inputs in order, where they are what the model takes; None where there is more to be said of them."""
+        if type(feed) is not dict or len(feed) != len(self._elements):
+            return None
+        given = [*map(feed.get, self._elements)]
+        for x, (element, rank, known) in zip(given, self._plain):  # noqa: B905
+            if type(x) is not np.ndarray or x.dtype != element or x.ndim != rank or not x.flags.c_contiguous:
+                return None
+            for axis, size in known:
+                if x.shape[axis] != size:
+                    return None
+        return given  # type: ignore[return-value]
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, OrtValue], run_options: RunOptions | None = None,
@@ -260,6 +276,11 @@ def _overridden(infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], 
     if unknown:
         raise OptionError(f"no input has the free dimension '{unknown[0]}'; there are: {', '.join(sorted(u for u in used if u)) or 'none'}")
     return shapes
+
+
+def _known(dims: Sequence[Any] | None) -> list[tuple[int, int]]:
+    """The axes of known sizes, and these."""
+    return [(axis, d) for axis, d in enumerate(dims or ()) if isinstance(d, int) and d > 0]
 
 
 def _has_shape(info: onnx.ValueInfoProto) -> bool:

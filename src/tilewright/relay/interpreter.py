@@ -19,6 +19,7 @@ import numpy as np
 from tilewright.errors import CompileError, InputError, InternalError, RunError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
@@ -92,13 +93,35 @@ def _settled(main: Function, functions: Functions | None) -> tuple[Function, Fun
     return module["main"], {v.name_hint: module[v] for v in module.get_global_vars()}
 
 
-def prepared(function: Function) -> Callable[..., Any]:
+class Meaning(functools.partial[Any]):
+    """What `Op.meaning` gives, for a call: one new array."""
+
+
+def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
-    For a function of operators and tuples alone; of any other it is `evaluate`.
+    `known` has the arguments that are always the same, None for the others, which a call gives. For a function of operators and tuples
+    alone; of any other it is `evaluate`.
     """
+    call = function.body
+    if isinstance(call, Call) and isinstance(call.op, Op) and call.args == function.params:
+        meaning = call.op.meaning(known or [None] * len(call.args))
+        if meaning is not None:
+            return Meaning(_apply, call, meaning)
+    run = _prepared(function)
+    if all(k is None for k in known):
+        return run
+
+    def completed(*args: Any) -> Any:
+        given = iter(args)
+        return run(*[next(given) if k is None else k for k in known])
+
+    return completed
+
+
+def _prepared(function: Function) -> Callable[..., Any]:
     order = list(post_order(function.body))
-    if function.attrs.get("Parts", 1) != 1 or not all(_is_plain(e) for e in order):
+    if function.attrs.get("Parts", 1) != 1 or "numerics" in function.attrs or not all(_is_plain(e) for e in order):
         return functools.partial(evaluate, function)
     places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
     constants = [e for e in order if isinstance(e, Constant)]
@@ -387,17 +410,29 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
     """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
+    with np.errstate(all="ignore"):
+        return arrays_of(_apply(call, call.op.reference, *args))
+
+
+def _apply(call: Call, meaning: Callable[..., Any], *args: Any) -> Any:
     try:
-        with np.errstate(all="ignore"):
-            result = call.op.reference(*args)
-    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-        shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
-        raise RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span) from error
-    return _arrays(result)
+        return meaning(*args)
+    except MEANINGLESS as error:
+        raise meaningless(call, args, error) from error
 
 
-def _arrays(result: Any) -> Any:
+MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+"""What a reference raises for values that the operator has no meaning for."""
+
+
+def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
+    """What to raise for the values of a call that its reference refused with `error`."""
+    shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
+    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span)
+
+
+def arrays_of(result: Any) -> Any:
     """What a reference gives as arrays, and tuples of them; None where there is nothing."""
     if isinstance(result, (tuple, list)):
-        return tuple(map(_arrays, result))
+        return tuple(map(arrays_of, result))
     return None if result is None else np.asarray(result)

@@ -10,11 +10,12 @@ from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
+from tilewright.runtime.modules import ModuleNode, register_module
 from tilewright.types import DataType
 
 __all__ = [
-    "Artifact", "BenchmarkResult", "DataType", "Executable", "FactoryModule", "FunctionModule", "NDArray", "convert", "cpu", "device", "load", "load_module",
-    "load_param_dict", "save_param_dict", "vm",
+    "Artifact", "BenchmarkResult", "DataType", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "convert", "cpu", "device", "load", "load_module",
+    "load_param_dict", "register_module", "save_param_dict", "vm",
 ]
 
 

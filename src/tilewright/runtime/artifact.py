@@ -1,7 +1,7 @@
 """A compiled model as parts, and as a file.
 
     model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
-    model.tar   code.N.o · entry.o · constants.o · model.h · manifest.json · manifest.sha256
+    model.tar   code.N.o · entry.o · constants.o · model.h · modules · manifest.json · manifest.sha256
 
 A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
 loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs nothing but numpy.
@@ -10,13 +10,14 @@ loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs n
 from __future__ import annotations
 
 import hashlib
+import itertools
 import mmap
 import os
 import struct
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from tilewright.runtime import host
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code, entry_symbols
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"TILEWRIGHT-LIB-1"
 TRAILER: Final = struct.Struct("<32sQ16s")
+STAGES_MEMBER: Final = "stages.json"
+"""The first member of a `.tar` of a program in stages."""
 CONSTANTS_OFFSET: Final = 64
 """Where the constants start in `constants.o`: behind the ELF header."""
 _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
@@ -47,6 +51,8 @@ class Artifact:
     constants: np.ndarray[Any, Any]
     library: SharedLibrary | None = None
     path: Path | None = None
+    modules: tuple[ModuleNode, ...] = ()
+    """What other compilers made, called by external steps."""
 
     def executable(self, threads: int | None = None) -> Executable:
         """Bring the code into this process; `threads` overrides the number that the model was made for.
@@ -55,8 +61,9 @@ class Artifact:
         """
         if self.manifest.functions:
             raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module")
-        made = OpenExecutable if self.manifest.symbols else Executable
-        return made(self.manifest, self.code(), self.constants, threads)
+        if self.manifest.symbols:
+            return OpenExecutable(self.manifest, self.code(), self.constants, threads)
+        return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
 
     def code(self) -> Code:
         """The code, in this process. Raises `ArtifactError` when it is for another machine."""
@@ -94,7 +101,9 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         if start[:4] == b"\x7fELF":
             manifest = _checked_library(descriptor, file)
         elif start[257:262] == b"ustar":
-            return _load_tar(file)
+            if _is_staged(start):
+                raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load")
+            return load_tar(file)
         else:
             raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
         library = SharedLibrary(descriptor, file)
@@ -102,9 +111,10 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         os.close(descriptor)
     try:
         constants = library.bytes_at("tw_constants", manifest.constants_bytes)
+        blobs = bytes(library.bytes_at("tw_modules", sum(size for _, size in manifest.modules))) if manifest.modules else b""
     except KeyError as error:
         raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again") from error
-    return Artifact(manifest, (), constants, library, file)
+    return Artifact(manifest, (), constants, library, file, _modules(manifest, blobs, file))
 
 
 def check_host(manifest: Manifest, where: object) -> None:
@@ -146,9 +156,10 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     return manifest
 
 
-def _load_tar(file: Path) -> Artifact:
+def load_tar(file: Path, offset: int = 0) -> Artifact:
+    """Read a `.tar`, or the one that begins at this place of a file. Raises `ArtifactError`."""
     try:
-        with tarfile.open(file, "r:") as archive:
+        with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
             members = {member.name: member for member in archive.getmembers()}
             text = _member(archive, members, "manifest.json", file)
             if hashlib.sha256(text).hexdigest().encode() != _member(archive, members, "manifest.sha256", file):
@@ -168,7 +179,16 @@ def _load_tar(file: Path) -> Artifact:
     if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants"):
         raise _damaged(file)
     code = tuple(image for name, image in objects.items() if name.startswith("code."))
-    return Artifact(manifest, code, constants, None, file)
+    return Artifact(manifest, code, constants, None, file, _modules(manifest, objects.get("modules", b""), file))
+
+
+def _modules(manifest: Manifest, blobs: bytes, file: Path) -> tuple[ModuleNode, ...]:
+    """The modules whose bytes stand one behind the other."""
+    ends = [*itertools.accumulate(size for _, size in manifest.modules)]
+    if len(blobs) != (ends[-1] if ends else 0):
+        raise _damaged(file)
+    parts = [(kind, blobs[end - size : end]) for (kind, size), end in zip(manifest.modules, ends, strict=True)]
+    return load_modules(parts, file)
 
 
 def map_constants(file: Path, offset: int, count: int) -> np.ndarray[Any, Any]:
@@ -192,6 +212,27 @@ def _damaged(file: Path) -> ArtifactError:
     return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
 
 
-def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable:
-    """Load a saved model, ready to call. Raises `ArtifactError` when it is damaged or made for another machine."""
+def _from(stream: BinaryIO, offset: int) -> BinaryIO:
+    stream.seek(offset)
+    return stream
+
+
+def _is_staged(start: bytes) -> bool:
+    """Whether a tar that begins so is a program in stages (`compiler/saved_stages.py`)."""
+    return start[:100].rstrip(b"\0") == STAGES_MEMBER.encode()
+
+
+def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable | Any:
+    """Load a saved model, ready to call; a program in stages, which goes on growing, needs the compiler.
+
+    Raises `ArtifactError` when it is damaged or made for another machine.
+    """
+    file = Path(path)
+    if file.is_file():
+        with file.open("rb") as stream:
+            start = stream.read(100)
+        if _is_staged(start):
+            from tilewright.compiler.saved_stages import load_stages
+
+            return load_stages(file, threads)
     return load(path).executable(threads)

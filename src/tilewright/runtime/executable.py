@@ -20,30 +20,62 @@ from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OBJECT, OUTPUT, Code, HostStep, HostValue, TensorInfo, entry_symbols, segments
+from tilewright.runtime.modules import ModuleNode, function_of
+from tilewright.runtime.program import (
+    CONSTANT,
+    INPUT,
+    OBJECT,
+    OUTPUT,
+    WORKSPACE,
+    Code,
+    ExternalStep,
+    HostStep,
+    HostValue,
+    KernelCall,
+    OutsideStep,
+    TensorInfo,
+    entry_symbols,
+    segments,
+)
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads
+from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL_ALIGNMENT: Final = 16
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
-_LOOKED_AT: Final = np.dtype("V1")
-"""In the place of the type of an input whose elements have to be looked at: no array is of it."""
 _new: Final = np.empty
+_bytes: Final = np.frombuffer
+_BYTE: Final = np.dtype(np.uint8)
+_STRING: Final = {str}
 
 
 class _Frame:
-    """What one running call owns: the block of addresses, the workspace, and its values that are Python objects, by number."""
+    """What one running call owns: the block of addresses, the workspace, its values that are Python objects, by number, and what is always
+    given to steps that run in Python."""
 
-    __slots__ = ("address", "block", "objects", "workspace")
+    __slots__ = ("address", "block", "given", "objects", "workspace")
 
     def __init__(self, size: int, constants: int, workspace_bytes: int, table: int) -> None:
         self.workspace = aligned_empty((workspace_bytes,))
         self.objects: dict[int, Array] = {}
+        self.given: dict[_Outside, list[Array]] = {}
         self.block = bytearray(8 * (size + 3))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block))
         struct.pack_into("3Q", self.block, 8 * size, constants, _address(self.workspace), table)
+
+
+class _Outside:
+    """A step that is no native code: whether it is always given the same arrays of a frame, and the number of the output in whose place its result may be."""
+
+    __slots__ = ("is_fixed", "makes", "step")
+
+    def __init__(self, step: OutsideStep) -> None:
+        self.step = step
+        self.is_fixed = all(v.place.kind in (CONSTANT, WORKSPACE) for v in step.inputs)
+        made = step.outputs[0] if isinstance(step, HostStep) and step.makes_new else None
+        self.makes = made.place.offset if made is not None and made.dtype.is_object and made.place.kind == OUTPUT else -1
 
 
 class Executable:
@@ -54,17 +86,23 @@ class Executable:
     a tuple of them when the model has several outputs.
     """
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None, modules: Sequence[ModuleNode] = (),
+    ) -> None:
         """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
-        program that was compiled for open ones, and is called with these."""
+        program that was compiled for open ones, and is called with these. `modules` have the functions that its external steps call."""
         self.manifest = manifest
+        self._functions = {s.symbol: function_of(modules, s.symbol) for s in manifest.steps if isinstance(s, ExternalStep)}
         self._table = table
         self.code = code
         self._constants = _aligned(constants)
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._outputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.outputs)
-        self._takes = tuple((_LOOKED_AT if info.dtype.is_object else dtype, shape) for info, dtype, shape in self._inputs)
+        self._takes = tuple((dtype, shape) for _, dtype, shape in self._inputs)
+        native = {a.offset for s in manifest.steps if isinstance(s, KernelCall) for a in s.args if a.kind == INPUT}
+        self._texts = tuple((k, k in native) for k, t in enumerate(manifest.inputs) if t.dtype == "string")
+        """The inputs of strings, and whether kernels read them."""
         self._gives = tuple((dtype, shape) for _, dtype, shape in self._outputs)
         self._sizes = tuple(t.nbytes for t in (*manifest.inputs, *manifest.outputs))
         self._names = tuple(t.name for t in manifest.inputs)
@@ -73,8 +111,11 @@ class Executable:
         self._frames: list[_Frame] = []
         self._generation = -1
         self._context = 0
-        self._plan: list[Callable[[int, int], int] | HostStep] = self._bind()
-        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], HostStep) else None
+        self._plan: list[Callable[[int, int], int] | _Outside] = self._bind()
+        made = {p.makes for p in self._plan if isinstance(p, _Outside)}
+        self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
+        """What a call allocates: nothing for results that a step in Python makes."""
+        self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Outside) else None
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -104,18 +145,24 @@ class Executable:
         if places is None:
             given = self._readable(given)
             places = [*map(_address, given)]
+        blocks = self._pack_texts(given, places) if self._texts else ()
         if out is not None:
             results = self._run_into(given, out, places)
         else:
             results = []
             try:
-                for dtype, shape in self._gives:
+                for dtype, shape in self._new:
+                    if dtype is None:
+                        results.append(None)
+                        places.append(0)
+                        continue
                     new = _new(shape, dtype)
                     results.append(new)
                     places.append(_slow_address(new) if _MEMORY is None else _MEMORY[(id(new) >> 3) + _FIELD])
             except MemoryError:
                 raise self._no_memory() from None
-            self._run(given, results, places)
+            self._run(given, results, places, fresh=True)
+        del blocks  # which the kernels read until now
         return results[0] if len(results) == 1 else tuple(results)
 
     def benchmark(
@@ -132,6 +179,7 @@ class Executable:
         arrays = self._arrange(given, kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
         places = [*map(_address, arrays), *map(_address, results)]
+        blocks = self._pack_texts(arrays, places)
         if self._native is None:
             return measure(lambda: self._run(arrays, results, places), repeat, number, min_repeat_ms)
         self._run(arrays, results, places)
@@ -141,6 +189,7 @@ class Executable:
             return measure(lambda: native(context, frame.address), repeat, number, min_repeat_ms)
         finally:
             self._frames.append(frame)
+            del blocks
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""
@@ -163,6 +212,27 @@ class Executable:
 
     def _readable(self, args: Sequence[Any]) -> list[Array]:
         return [readable(info, dtype, x) for (info, dtype, _), x in zip(self._inputs, args, strict=True)]
+
+    def _pack_texts(self, given: Sequence[Array], places: list[int]) -> list[Array]:
+        """Look at the inputs of strings, and put the places of the blocks that kernels read of them among `places`; the caller keeps the blocks."""
+        blocks = []
+        for k, is_native in self._texts:
+            texts = given[k].ravel().tolist()
+            if is_native:
+                try:
+                    block = _bytes(pack_texts(texts), _BYTE)
+                except TypeError:
+                    check_texts(self.manifest.inputs[k], texts)
+                    raise
+                place = _address(block)
+                if place & _MISALIGNED:
+                    block = _aligned_copy(block)
+                    place = _address(block)
+                places[k] = place
+                blocks.append(block)
+            else:
+                check_texts(self.manifest.inputs[k], texts)
+        return blocks
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
@@ -187,10 +257,10 @@ class Executable:
 
     # Running
 
-    def _bind(self) -> list[Callable[[int, int], int] | HostStep]:
+    def _bind(self) -> list[Callable[[int, int], int] | _Outside]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            part if isinstance(part, HostStep) else _ENTRY(self.code.address(next(symbols)))
+            _Outside(part) if isinstance(part, OutsideStep) else _ENTRY(self.code.address(next(symbols)))
             for part in segments(self.manifest.steps)
         ]
 
@@ -210,8 +280,8 @@ class Executable:
         needed = manifest.workspace_bytes + sum(t.nbytes for t in manifest.outputs)
         return RunError(f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; give it smaller inputs, or end other programs")
 
-    def _run(self, inputs: Sequence[Array], outputs: Sequence[Array], places: Sequence[int]) -> None:
-        """Run on arrays that kernels can read and write as they are; `places` are their addresses."""
+    def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
+        """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are `fresh` may be replaced."""
         if self._generation != POOLS.generation:
             self._enter_pool()
         try:
@@ -224,39 +294,59 @@ class Executable:
             if native is not None:
                 status = native(self._context, frame.address)
             else:
-                status = self._run_parts(frame, inputs, outputs)
+                status = self._run_parts(frame, inputs, outputs, fresh)
         finally:
             frame.objects.clear()
             self._frames.append(frame)
         if status:
             raise failure(self.manifest, status)
 
-    def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> int:
+    def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
         for part in self._plan:
-            if isinstance(part, HostStep):
-                self._run_on_host(part, frame, inputs, outputs)
+            if isinstance(part, _Outside):
+                self._run_outside(part, frame, inputs, outputs, fresh)
             elif status := part(self._context, frame.address):
                 return status
         return 0
 
-    def _run_on_host(self, step: HostStep, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        def view(value: HostValue) -> Array:
-            kind, offset = value.place.kind, value.place.offset
-            if kind == OBJECT:
-                return frame.objects[offset]
-            if kind in (INPUT, OUTPUT):
-                given = (inputs if kind == INPUT else outputs)[offset]
-                if value.dtype.is_object:
-                    return given
-                return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
-            return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
-
-        results = step.run(*map(view, step.inputs))
-        for value, result in zip(step.outputs, results, strict=True):
+    def _run_outside(self, host: _Outside, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> None:
+        given = frame.given.get(host)
+        if given is None:
+            given = [self._view(value, frame, inputs, outputs) for value in host.step.inputs]
+            if host.is_fixed:
+                frame.given[host] = given
+        if isinstance(host.step, ExternalStep):
+            self._call_external(host.step, given, [self._view(value, frame, inputs, outputs) for value in host.step.outputs])
+            return
+        made = host.step.run(*given)
+        if fresh and host.makes >= 0:
+            outputs[host.makes] = made
+            return
+        for value, result in zip(host.step.outputs, (made,) if isinstance(made, _ARRAY) else made, strict=True):
             if value.place.kind == OBJECT:
                 frame.objects[value.place.offset] = result
             else:
-                np.copyto(view(value), result, casting="no")
+                np.copyto(self._view(value, frame, inputs, outputs), result, casting="no")
+
+    def _view(self, value: HostValue, frame: _Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+        """The array over a value."""
+        kind, offset = value.place.kind, value.place.offset
+        if kind == OBJECT:
+            return frame.objects[offset]
+        if kind in (INPUT, OUTPUT):
+            given = (inputs if kind == INPUT else outputs)[offset]
+            if value.dtype.is_object:
+                return given
+            return value.view(given.reshape(-1).view(np.uint8)[value.place.skip :])
+        return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
+
+    def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
+        written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
+        self._functions[step.symbol](*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+        for x, made in zip(outputs, written, strict=True):
+            if made is not x:
+                np.copyto(x, made)
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""
@@ -354,8 +444,12 @@ def _apart(read: Sequence[int], written: Sequence[int], sizes: Sequence[int]) ->
 def _aligned(constants: Array) -> Array:
     if _address(constants) % ALIGNMENT == 0:
         return constants
-    copy = aligned_empty(constants.shape, constants.dtype)
-    np.copyto(copy, constants)
+    return _aligned_copy(constants)
+
+
+def _aligned_copy(x: Array) -> Array:
+    copy = aligned_empty(x.shape, x.dtype)
+    np.copyto(copy, x)
     return copy
 
 
@@ -384,14 +478,20 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
 
 
 def _of_objects(info: TensorInfo, x: Array) -> Array:
-    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects."""
+    """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are not looked at."""
     found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)
-    wrong = next((type(v).__name__ for v in found.flat if not isinstance(v, str)), "") if info.dtype == "string" else ""
-    if wrong:
-        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")
     if x.shape != info.shape:
         raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
     return found
+
+
+def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
+    """Raise `InputError` where one of the elements of an input of strings is none."""
+    if {*map(type, texts)} <= _STRING:
+        return
+    wrong = next((type(v).__name__ for v in texts if not isinstance(v, str)), "")
+    if wrong:
+        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")
 
 
 def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tilewright.errors import ArtifactError, CompileError
-from tilewright.runtime.program import HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
+from tilewright.runtime.program import ExternalStep, HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
 from tilewright.runtime.sizes import Size, check_size
 from tilewright.types import DataType
 
@@ -99,6 +99,13 @@ class Manifest:
     the values of `symbols`, those of `sizes`, and where each of the `pieces` begins (`runtime/open_program.py`)."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    modules: tuple[tuple[str, int], ...] = ()
+    """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether all steps are machine code of ours, so that a C program can run them."""
+        return all(isinstance(step, NativeStep) for step in self.steps)
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -118,6 +125,7 @@ class Manifest:
             f"/* Model {_comment(self.name)}, compiled by Tilewright {self.compiler} for {_comment(self.target)}.",
             " * Contiguous tensors, 16-byte aligned, none overlapping another:",
             *tensors,
+            *self._texts(),
             " */",
             f"#ifndef {guard}",
             f"#define {guard}",
@@ -138,6 +146,15 @@ class Manifest:
             "",
         ])
 
+    def _texts(self) -> list[str]:
+        """What an input of strings points to, as comments."""
+        if not any(t.dtype == "string" for t in self.inputs):
+            return []
+        return [
+            " * An input of strings is a block of bytes: six int64_t, where the texts begin and end in it as they are, in lower case and in upper case (where all are",
+            " * ASCII, three times the same), then the texts in UTF-8, each with a zero byte behind it; a zero character is C0 80.",
+        ]
+
     def _statuses(self) -> list[str]:
         """What the entry function returns, as comments."""
         if self.steps:
@@ -153,7 +170,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """Deterministic JSON; raises `ArtifactError` when operators of the program run in Python."""
-        steps: list[NativeStep] = []
+        steps: list[NativeStep | ExternalStep] = []
         for step in self.steps:
             if isinstance(step, HostStep):
                 names = ", ".join(dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps))
@@ -188,6 +205,8 @@ class Manifest:
             content["symbols"] = [[s.name, s.least, s.most] for s in self.symbols]
             content["sizes"] = list(self.sizes)
             content["pieces"] = [[p.nbytes, p.birth, p.death] for p in self.pieces]
+        if self.modules:
+            content["modules"] = [list(m) for m in self.modules]
         if self.functions:
             content["functions"] = {
                 name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
@@ -234,6 +253,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
         symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
+        modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )
 

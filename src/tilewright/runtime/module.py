@@ -15,6 +15,7 @@ from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
 
 
@@ -128,6 +129,11 @@ class FactoryModule:
 
     def get_lib(self) -> FactoryModule:
         return self
+
+    @property
+    def imported_modules(self) -> list[ModuleNode]:
+        """What other compilers made of parts of the model."""
+        return [*self.artifact.modules]
 
     def get_params(self) -> dict[str, NDArray]:
         """Parameters that are set at run time: none, they are constants of the program."""

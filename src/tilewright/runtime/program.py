@@ -3,6 +3,7 @@
 The steps are data. `target/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
 manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset into the
 constants or the workspace. Values that are Python objects (strings) are in none of these: they have numbers, and only host steps read and write them.
+Steps that are not native are operators that run by their numpy meaning, and calls of what another compiler made (`runtime/modules.py`).
 """
 
 from __future__ import annotations
@@ -93,17 +94,30 @@ class HostValue:
 
 @dataclass(frozen=True, slots=True)
 class HostStep:
-    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`."""
+    """Operators without a native kernel, run by their numpy meaning: `run(*inputs) -> outputs`, an array where there is one of them."""
 
     name: str
-    run: Callable[..., Sequence[np.ndarray[Any, Any]]]
+    run: Callable[..., Any]
+    inputs: tuple[HostValue, ...]
+    outputs: tuple[HostValue, ...]
+    origin: str = ""
+    makes_new: bool = False
+    """Whether what `run` gives is one new array, of the shape and type of the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalStep:
+    """A call of the function `symbol` of one of the program's modules: `function(*inputs, *outputs)`."""
+
+    symbol: str
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
     origin: str = ""
 
 
-Step = KernelCall | Copy | HostStep
 NativeStep = KernelCall | Copy
+OutsideStep = HostStep | ExternalStep
+Step = NativeStep | OutsideStep
 
 
 class Code(Protocol):
@@ -113,12 +127,12 @@ class Code(Protocol):
         """Where `symbol` is; raises `KeyError` when there is none."""
 
 
-def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | HostStep]:
-    """Native steps in runs as long as possible, host steps one by one, in order."""
-    result: list[tuple[NativeStep, ...] | HostStep] = []
+def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep]:
+    """Native steps in runs as long as possible, the others one by one, in order."""
+    result: list[tuple[NativeStep, ...] | OutsideStep] = []
     run: list[NativeStep] = []
     for step in steps:
-        if isinstance(step, HostStep):
+        if isinstance(step, OutsideStep):
             if run:
                 result.append(tuple(run))
                 run = []
@@ -131,28 +145,46 @@ def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | HostStep]:
 
 
 def entry_symbols(steps: Sequence[Step]) -> list[str]:
-    """The names of the native functions of a program: `tw_run` alone, or `tw_run_0`, `tw_run_1`, … around host steps."""
+    """The names of the native functions of a program: `tw_run` alone, or `tw_run_0`, `tw_run_1`, … around steps that are not native."""
     parts = segments(steps)
     native = sum(isinstance(part, tuple) for part in parts)
     return ["tw_run"] if len(parts) == native == 1 else [f"tw_run_{i}" for i in range(native)]
 
 
-def step_to_json(step: NativeStep) -> list[Any]:
+def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
     """A step as plain lists, for the manifest."""
+    if isinstance(step, ExternalStep):
+        return ["external", step.symbol, step.origin, [*map(_value_to_json, step.inputs)], [*map(_value_to_json, step.outputs)]]
     if isinstance(step, Copy):
         return ["copy", _place_to_json(step.source), _place_to_json(step.destination), step.nbytes]
     return ["call", step.symbol, step.origin, *map(_place_to_json, step.args)]
 
 
-def step_from_json(fields: Any) -> NativeStep:
+def step_from_json(fields: Any) -> NativeStep | ExternalStep:
     """The inverse of `step_to_json`; raises `ArtifactError` for anything else."""
     match fields:
         case ["copy", str(source), str(destination), int() | str() as nbytes]:
             return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
+        case ["external", str(symbol), str(origin), [*inputs], [*outputs]]:
+            return ExternalStep(symbol, tuple(map(_value_from_json, inputs)), tuple(map(_value_from_json, outputs)), origin)
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
         case _:
             raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again")
+
+
+def _value_to_json(value: HostValue) -> list[Any]:
+    return [_place_to_json(value.place), list(value.shape), value.dtype, *([] if value.strides is None else [list(value.strides)])]
+
+
+def _value_from_json(fields: Any) -> HostValue:
+    match fields:
+        case [place, [*shape], str(dtype)]:
+            return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype))
+        case [place, [*shape], str(dtype), [*strides]] if len(strides) == len(shape):
+            return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype), tuple(map(int, strides)))
+        case _:
+            raise ArtifactError(f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again")
 
 
 def _place_to_json(place: Place) -> str:

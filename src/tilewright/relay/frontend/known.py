@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.arith.noted_sizes import is_noted
 from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
@@ -85,7 +86,7 @@ class KnownValues:
         if value.dtype == object:
             if value.ndim > 1:
                 return e
-            if not all(isinstance(d, (int, np.integer)) for d in value.flat):
+            if any(is_noted(d) or not isinstance(d, (int, np.integer)) for d in value.flat):
                 self._dims[e] = value
                 return e
         return Constant(value.astype(e.tensor_type.dtype.numpy(), copy=False), getattr(e, "span", None))

@@ -8,7 +8,7 @@ known of its type; what reads it has no type either, until `resolve` has put the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,15 @@ class Waiting(Op):
     def pure(self) -> bool:  # type: ignore[override]
         """False for what draws random numbers."""
         return not self.random
+
+    @property
+    def decides(self) -> bool:
+        """Whether the first argument decides which graph the operator is; the others are what that graph takes, and it is made without their types."""
+        return False
+
+    def content(self) -> Hashable:
+        """What tells conversions apart: two operators of the same content are converted alike."""
+        return self
 
     def infer(self, *inputs: Any) -> Any:
         """Not known."""
@@ -65,6 +74,17 @@ class Deferred(Waiting):
         from tilewright.relay.frontend.onnx.deferred import convert
 
         return convert(self, call, ask)
+
+    @property
+    def decides(self) -> bool:
+        from tilewright.relay.frontend.onnx.deferred import is_branch
+
+        return is_branch(self)
+
+    def content(self) -> Hashable:
+        from tilewright.relay.frontend.onnx.deferred import nameless
+
+        return (nameless(self.model), self.config)
 
 
 @op("tflite.deferred", kind=Fusion.OPAQUE)

@@ -223,6 +223,12 @@ class DynStridedSlice(Dynamic):
         begin, end, strides = map(_whole, values)
         return transform.StridedSlice(begin, end, None if self.slice_mode == "size" else strides, tuple(range(len(begin))), self.slice_mode)
 
+    def reference(self, data: Array, begin: Array, end: Array, strides: Array) -> Array:
+        if self.slice_mode != "end" or strides.size != begin.size:
+            found: Array = super().reference(data, begin, end, strides)
+            return found
+        return np.ascontiguousarray(data[tuple(map(slice, begin.tolist(), end.tolist(), strides.tolist()))])
+
 
 @op("dyn.squeeze", kind=Fusion.OPAQUE)
 class DynSqueeze(Dynamic):

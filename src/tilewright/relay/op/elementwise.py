@@ -522,6 +522,12 @@ class LeakyRelu(Elementwise):
     precision = Precision.FOLLOW
     alpha: float = 0.25
 
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        if not t.dtype.is_float:
+            raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first, or write qnn.leaky_relu")
+        return t
+
     def reference(self, data: Array) -> Array:
         return np.where(data > 0, data, data * np.asarray(self.alpha, data.dtype))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,17 @@ class Take(Op):
         rows = zip(data.reshape(n, *data.shape[batch:]), indices.reshape(n, *indices.shape[batch:]), strict=True)
         return np.stack([self._taken(x, i, axis) for x, i in rows]).reshape(shape)
 
+    def meaning(self, known: Sequence[Array | None]) -> Callable[[Array], Array] | None:
+        """One of known objects for each index."""
+        if known[0] is None or known[0].dtype != object or known[1] is not None or known[0].ndim != 1:
+            return None
+        take, mode = known[0].take, "wrap" if self.mode == "wrap" else "clip"
+
+        def taken(indices: Array) -> Array:
+            return np.asarray(take(indices if indices.dtype.kind == "i" else indices.astype(np.int64), None, None, mode), object)  # type: ignore[call-overload]
+
+        return taken
+
     def _taken(self, data: Array, indices: Array, axis: int | None) -> Array:
         return np.asarray(np.take(data, indices.astype(np.int64), axis, mode="wrap" if self.mode == "wrap" else "clip"))
 
@@ -92,7 +103,7 @@ class Take(Op):
 
 def _positive(indices: Array, size: int) -> Any:
     wide = indices.astype(np.int64)
-    return np.clip(np.where(wide < 0, wide + size, wide), 0, size - 1)
+    return np.minimum(np.maximum(np.where(wide < 0, wide + size, wide), 0), size - 1)
 
 
 def _refuse_empty(size: Any, indices: Shape) -> None:
@@ -159,7 +170,7 @@ class GatherNd(Op):
 
     def reference(self, data: Array, indices: Array) -> Array:
         b = self.batch_dims
-        batch = np.indices(indices.shape[1:], sparse=True)[:b]
+        batch = np.indices(indices.shape[1:], sparse=True)[:b] if b else ()
         return np.asarray(data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))])
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:

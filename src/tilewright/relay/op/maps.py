@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -30,8 +31,18 @@ class StringIndex(Op):
         return TensorType(t.shape, INT64)
 
     def reference(self, data: Array, keys: Array) -> Array:
-        places = {key: k for k, key in enumerate(keys.tolist())}
-        return np.asarray([places.get(s, len(keys)) for s in data.flat], np.int64).reshape(data.shape)
+        return self._finder(keys)(data)
+
+    def meaning(self, known: Sequence[Array | None]) -> Callable[[Array], Array] | None:
+        return None if known[1] is None or known[0] is not None else self._finder(known[1])
+
+    def _finder(self, keys: Array) -> Callable[[Array], Array]:
+        places, absent = {key: k for k, key in enumerate(keys.tolist())}, len(keys)
+
+        def find(data: Array) -> Array:
+            return np.array([places.get(s, absent) for s in data.ravel().tolist()], np.int64).reshape(data.shape)
+
+        return find
 
 
 @op("zip_map", kind=Fusion.OPAQUE)
@@ -47,11 +58,19 @@ class ZipMap(Op):
         return TensorType((t.shape[0] if t.ndim == 2 else 1,), OBJECT)
 
     def reference(self, data: Array, keys: Array) -> Array:
+        return self._zipper(keys)(data)
+
+    def meaning(self, known: Sequence[Array | None]) -> Callable[[Array], Array] | None:
+        return None if known[1] is None or known[0] is not None else self._zipper(known[1])
+
+    def _zipper(self, keys: Array) -> Callable[[Array], Array]:
         names = keys.tolist()
-        rows = [dict(zip(names, row, strict=True)) for row in data.reshape(-1, len(names)).tolist()]
-        found = np.empty(len(rows), object)
-        found[:] = rows
-        return found
+
+        def zipped(data: Array) -> Array:
+            rows = (data if data.ndim == 2 else data[None]).tolist()
+            return np.fromiter(map(dict, map(zip, repeat(names), rows)), object, len(rows))
+
+        return zipped
 
 
 @op("dict_vectorize", kind=Fusion.OPAQUE)

@@ -65,6 +65,8 @@ class Op:
 
     objects: ClassVar[bool] = False
     """True when it also works on tensors of Python objects (strings), by its reference."""
+    reads_texts: ClassVar[bool] = False
+    """True when its kernel reads the strings of a program's inputs, as blocks of bytes (`topi/texts.py`)."""
 
     takes_open_sizes: ClassVar[bool] = False
     """True when its kernels were seen to give the right values at sizes that they were not made for (`compiler/open_program.py`); elementwise ones do.
@@ -194,6 +196,13 @@ class Op:
     def reference(self, *args: Any) -> Any:
         """The meaning, on numpy arrays; a tuple for several results."""
         raise NotImplementedError
+
+    def meaning(self, known: Sequence[Array | None]) -> Callable[..., Any] | None:
+        """`reference` on arrays where those in `known` are always the same, as a function of the others: what they say is worked out once.
+
+        Its result is one new array. None where there is nothing to work out.
+        """
+        return None
 
     def compute(self, *args: Any) -> Any:
         """The same as tensor expressions: `te.Tensor`s to a `te.Tensor`, or a tuple of them."""

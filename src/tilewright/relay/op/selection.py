@@ -84,9 +84,11 @@ class ArgWhere(Op):
     def _indices(self, places: Expr, shape: tuple[int, ...]) -> Expr:
         columns: list[Expr] = []
         stride = 1
-        for size in reversed(shape):
-            part = FloorMod()(FloorDivide()(places, const(stride, "int64")), const(max(1, size), "int64"))
-            columns.insert(0, part.astype(self.dtype))
+        for axis, size in reversed(list(enumerate(shape))):
+            part = places if stride == 1 else FloorDivide()(places, const(stride, "int64"))
+            if axis:
+                part = FloorMod()(part, const(max(1, size), "int64"))
+            columns.insert(0, part if self.dtype == "int64" else part.astype(self.dtype))
             stride *= max(1, size)
         return Stack(axis=1)(Tuple(tuple(columns)))
 

@@ -16,7 +16,9 @@ from tilewright.contents import of_strings
 from tilewright.errors import ShapeError
 from tilewright.expr import UnknownDim
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.texts import FORMS
 from tilewright.topi.shapes import broadcast_shapes
+from tilewright.topi.texts import letters_of
 from tilewright.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 
 STRING: Final = DataType("string")
@@ -65,9 +67,6 @@ class StringSplit(Op):
         return of_strings(rows, (*data.shape, most)), counts.reshape(data.shape)
 
 
-_CASE: Final[dict[str, Callable[[str], str]]] = {"NONE": lambda s: s, "LOWER": str.lower, "UPPER": str.upper}
-
-
 @op("string_normalize", kind=Fusion.OPAQUE)
 class StringNormalize(Op):
     """The strings of a vector, or of a matrix of one row, without those in `stopwords`, in another case (ONNX StringNormalizer).
@@ -84,15 +83,15 @@ class StringNormalize(Op):
         t = _strings(*tensors(data))
         if not (t.ndim == 1 or (t.ndim == 2 and t.shape[0] == 1)):
             raise ShapeError(f"the strings must be a vector, or a matrix of one row, and their shape is {t.shape}")
-        if self.case_change_action not in _CASE:
-            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(_CASE)}")
+        if self.case_change_action not in FORMS:
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")
         keeps = not self.stopwords and isinstance(t.shape[-1], int) and t.shape[-1] > 0
         return TensorType((*t.shape[:-1], t.shape[-1] if keeps else UnknownDim()), STRING)
 
     def reference(self, data: Array) -> Array:
         seen = (lambda s: s) if self.is_case_sensitive else str.lower
         stopped = set(map(seen, self.stopwords))
-        kept = [_CASE[self.case_change_action](s) for s in data.flat if seen(s) not in stopped] or [""]
+        kept = [FORMS[self.case_change_action](s) for s in data.flat if seen(s) not in stopped] or [""]
         return of_strings(kept, (*data.shape[:-1], len(kept)))
 
 
@@ -118,6 +117,8 @@ class RegexFullMatch(Op):
 
 _PLAIN: Final = re.compile(r"(\\[wdsWDS]|\[\^?\]?[^\[\]]*\]|[^\\\[\](){}|*+?.^$])([+*]|\{\d+(,\d*)?\})?")
 """Expressions of one kind of characters, repeated: their first match is their longest."""
+_OF_BYTES: Final = re.compile(r"(\\[wdsWDS]|\[\^?(?:\\[wdsWDStnrfv]|\\[^\w\x80-\U0010ffff]|[^\\\[\]\x80-\U0010ffff])+\]|[^\\\[\](){}|*+?.^$\x80-\U0010ffff])[+*]?")
+"""Those of one class of characters that has all characters beyond ASCII, or none."""
 _PLACED: Final = re.compile(r"\^(?<!\[\^)|\$|\\[bBAZz]|\(\?[=!<P:#a-zA-Z-]*[=!<]")
 """What says where in the string it matches, not what."""
 
@@ -222,12 +223,12 @@ class TfIdfVectorize(Op):
         return TensorType((*t.shape[:-1], max(self.ngram_indexes) + 1), FLOAT32)
 
     def reference(self, data: Array) -> Array:
-        columns, weights = _columns(self)
-        rows, width = data.reshape(-1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
+        columns, weights = self.columns
+        rows, width = data.reshape(data.shape[0] if data.ndim == 2 else 1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
         lengths = range(self.min_gram_length, self.max_gram_length + 1)
         found: list[int] = []
         for row, items in enumerate(rows):
-            grams = items if lengths == range(1, 2) else self._occurring(items, lengths)
+            grams = items if self.is_single else self._occurring(items, lengths)
             found += [row * width + columns[g] for g in grams if g in columns]
         places, counts = np.unique(np.array(found, np.int64), return_counts=True)
         result = np.zeros(len(rows) * width, np.float32)
@@ -236,6 +237,20 @@ class TfIdfVectorize(Op):
         }
         result[places] = by_mode[self.mode]()
         return result.reshape(*data.shape[:-1], width)
+
+    @functools.cached_property
+    def columns(self) -> tuple[dict[Any, int], Array]:
+        """Where each n-gram is counted, which is an item itself where there are single ones alone, and the weight of each column."""
+        columns = {gram[0] if self.is_single else gram: column for gram, column in zip(self.grams(), self.ngram_indexes, strict=False) if not self.is_single or len(gram) == 1}
+        weights = np.ones(max(self.ngram_indexes) + 1, np.float32)
+        if self.weights:
+            weights[list(self.ngram_indexes)] = self.weights
+        return columns, weights
+
+    @property
+    def is_single(self) -> bool:
+        """Whether n-grams of one item alone are counted."""
+        return self.min_gram_length == self.max_gram_length == 1
 
     def grams(self) -> Iterator[tuple[Any, ...]]:
         """The n-grams of the pool, in order."""
@@ -251,12 +266,46 @@ class TfIdfVectorize(Op):
                     yield from (tuple(items[k : k + n * step : step]) for k in range(last))
 
 
-@functools.lru_cache(64)
-def _columns(op: TfIdfVectorize) -> tuple[dict[Any, int], Array]:
-    """Where each n-gram is counted, which is an item itself where there are single ones alone, and the weight of each column."""
-    single = op.min_gram_length == op.max_gram_length == 1
-    columns = {gram[0] if single else gram: column for gram, column in zip(op.grams(), op.ngram_indexes, strict=False) if not single or len(gram) == 1}
-    weights = np.ones(max(op.ngram_indexes) + 1, np.float32)
-    if op.weights:
-        weights[list(op.ngram_indexes)] = op.weights
-    return columns, weights
+@op("tokens_tfidf", kind=Fusion.OPAQUE)
+class TokensTfIdf(TfIdfVectorize):
+    """`tfidf_vectorize` of the tokens of each string, its case changed before: how often they occur, weighted, in float32 of (*shape, columns).
+
+    The attributes behind those of `tfidf_vectorize` are those of `string_normalize` and `string_tokenize`. What is only counted has a size
+    that is known, which the tokens themselves have not.
+    """
+
+    pad: str = ""
+    fewest: int = 1
+    separators: tuple[str, ...] = ()
+    expression: str = ""
+    case_change_action: str = "NONE"
+
+    def infer(self, data: Type) -> TensorType:
+        t = _strings(*tensors(data))
+        if self.case_change_action not in FORMS:
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")
+        self._tokenize().infer(t)
+        (_, width) = super().infer(TensorType((1, 1), STRING)).shape
+        return TensorType((*t.shape, width), FLOAT32)
+
+    def reference(self, data: Array) -> Array:
+        changed = of_strings([*map(FORMS[self.case_change_action], data.flat)], (data.size,))
+        return super().reference(self._tokenize().reference(changed)).reshape(*data.shape, -1)
+
+    def _tokenize(self) -> StringTokenize:
+        return StringTokenize(self.pad, self.fewest, False, self.separators, self.expression)
+
+    def letters(self) -> Array | None:
+        """What each byte of a text counts as where its tokens are runs of some characters: 0 between them. None for any other self.
+
+        All characters beyond ASCII are of one kind in these expressions, and so are their bytes; a zero character must be of the same kind.
+        """
+        between = self.separators if any(self.separators) else ()
+        expressions = (self.expression,) if self.expression else between
+        if not expressions or not all(map(_OF_BYTES.fullmatch, expressions)) or (self.expression and expressions[0][-1:] not in ("+", "*")):
+            return None
+        kinds = [re.compile(e.rstrip("+*") if len(e) > 1 else e, re.ASCII).fullmatch for e in expressions]
+        inside = [any(kind(c) is not None for kind in kinds) is bool(self.expression) for c in (*map(chr, range(128)), "\x80")]
+        if inside[0] is not inside[-1]:
+            return None
+        return letters_of(self.case_change_action, lambda c: inside[ord(c)], inside[-1])

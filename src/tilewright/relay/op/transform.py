@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,9 @@ def _permuted(values: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
     return tuple(values[p] for p in perm)
 
 
+_order = functools.lru_cache(1024)(permutation)
+
+
 @op("transpose", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Transpose(Op):
     """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
@@ -34,7 +38,7 @@ class Transpose(Op):
 
     def order(self, ndim: int) -> Perm:
         """The axes, counted from the front."""
-        return permutation(self.axes, ndim)
+        return _order(self.axes, ndim)
 
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
@@ -234,9 +238,8 @@ class StridedSlice(Op):
         return (cut[0],) if len(cut) == 1 and all(step == 1 for _, _, step in along) else None
 
     def reference(self, data: Array) -> Array:
-        for axis, (first, n, step) in enumerate(self.slices(data.shape)):
-            data = np.take(data, first + step * np.arange(n), axis=axis)
-        return data
+        ends = ((first, first + step * n, step) for first, n, step in self.slices(data.shape))
+        return np.ascontiguousarray(data[tuple([slice(first, end if end >= 0 else None, step) for first, end, step in ends])])
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         along = self.slices(topi.dims(data))

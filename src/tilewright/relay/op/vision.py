@@ -27,6 +27,24 @@ def overlap(a: Array, b: Array, one: float = 0) -> Any:
     return kind(0) if union <= 0 else shared / union
 
 
+def unsuppressed(boxes: Array, order: Array, threshold: float, most: int, one: float = 0) -> list[int]:
+    """The places of the boxes that share no more than `threshold` with any that is kept before them in `order`: the first `most`, all of them for -1."""
+    kind, boxes, kept = boxes.dtype.type, boxes[order], list[int]()
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:4]), np.maximum(boxes[:, :2], boxes[:, 2:4])
+    sides = high - low + kind(one)
+    areas, left, k = sides[:, 0] * sides[:, 1], np.ones(len(order), bool), 0
+    while len(kept) != most and left[k:].any():
+        k += int(left[k:].argmax())
+        kept.append(int(order[k]))
+        left[k] = False
+        inside = np.maximum(kind(0), np.minimum(high[k], high[k:]) - np.maximum(low[k], low[k:]) + kind(one))
+        shared = inside[:, 0] * inside[:, 1]
+        union = areas[k:] + areas[k] - shared
+        with np.errstate(all="ignore"):
+            left[k:] &= np.where(union <= 0, kind(0), shared / union) <= kind(threshold)
+    return kept
+
+
 def boxes_of(data: Type, values: int, what: str = "data") -> TensorType:
     """The tensor (batch, boxes, values), when it is one with at least so many values."""
     t = require_rank(tensors(data)[0], 3, what)
@@ -174,13 +192,9 @@ class AllClassNonMaxSuppression(Op):
         return chosen, points, np.asarray([len(image) for image in found])
 
     def _kept(self, boxes: Array, scores: Array) -> list[int]:
-        kept: list[int] = []
-        for place in sorted_places(scores, 0, False):
-            if len(kept) == self.max_output_boxes_per_class or not scores[place] > scores.dtype.type(self.score_threshold):
-                continue
-            if all(overlap(boxes[place], boxes[k]) <= boxes.dtype.type(self.iou_threshold) for k in kept):
-                kept.append(int(place))
-        return kept
+        order = sorted_places(scores, 0, False)
+        order = order[scores[order] > scores.dtype.type(self.score_threshold)]
+        return unsuppressed(boxes, order, self.iou_threshold, self.max_output_boxes_per_class)
 
     def compute(self, boxes: te.Tensor, scores: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.all_class_non_max_suppression(

@@ -11,7 +11,7 @@ from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.sorting import sorted_places
-from tilewright.relay.op.vision import overlap
+from tilewright.relay.op.vision import unsuppressed
 from tilewright.topi.layouts import data_axes
 from tilewright.topi.shapes import Shape, differ, inverse, require_rank, text
 from tilewright.topi.vision import multibox
@@ -167,10 +167,8 @@ class Proposal(Op):
         rows = []
         for i, (prob, deltas, info) in enumerate(zip(cls_prob, bbox_pred, im_info, strict=True)):
             boxes, scores = self._boxes(prob, deltas, info)
-            kept: list[int] = []
-            for place in sorted_places(scores, 0, False)[: self.rpn_pre_nms_top_n if self.rpn_pre_nms_top_n > 0 else None]:
-                if all(overlap(boxes[place], boxes[k], 1) <= boxes.dtype.type(self.threshold) for k in kept):
-                    kept.append(int(place))
+            order = sorted_places(scores, 0, False)[: self.rpn_pre_nms_top_n if self.rpn_pre_nms_top_n > 0 else None]
+            kept = unsuppressed(boxes, order, self.threshold, -1, 1)
             rows += [[i, *boxes[kept[k % len(kept)]]] for k in range(self.rpn_post_nms_top_n)]
         return np.asarray(rows, bbox_pred.dtype)
 

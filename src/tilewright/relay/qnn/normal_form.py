@@ -34,8 +34,8 @@ from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.qnn.settle_numerics import narrow, quantized_constant
 from tilewright.relay.qnn.sources import product_below
-from tilewright.relay.transform.fold_explicit_padding import both_sides
 from tilewright.relay.visitor import rewrite
+from tilewright.topi.windows import both_sides
 from tilewright.types import INT32, DataType
 
 Rule = Callable[[Call], "Expr | None"]
@@ -166,7 +166,7 @@ def _conv2d(e: Call) -> Expr | None:
     how: Any = e.op
     x, w, zx, zw, sx, sw = _numbers(e, 2, "zzss")
     w, zw = _signed_weight(w, zw)
-    before, after = both_sides(how.padding, 2)
+    before, after = _around(how.padding)
     if any((*before, *after)) and isinstance(zx, Constant) and not how.blocked:
         widths = [(0, 0)] * 4
         for k, c in enumerate("HW"):
@@ -183,6 +183,12 @@ def _dense(e: Call) -> Expr | None:
     x, w, zx, zw, sx, sw = _numbers(e, 2, "zzss")
     w, zw = _signed_weight(w, zw)
     return _same_call(e, QnnDense(w.tensor_type.shape[0], INT32), [x, w, zx, zw, sx, sw])
+
+
+def _around(padding: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The padding before height and width, and behind them."""
+    both = both_sides(padding, 2)
+    return both[:2], both[2:]
 
 
 def _signed_weight(w: Expr, zero: Expr) -> tuple[Expr, Expr]:
@@ -236,7 +242,7 @@ def _joined(e: Call) -> Expr | None:
 
 def _average(e: Call) -> Expr | None:
     how: Any = e.op
-    before, after = both_sides(how.padding, 2)
+    before, after = _around(how.padding)
     given: dict[str, Any] = {"padding": (*before, *after), "pool_size": tuple(how.pool_size), "strides": tuple(how.strides)}
     if how.layout in ("NCHW", "NHWC") and not any((*before, *after)):
         given |= {"count_include_pad": False, "ceil_mode": False}
@@ -307,7 +313,7 @@ def _max_pool(e: Call) -> Expr | None:
     """Padding by the least number is padding of the pool."""
     how: Any = e.op
     x = e.args[0]
-    before, after = both_sides(how.padding, 2)
+    before, after = _around(how.padding)
     if isinstance(x, Call) and isinstance(x.op, Pad) and _pads_least(x, how.layout):
         axes = [how.layout.index(c) for c in "HW"]
         before = tuple(b + x.op.pad_width[k][0] for b, k in zip(before, axes, strict=True))

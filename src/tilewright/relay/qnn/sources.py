@@ -164,12 +164,14 @@ def rounded_away(x: Expr, span: Any) -> Expr:
 
 
 def _tflite_average(e: Call) -> Expr | None:
-    """The sum of each window by how many elements of the image are in it, halves away from zero; of data and result of one scale."""
+    """AVERAGE_POOL_2D, of data and result of one scale: the sum of each window by how many elements of the image are in it, halves away from zero."""
     x, scale, zero, to, out_zero = e.args
     found = window_sums(e)
-    if found is None or _number(scale) != _number(to) or _zero(zero) != _zero(out_zero):
+    if found is None:
         return None
     total, counts = found
+    if _number(scale) != _number(to) or _zero(zero) != _zero(out_zero):
+        return _tflite_mean(e, total, int(counts.flat[0])) if counts.size == 1 else None
     number, span, none = _one_or_all(counts), e.span, N.constant(0, "int32")
     half = Constant(number.value // 2)
     positive = _made(Greater(), total, none, span=span)
@@ -177,6 +179,19 @@ def _tflite_average(e: Call) -> Expr | None:
     size = _made(FloorDivide(), _made(Abs(), moved, span=span), number, span=span)
     signed = _made(Where(), _made(Less(), moved, none, span=span), _made(Negative(), size, span=span), size, span=span)
     return N.casted(signed, x.tensor_type.dtype, span)
+
+
+def _tflite_mean(e: Call, total: Expr, count: int) -> Expr:
+    """MEAN of a whole image: the sum times a fixed-point number into which one over the count is folded, without bringing it to 31 bits again."""
+    _, scale, zero, to, out_zero = e.args
+    excess = count * (_zero(zero) or 0)
+    moved = _made(Subtract(), total, N.constant(excess, "int32"), span=e.span) if excess else total
+    m, exponent = N.fixed_point(float(np.float64(_number(scale)) / np.float64(_number(to))))
+    shift = min(max(count, 1).bit_length() - 1, 32, 31 + exponent)
+    exponent -= shift
+    factor = np.asarray((m << shift) // max(count, 1), np.int64)
+    whole = N.twice_rounded_graph(moved, factor, np.asarray(max(exponent, 0)), np.asarray(31 + max(-exponent, 0)), e.span)
+    return N.saturated_graph(whole, out_zero, e.tensor_type.dtype, e.span)
 
 
 def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:

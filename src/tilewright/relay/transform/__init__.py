@@ -57,6 +57,7 @@ from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.legalize import Legalize
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
+from tilewright.relay.transform.native_texts import NativeTexts
 from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
@@ -137,6 +138,7 @@ __all__ = [
     "MemoryPlan",
     "MergeCompilerRegions",
     "MergeComposite",
+    "NativeTexts",
     "OutlineCompilerFunctionsWithExistingGlobalSymbols",
     "PartialEvaluate",
     "PartitionGraph",

@@ -13,6 +13,7 @@ from tilewright.contents import to_bytes
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.op.deferred import Waiting
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import rewrite
 
@@ -29,20 +30,27 @@ class EliminateCommonSubexpr(FunctionPass):
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        known: dict[Any, Expr] = {}
+        return merge_equal(function, self.fskip)
 
-        def merge(e: Expr) -> Expr | None:
-            key = None if self.fskip is not None and self.fskip(e) else key_of(e)
-            return None if key is None else known.setdefault(key, e)
 
-        return rewrite(function, merge)
+def merge_equal(function: Function, fskip: Callable[[Expr], bool] | None = None) -> Function:
+    """`function` with equal calls merged, but for those for which `fskip` is True."""
+    known: dict[Any, Expr] = {}
+
+    def merge(e: Expr) -> Expr | None:
+        key = None if fskip is not None and fskip(e) else key_of(e)
+        return None if key is None else known.setdefault(key, e)
+
+    merged = rewrite(function, merge)
+    assert isinstance(merged, Function)
+    return merged
 
 
 def key_of(e: Expr) -> Any:
     """What equal nodes share, None for one that is never merged. Arguments are compared by identity: they are merged first."""
     match e:
         case Call() if isinstance(e.op, Op) and e.op.pure:
-            return (e.op, e.args)
+            return (e.op.content() if isinstance(e.op, Waiting) else e.op, e.args)
         case Tuple():
             return (Tuple, e.fields)
         case TupleGetItem():

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.errors import CompileError
+from tilewright.global_functions import get_global_func
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.analysis.regions import DEFAULT, Region, is_begin, is_end, is_mark, open_nodes, regions_of
@@ -45,8 +46,6 @@ class PartitionGraph(Pass):
 
 def _optimize(mod: IRModule, targets: set[str]) -> None:
     """Put what the hook of each target, if it has one, makes of the functions for that target in their place."""
-    from tilewright.registry import get_global_func
-
     for target in sorted(targets):
         hook = get_global_func(f"relay.ext.{target}.optimize", allow_missing=True)
         if hook is not None:

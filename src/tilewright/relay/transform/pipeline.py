@@ -21,6 +21,7 @@ from tilewright.relay.transform.fold_input_transpose import FoldInputTranspose
 from tilewright.relay.transform.fold_scale_axis import FoldScaleAxis
 from tilewright.relay.transform.fuse_attention import FuseAttention
 from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.native_texts import NativeTexts
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.transform.sink_reshape import SinkReshape
@@ -37,12 +38,14 @@ def graph_passes(target: Any = None) -> Sequential:
         ToGraphNormalForm(),
         DynamicToStatic(),
         FakeQuantizationToInteger(use_qat=True),
+        FoldExplicitPadding(),  # of quantized convolutions, while they are such
         SimplifyInference(),
+        NativeTexts(),
         DeadCodeElimination(),
         FoldConstant(fold_qnn=True),
-        FoldExplicitPadding(),
         CanonicalizeOps(),
         SimplifyExpr(),
+        FoldExplicitPadding(),
         ConvertLayout(),
         SimplifyExpr(),
         FuseAttention(),

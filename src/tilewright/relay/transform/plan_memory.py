@@ -29,7 +29,7 @@ from tilewright.pieces import place_pieces
 from tilewright.relay.analysis.boxes import Box, joined, whole, windows
 from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.elementwise import Copy
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import operands, post_order
 from tilewright.types import OpenSize, TensorType, TupleType, Type
 
 
@@ -178,7 +178,7 @@ def plan_memory(function: Function) -> MemoryPlan:
         if not isinstance(p.checked_type, TensorType):
             raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span)
         planner.values[p] = [_value(_Memory(Place.INPUT, k), types[0])]
-    for e in post_order(function.body, inside=False):
+    for e in _order(function):
         planner.visit(e)
     outputs = planner.values[function.body]
     planner.finish(outputs)
@@ -187,6 +187,23 @@ def plan_memory(function: Function) -> MemoryPlan:
     pieces = tuple(Piece(m.nbytes, m.birth, m.death) for m in roots if m.place is Place.PIECE)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
     return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces)
+
+
+def _order(function: Function) -> list[Expr]:
+    """Operands before users; calls that make Python objects for nobody but such calls and the results come last, so that native code runs in one go."""
+    order = post_order(function.body, inside=False)
+    early: set[Expr] = set()
+    late: set[Expr] = set()
+    for e in reversed(order):
+        if isinstance(e, Call) and e not in early and _makes_objects(e.known_type()):
+            late.add(e)
+        elif e is not function.body or isinstance(e, Call):
+            early.update(operands(e))
+    return [e for e in order if e not in late and e is not function.body] + [e for e in order if e in late or e is function.body] if late else order
+
+
+def _makes_objects(t: Type | None) -> bool:
+    return isinstance(t, TensorType) and t.dtype.is_object
 
 
 class _Planner:

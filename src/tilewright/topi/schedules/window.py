@@ -39,7 +39,7 @@ def schedule_window(k: KernelBlocks) -> None:
     s, acc, machine = k.schedule, k.name(k.anchor), k.machine
     axes, _ = s.axes(k.output)
     batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
-    lanes = min(machine.lanes("float32"), 1 << (s.extent(channel).bit_length() - 1))
+    lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
     outputs, crowded = _outputs(k, s.extent(ow), s.extent(channel))
     block, lane = s.split(channel, [None, lanes], overlap=True)
     outer, inner = s.split(ow, [None, outputs])

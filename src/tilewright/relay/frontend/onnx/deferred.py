@@ -85,6 +85,28 @@ def convert(deferred: Deferred, call: Call, ask: Ask) -> Expr | None:
     return results[0] if len(model.graph.node[0].output) == 1 else Tuple(tuple(results), call.span)
 
 
+@functools.lru_cache(4096)
+def nameless(text: str) -> bytes:
+    """The model of a deferred node without the names of the node and of its values, where no graph in it knows these."""
+    model = onnx.ModelProto()
+    model.CopyFrom(_model(text))
+    (node,) = model.graph.node
+    node.name = ""
+    if not any(a.HasField("g") for a in node.attribute) and node.domain in _ORDINARY:
+        numbers = {name: str(k) for k, name in enumerate(dict.fromkeys((*(i.name for i in model.graph.input), *node.output))) if name}
+        node.input[:], node.output[:] = [numbers.get(n, n) for n in node.input], [numbers.get(n, n) for n in node.output]
+        for i in model.graph.input:
+            i.name = numbers[i.name]
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
+def is_branch(deferred: Deferred) -> bool:
+    """Whether a node is one of two graphs, as its first input says."""
+    (node,) = _model(deferred.model).graph.node
+    return node.domain in _ORDINARY and node.op_type == "If"
+
+
 def _waits(result: Expr, model: str) -> bool:
     """Whether a result is that of the same node, deferred once more."""
     call = result.tuple_value if isinstance(result, TupleGetItem) else result

@@ -225,7 +225,7 @@ class Importer:
         """
         captured = proto if proto.op_type in _LOOPS and not registry.domain_of(proto.domain) else onnx.NodeProto()
         used = [*args, *(self._lookup(n, body.scope) for n in captured_names(captured) if body.scope.has(n))]
-        if not any(a is not None and has_unknown_sizes(a) for a in used):
+        if not any(a is not None and has_unknown_sizes(a) for a in used) or self._takes_unknown(proto, used, body):
             try:
                 return self._convert(proto, origin, args, body)
             except NotKnownError:
@@ -239,6 +239,12 @@ class Importer:
         seen = [n for n in captured_names(whole) if body.scope.has(n)]
         around = {name: self._lookup(name, body.scope) for name in seen}
         return defer(whole, origin, body.opsets, self.model.functions, self.config, dict(zip(proto.input, args, strict=False)) | around)
+
+    def _takes_unknown(self, proto: onnx.NodeProto, args: Sequence[Expr | None], body: Body) -> bool:
+        """Whether the converter may make something of tensors of which sizes are not known."""
+        domain = registry.domain_of(proto.domain)
+        found = registry.find(domain, proto.op_type, body.opsets.get(domain, 1))
+        return found is not None and found.takes_unknown and all(a is None or isinstance(a.known_type(), TensorType) for a in args)
 
     def _has_body(self, proto: onnx.NodeProto, body: Body) -> bool:
         """Whether the node is imported as simpler ones, which need no types of its inputs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,7 +33,11 @@ class ModelInputs:
 
     def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
         stored = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
-        protos = {i.name: i for i in graph.input if i.name not in stored}
+        taken = [i for i in graph.input if i.name not in stored]
+        protos = {i.name: i for i in taken}
+        if len(protos) < len(taken):
+            twice = next(name for name, count in collections.Counter(i.name for i in taken).items() if count > 1)
+            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its own")
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[str, relay.Expr] = {}
         """What each name of an input stands for: its variable, a tuple of variables, or nothing."""

@@ -31,14 +31,20 @@ def _spatial(x: Expr, table: dict[int, Any], node: Node) -> int:
     return n
 
 
+def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
+    """Refuse what has not one number for each dimension of the images."""
+    n = rank(x) - 2
+    if any(len(v) != n for v in given.values()):
+        shown = [f"{name} {tuple(v)}" for name, v in given.items()]
+        node.refuse(f"its window has {', '.join(shown[:-1])} and {shown[-1]}; each must have {n} numbers, one for each dimension of its input {x.checked_type!r} after the first two")
+
+
 def paddings(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str, pads: Sequence[int] | None, node: Node,
 ) -> tuple[int, ...]:
     """Padding before and after each spatial dimension: all befores, then all afters, as ONNX and relay have it."""
     n = len(kernel)
-    if not n == len(strides) == len(dilations) == rank(x) - 2:
-        node.refuse(f"kernel_shape is {tuple(kernel)}, strides {tuple(strides)} and dilations {tuple(dilations)}; each must have {rank(x) - 2} numbers, "
-                    f"one for each dimension of its input {x.checked_type!r} after the first two")
+    _check_window(x, node, kernel_shape=kernel, strides=strides, dilations=dilations)
     if auto_pad in ("NOTSET", ""):
         given = tuple(pads) if pads is not None else (0,) * 2 * n
         if len(given) != 2 * n:
@@ -82,6 +88,8 @@ def conv_transpose(
     build, layout, kernel_layout = _CONV_TRANSPOSE[n]
     kernel = kernel_shape or node.static(w, "W")[2:]
     strides, dilations, extra = strides or (1,) * n, dilations or (1,) * n, output_padding or (0,) * n
+    sized = {"output_shape": output_shape[-n:]} if output_shape else {}
+    _check_window(x, node, kernel_shape=kernel, strides=strides, dilations=dilations, output_padding=extra, **sized)
     if output_shape is None and auto_pad in ("NOTSET", "VALID", ""):
         padding = tuple(pads) if pads and auto_pad != "VALID" else (0,) * 2 * n
     else:

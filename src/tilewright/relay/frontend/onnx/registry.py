@@ -45,6 +45,8 @@ class Converter:
     variadic: bool
     attributes: dict[str, Any]
     wants_node: bool
+    takes_unknown: bool
+    """Whether it makes something of inputs of which sizes are not known; it raises `NotKnownError` where it does not."""
 
     def convert(self, node: Node, inputs: Sequence[Expr | None], attributes: dict[str, Any]) -> Any:
         """Call the converter; raises `ModelError` when the node does not fit the operator's signature."""
@@ -75,14 +77,14 @@ CONVERTERS: Final[dict[tuple[str, str], list[Converter]]] = {}
 """The versions of every operator, oldest first, by `(domain, operator)`; the domain of ONNX itself is ''."""
 
 
-def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
+def converter(*op_types: str, since: int = 1, domain: str = "", takes_unknown: bool = False) -> Callable[[F], F]:
     """Register the decorated function as the converter of `op_types` from opset `since` on; a later one replaces it."""
 
     def register(function: F) -> F:
         for op_type in op_types:
             versions = CONVERTERS.setdefault((domain_of(domain), op_type), [])
             versions[:] = [v for v in versions if v.since != since]
-            versions.append(_describe(op_type, domain_of(domain), since, function))
+            versions.append(_describe(op_type, domain_of(domain), since, function, takes_unknown))
             versions.sort(key=lambda v: v.since)
         return function
 
@@ -103,7 +105,7 @@ def find(domain: str, op_type: str, opset: int) -> Converter | None:
     return found
 
 
-def _describe(op_type: str, domain: str, since: int, function: Callable[..., Any]) -> Converter:
+def _describe(op_type: str, domain: str, since: int, function: Callable[..., Any], takes_unknown: bool) -> Converter:
     parameters = inspect.signature(function).parameters.values()
     inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     attributes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -111,5 +113,5 @@ def _describe(op_type: str, domain: str, since: int, function: Callable[..., Any
     return Converter(
         op_type, domain, since, function, tuple(p.name for p in inputs), sum(p.default is _REQUIRED for p in inputs),
         frozenset(p.name for p in inputs if str(p.annotation).endswith("None")),
-        any(p.kind is p.VAR_POSITIONAL for p in parameters), attributes, wants_node,
+        any(p.kind is p.VAR_POSITIONAL for p in parameters), attributes, wants_node, takes_unknown,
     )

@@ -126,6 +126,8 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
         n = int(node.scalar(length, "dft_length", 2 * (size - 1)))
         x, size, length = _completed(x, along, n, node), n, None
     n = int(node.scalar(length, "dft_length", size))
+    if n < 1:
+        node.refuse(f"it transforms {n} numbers along axis {axis}; give a dft_length of at least 1, or longer rows")
     node.check_table(n)
     if n < size:
         x = slice_axis(x, along, 0, n)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.onnx.node import Node
+from tilewright.expr import UnknownDim
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.op.registry import Op
+from tilewright.relay.op.text import StringNormalize, StringTokenize
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +44,7 @@ def regex_full_match(x: Expr, *, pattern: str) -> Expr:
     return op.regex_full_match(x, pattern=pattern)
 
 
-@converter("TfIdfVectorizer", since=9)
+@converter("TfIdfVectorizer", since=9, takes_unknown=True)
 def tfidf_vectorizer(
     x: Expr, *, max_gram_length: int, max_skip_count: int, min_gram_length: int, mode: str, ngram_counts: tuple[int, ...], ngram_indexes: tuple[int, ...],
     pool_int64s: tuple[int, ...] = (), pool_strings: tuple[str, ...] = (), weights: tuple[float, ...] = (), node: Node,
@@ -53,14 +57,34 @@ def tfidf_vectorizer(
     if not ngram_indexes or min(ngram_indexes) < 0 or max_skip_count < 0:
         node.refuse(f"ngram_indexes is {ngram_indexes} and max_skip_count {max_skip_count}; there must be an index for each n-gram, and none is negative")
     node.check_table(max(ngram_indexes) + 1)
+    counting = {
+        "pool": pool_int64s or pool_strings, "ngram_counts": ngram_counts, "ngram_indexes": ngram_indexes, "max_gram_length": max_gram_length,
+        "max_skip_count": max_skip_count, "min_gram_length": min_gram_length, "mode": mode, "weights": weights,
+    }
+    if not x.tensor_type.is_static and any(isinstance(d, UnknownDim) for d in shape_of(x)):
+        return _of_tokens(x, counting)
     if pool_int64s and dtype_of(x).is_integer and len(set(ngram_indexes)) == len(ngram_indexes) and x.tensor_type.is_static:
         ends = (*ngram_counts[1:], len(pool_int64s))
         pool = {n: np.reshape(pool_int64s[a:b], (-1, n)) for n, (a, b) in enumerate(zip(ngram_counts, ends, strict=True), 1)}
         counts = _counted(x, {n: grams for n, grams in pool.items() if len(grams)}, range(min_gram_length, max_gram_length + 1), max_skip_count)
         return _weighted(counts, ngram_indexes, weights or (1.0,) * len(ngram_indexes), mode, node)
-    return op.tfidf_vectorize(
-        x, pool=pool_int64s or pool_strings, ngram_counts=ngram_counts, ngram_indexes=ngram_indexes, max_gram_length=max_gram_length,
-        max_skip_count=max_skip_count, min_gram_length=min_gram_length, mode=mode, weights=weights)
+    return op.tfidf_vectorize(x, **counting)
+
+
+def _of_tokens(x: Expr, counting: Mapping[str, Any]) -> Expr:
+    """The counts of tokens that stand in rows of which the length is not known; raises `NotKnownError` for other items."""
+    tokens, rows = x, shape_of(x)[:-1]
+    while isinstance(tokens, Call) and isinstance(tokens.op, Op) and tokens.op.view:
+        tokens = tokens.args[0]
+    if not (isinstance(tokens, Call) and isinstance(tokens.op, StringTokenize)) or tokens.op.mark or math.prod(shape_of(tokens)[:-1]) != math.prod(rows):
+        raise NotKnownError("the sizes of its input are only known while the model runs")
+    made, (texts,) = tokens.op, tokens.args
+    case = "NONE"
+    if isinstance(texts, Call) and isinstance(texts.op, StringNormalize) and not texts.op.stopwords:
+        case, texts = texts.op.case_change_action, texts.args[0]
+    found = op.tokens_tfidf(
+        texts, **counting, pad=made.pad, fewest=made.fewest, separators=made.separators, expression=made.expression, case_change_action=case)
+    return reshape(found, (*rows, max(counting["ngram_indexes"]) + 1))
 
 
 @converter("Tokenizer", domain="com.microsoft")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.expr import PrimExpr
+from tilewright.arith.noted_sizes import is_noted
+from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
-from tilewright.relay.frontend.onnx.node import Node
+from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import (
@@ -47,16 +48,29 @@ def _copied_zeros(data: Expr, dims: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(old[k] if not isinstance(d, PrimExpr) and d == 0 and k < len(old) else d for k, d in enumerate(dims))
 
 
-@converter("Flatten")
+@converter("Flatten", takes_unknown=True)
 def flatten(x: Expr, *, axis: int = 1, node: Node) -> Expr:
     dims = shape_of(x)
     if not -len(dims) <= axis <= len(dims):
         node.refuse(f"attribute 'axis' is {axis}, and its input has {len(dims)} dimensions")
     axis = axis + len(dims) if axis < 0 else axis
+    if any(isinstance(d, UnknownDim) for d in dims):
+        return _without_ones(x, dims, axis)
     front, back = dims[:axis], dims[axis:]
     if all(isinstance(d, int) for d in back):
         return reshape(x, (-1 if not all(isinstance(d, int) for d in front) else math.prod(front), math.prod(back)))
     return reshape(x, (math.prod(front), -1) if all(isinstance(d, int) for d in front) else (_product(front), _product(back)))
+
+
+def _without_ones(x: Expr, dims: Sequence[Any], axis: int) -> Expr:
+    """`x` as a matrix, where it has two sizes that are not 1, one on each side; raises `NotKnownError` for others."""
+    ones = [k for k, d in enumerate(dims) if not isinstance(d, UnknownDim) and d == 1]
+    left = [k for k in range(len(dims)) if k not in ones]
+    if len(dims) == 2 and axis == 1:
+        return x
+    if len(left) != 2 or not left[0] < axis <= left[1]:
+        raise NotKnownError("the sizes of its input are only known while the model runs")
+    return op.squeeze(x, axis=ones)
 
 
 def _product(dims: Sequence[Any]) -> Any:
@@ -219,7 +233,7 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
         if step == 1 and start >= 0:
             return start, end, step
         node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} has an end that must be known while compiling; give the shapes of the inputs")
-    if not isinstance(size, int):
+    if not isinstance(size, int) or is_noted(size):
         if start == 0 and end >= 1 << 31 and step == 1:
             return None
         if step > 0 and start >= 0 and end >= 0:
@@ -243,6 +257,8 @@ def gather(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
             if value.size and (value.min() < -size or value.max() >= size):
                 node.refuse(f"an index is outside dimension {axis} of the input, which has {size} elements")
             indices = Constant(np.where(value < 0, value + size, value)) if (value < 0).any() else indices
+    elif is_noted(size):
+        return op.take(data, indices, axis=axis, mode="wrap")  # the same for every size
     elif isinstance(size, int) and dtype_of(indices).code == "int":
         indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
     return op.take(data, indices, axis=axis)
@@ -280,7 +296,8 @@ def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr
 
 @converter("GatherND")
 def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> Expr:
-    return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
+    n = rank(indices)
+    return op.gather_nd(data, transpose(indices, (n - 1, *range(n - 1))), batch_dims=batch_dims)
 
 
 _REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -460,6 +477,11 @@ def topk_by_attribute(x: Expr, *, k: int, axis: int = -1) -> tuple[Expr, ...]:
 @converter("TopK", since=10)
 def topk(x: Expr, k: Expr, *, axis: int = -1, largest: int = 1, sorted: int = 1, node: Node) -> tuple[Expr, ...]:
     count = int(node.scalar(k, "K"))
+    if count < 0:
+        node.refuse(f"K is {count}; the number of elements that are asked for must not be negative")
+    if not count:  # which means all to `topk`
+        none = slice_axis(x, axis_of(axis, rank(x), node), 0, 0)
+        return none, cast(none, "int64")
     return fields(op.topk(x, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64"), 2)
 
 

@@ -1,0 +1,81 @@
+"""Functions for accelerators: each handed to the code generator of its target, and called in its place.
+
+    def @main(%x) { nn.relu(@npu_0(%x)) }                     relay.ext.npu(@npu_0) -> a module with the function "npu_0"
+    def @npu_0(%p, Compiler="npu", …) { nn.bias_add(%p, b) }  -> nn.relu(external_call(%x, symbol="npu_0", compiler="npu"))
+
+Done before any pass over the graph, so that no pass of ours looks into what is not ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.errors import CompileError
+from tilewright.global_functions import FUNCTIONS, get_global_func
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Expr, Function, GlobalVar
+from tilewright.relay.op.external import ExternalCall
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import rewrite
+from tilewright.runtime.modules import ModuleNode
+from tilewright.types import TensorType, TupleType
+
+_GENERATOR = "relay.ext."
+
+
+def take_external(mod: IRModule) -> tuple[IRModule, tuple[ModuleNode, ...]]:
+    """The module without its functions for accelerators, and what their code generators made of them, in the order of the module.
+
+    Raises `CompileError` for a target without a code generator, and for one that returns no module.
+    """
+    if not any(isinstance(f, Function) and _is_external(f) for _, f in mod.items()):
+        return mod, ()
+    mod = InferType()(mod)
+    external = {name: f for name, f in mod.items() if isinstance(f, Function) and _is_external(f)}
+
+    def called(e: Expr) -> Expr | None:
+        if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):
+            return None
+        function = external[e.op.name_hint]
+        results = _results(e.op.name_hint, function)
+        shapes, dtypes = tuple(t.shape for t in results), tuple(str(t.dtype) for t in results)
+        return ExternalCall(_symbol(e.op.name_hint, function), str(function.attrs["Compiler"]), shapes, dtypes)(*e.args, span=e.span)
+
+    rest = mod.copy()
+    for name in external:
+        rest.remove(name)
+    modules = tuple(_generated(name, f) for name, f in external.items())
+    return InferType()(rest.map_functions(lambda f: rewrite(f, called), Function)), modules
+
+
+def _is_external(function: Function) -> bool:
+    return function.attrs.get("Compiler", "default") not in ("", "default")
+
+
+def _symbol(name: str, function: Function) -> str:
+    return str(function.attrs.get("global_symbol", name))
+
+
+def _results(name: str, function: Function) -> tuple[TensorType, ...]:
+    """The type of the result, or of each of several; raises `CompileError` for what cannot be handed over."""
+    found = function.ret_type
+    types = found.fields if isinstance(found, TupleType) and len(found.fields) > 1 else (found,)
+    if not all(isinstance(t, TensorType) and t.is_static for t in types):
+        raise CompileError(f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known shape, or a tuple of them", function.span)
+    return types  # type: ignore[return-value]
+
+
+def _generated(name: str, function: Function) -> ModuleNode:
+    """What the code generator of its target makes of a function."""
+    compiler = function.attrs["Compiler"]
+    generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
+    if generator is None:
+        known = ", ".join(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
+        raise CompileError(
+            f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a relay function that returns a "
+            f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span
+        )
+    made: Any = generator(function)
+    if not isinstance(made, ModuleNode):
+        raise CompileError(f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; it returns a tvm.runtime.ModuleNode", function.span)
+    return made

@@ -1,0 +1,230 @@
+"""Programs in stages as a file: what is compiled, and the rest of the program at each point, from which it goes on growing.
+
+    model.tar   stages.json · stages.sha256 · function.N.json · program.N.tar
+
+`stages.json` has the inputs, the way the program was compiled, the tree of points and edges (`compiler/staged.py`) and the sum of every other
+member; a function is a program as JSON (`serialization`), a program an artifact of its own (`runtime/artifact.py`), so that loading runs no code
+of the file's. What is loaded needs the package, not the model: behind the first stage it runs on values, and compiles, as before it was saved.
+The root has no function unless values decide its way: what it was not called with before, a model with symbolic dimensions has to be compiled for.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.compiler.build import build_made
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.export import member, save
+from tilewright.compiler.grouping import grouped
+from tilewright.compiler.growth import Sizer, grow
+from tilewright.compiler.options import Options
+from tilewright.compiler.report import Report
+from tilewright.compiler.staged import Edge, Key, Point, Program, Stages, described
+from tilewright.errors import ArtifactError, InputError, ParseError
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
+from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
+from tilewright.runtime.files import write_atomically
+from tilewright.serialization import load_json, save_json
+from tilewright.target.target import Target
+
+Array = np.ndarray[Any, Any]
+
+FORMAT: Final = "tilewright stages 1"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the stages of a program are compiled."""
+
+    name: str
+    target: Target
+    options: Options
+    threads: int | None = None
+
+    def compiled(self, function: Function) -> Artifact:
+        """One stage."""
+        with self.options.context():
+            return build_made(lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default())
+
+
+def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
+    """Write a program and what was compiled of it. `main` is the whole program where values of its inputs decide its first way.
+
+    Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.
+    """
+    if path.suffix != ".tar":
+        raise ArtifactError(f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as '{path.suffix}'")
+    try:
+        with tempfile.TemporaryDirectory(prefix="tilewright-stages-") as folder:
+            write_atomically(path, _Writer(Path(folder), tree, way, main).write)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+class _Writer:
+    """The members of one file: they are made first, since the first of them has the sums of the others."""
+
+    def __init__(self, folder: Path, tree: Stages, way: Way, main: Function | None) -> None:
+        self.folder = folder
+        self.sums: dict[str, str] = {}
+        said = {
+            "format": FORMAT, "version": __version__, "name": way.name, "target": str(way.target), "options": way.options.said(), "threads": way.threads,
+            "inputs": [[name, list(dims), str(dtype)] for name, dims, dtype, _ in tree.signature], "root": self._point(tree.root, main),
+        }
+        self.text = json.dumps({**said, "sums": self.sums}).encode()
+
+    def write(self, file: BinaryIO) -> None:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, data in ((STAGES_MEMBER, self.text), ("stages.sha256", hashlib.sha256(self.text).hexdigest().encode())):
+                archive.addfile(member(name, len(data)), io.BytesIO(data))
+            for name in self.sums:
+                with (self.folder / name).open("rb") as content:
+                    archive.addfile(member(name, (self.folder / name).stat().st_size), content)
+
+    def _point(self, point: Point, function: Function | None) -> dict[str, Any]:
+        edges = [self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))]
+        return {"function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met, "edges": edges}
+
+    def _edge(self, edge: Edge) -> dict[str, Any]:
+        return {
+            "key": [k if isinstance(k, tuple) else base64.b64encode(k).decode() for k in edge.key], "takes": edge.takes, "gives": edge.gives, "lists": edge.lists,
+            "small": edge.small, "program": self._program(edge.program), "next": None if edge.next is None else self._point(edge.next, edge.next.function),
+            "sizers": [[self._function(_closed(size.call)), places] for size, places in edge.sizers],
+        }
+
+    def _function(self, function: Function | None) -> str | None:
+        return None if function is None else self._member("function", "json", lambda path: path.write_text(save_json(function)))
+
+    def _program(self, program: Program | None) -> str | None:
+        return None if program is None else self._member("program", "tar", lambda path: save(program.artifact, path))
+
+    def _member(self, kind: str, ending: str, write: Any) -> str:
+        name = f"{kind}.{len(self.sums)}.{ending}"
+        write(self.folder / name)
+        with (self.folder / name).open("rb") as file:
+            self.sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        return name
+
+
+def _needs_python(edge: Edge) -> bool:
+    return edge.program is not None and bool(edge.program.artifact.manifest.host_steps)
+
+
+def _closed(call: Call) -> Function:
+    """The function whose body a call is, on values of the types of its arguments."""
+    args: list[Expr] = []
+    params: list[Var] = []
+    for a in call.args:
+        made = [Var(f"v{len(params) + k}", f.known_type()) for k, f in enumerate(a.fields if isinstance(a, Tuple) else (a,))]
+        params += made
+        args.append(Tuple(tuple(made)) if isinstance(a, Tuple) else made[0])
+    return Function(params, Call(call.op, args, span=call.span))
+
+
+class SavedStages(Stages):
+    """A program in stages that was loaded: called as the model is that it was made of."""
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        results, lists = self.run(self.arrays(args, kwargs), out)
+        if out is not None and lists:
+            raise InputError("the program gives sequences or optionals, and out= needs tensors alone; leave it out")
+        return grouped(results, lists) if lists else results
+
+
+def load_stages(path: Path, threads: int | None = None) -> SavedStages:
+    """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another machine."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            return _Reader(path, archive, threads).whole()
+    except (tarfile.TarError, KeyError, EOFError, ValueError, TypeError, IndexError, ParseError) as error:
+        raise _damaged(path) from error
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _damaged(path: Path) -> ArtifactError:
+    return ArtifactError(f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
+
+
+class _Reader:
+    """One file while it is read."""
+
+    def __init__(self, path: Path, archive: tarfile.TarFile, threads: int | None) -> None:
+        self.path, self.archive, self.threads = path, archive, threads
+        self.members = {m.name: m for m in archive.getmembers()}
+
+    def whole(self) -> SavedStages:
+        text = self._bytes(STAGES_MEMBER)
+        if hashlib.sha256(text).hexdigest().encode() != self._bytes("stages.sha256"):
+            raise _damaged(self.path)
+        said = json.loads(text)
+        if said["format"] != FORMAT:
+            raise ArtifactError(f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the model again")
+        for name, wanted in said["sums"].items():
+            if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
+                raise _damaged(self.path)
+        self.threads = said["threads"] if self.threads is None else self.threads
+        way = Way(str(said["name"]), Target(said["target"]), Options.of(said["options"]), self.threads)
+        inputs = [(str(n), tuple(dims), str(t)) for n, dims, t in said["inputs"]]
+        root = self._point(said["root"], hashlib.sha256(text).hexdigest())
+
+        def grown(point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
+            if point.function is None:
+                shapes = "these" if values is None else ", ".join(str(v.shape) for v in values)
+                raise InputError(f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the shapes {shapes} before it was "
+                                 "saved; compile the model, call it with them, and save it again")
+            with no_garbage_collection(), way.options.context():
+                return grow(point.function, values)
+
+        return SavedStages(inputs, root, grown, lambda make, edge: Program(way.compiled(make()), self.threads))
+
+    def _bytes(self, name: str) -> bytes:
+        stream = self.archive.extractfile(self.members[name])
+        if stream is None or self.members[name].size > self.path.stat().st_size:
+            raise _damaged(self.path)
+        with stream:
+            return stream.read()
+
+    def _function(self, name: str | None) -> Function | None:
+        if name is None:
+            return None
+        found = load_json(self._bytes(name).decode())
+        if not isinstance(found, Function):
+            raise _damaged(self.path)
+        return found
+
+    def _program(self, name: str | None) -> Program | None:
+        return None if name is None else Program(load_tar(self.path, self.members[name].offset_data), self.threads)
+
+    def _point(self, said: dict[str, Any], name: str) -> Point:
+        point = Point(self._function(said["function"]), said["open"])
+        point.asked, point.met, point.name = tuple(said["asked"]), int(said["met"]), name
+        for one in said["edges"]:
+            key: Key = tuple(base64.b64decode(k) if isinstance(k, str) else tuple(k) for k in one["key"])
+            after = None if one["next"] is None else self._point(one["next"], "")
+            sizers = [(self._sizer(function), tuple(places)) for function, places in one["sizers"]]
+            edge = Edge(one["takes"], one["gives"], after, None, sizers, small=one["small"], lists=tuple(one["lists"]))
+            edge.program = self._program(one["program"])
+            point.keep(key, edge)
+        return point
+
+    def _sizer(self, name: str) -> Sizer:
+        function = self._function(name)
+        if function is None or not isinstance(function.body, Call):
+            raise _damaged(self.path)
+        return Sizer(function.body)

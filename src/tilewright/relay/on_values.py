@@ -1,0 +1,284 @@
+"""Programs whose sizes are only known while they run, run on values: steps made once, each of which reads the sizes from its arrays.
+
+    %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
+    %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
+
+An operator that waits for sizes and values is converted when they are there, and what it is converted to is kept for all sizes and
+values of which the same holds that the conversion asked (`arith/noted_sizes.py`): a `Gather` asks for ranks alone, and is converted once.
+So what a call with sizes that were not met before costs are the operators themselves, and no graph is made or typed for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.arith.noted_sizes import Notes, is_noted
+from tilewright.errors import CompileError, RunError
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.groups import OPEN, Lists
+from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
+from tilewright.relay.op.deferred import Waiting, pending
+from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.qnn.sources import NUMERICS
+from tilewright.relay.visitor import free_vars, operands, post_order
+from tilewright.types import DataType, TensorType
+
+Array = np.ndarray[Any, Any]
+Step = Callable[..., Any]
+
+MOST_SIZES: Final = 128
+"""The combinations of sizes for which it is kept which conversion serves them."""
+MOST_CONVERSIONS: Final = 32
+"""The conversions of one operator that are kept."""
+_OPAQUE: Final = 4
+"""What an operator that is a program of its own (a sort, a suppression of boxes) has to do for an element, beside what numpy does for it."""
+
+
+class TooLargeError(Exception):
+    """An operator has so much to do that kernels pay, however long they take to be made."""
+
+
+class Conversions:
+    """What the waiting operators of a program were converted to so far, by what they are: two of one kind share it."""
+
+    def __init__(self, most_work: float) -> None:
+        """An operator of more than `most_work` operations is `TooLargeError`."""
+        self.most_work = most_work
+        self._known: dict[Any, _Converted] = {}
+
+    def of(self, op: Waiting) -> _Converted:
+        """Those of one operator."""
+        return self._known.setdefault(op.content(), _Converted(self))
+
+
+class OnValues:
+    """What is left of a program, run on the values that are there."""
+
+    def __init__(self, function: Function, conversions: Conversions) -> None:
+        lists = function.attrs.get("output_lists", ())
+        self.lists: Lists = tuple(lists)
+        settled = OPEN not in lists and NUMERICS not in function.attrs  # what waits may be converted to operators whose roundings are open
+        self._run = prepared(function, conversions) if settled and is_plain(function) else None
+
+    def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
+        """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the way, and what operators raise."""
+        if self._run is None:
+            raise TooLargeError
+        return [np.array(x, order="C") for x in _leaves(self._run(*values))], self.lists
+
+
+def _leaves(value: Any) -> Iterator[Array]:
+    """The tensors of a value, those of nested tuples in order."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def is_plain(function: Function) -> bool:
+    """Whether a function is made of operators and tuples alone."""
+    return function.attrs.get("Parts", 1) == 1 and all(
+        isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr)) for e in post_order(function.body))
+
+
+def prepared(function: Function, conversions: Conversions | None = None) -> Step:
+    """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
+
+    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that waits is converted once,
+    and no operator of a call may be too large. Raises `RunError` for values that an operator has no meaning for, and what conversions raise.
+    """
+    run = _run(function, conversions)
+
+    def quietly(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return run(*args)
+
+    return quietly
+
+
+def _run(function: Function, conversions: Conversions | None) -> Step:
+    if not is_plain(function) or NUMERICS in function.attrs:
+        return functools.partial(evaluate, function)
+    order = list(post_order(function.body))
+    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
+    constants = [e for e in order if isinstance(e, Constant)]
+    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
+    steps: list[tuple[Step, int | Callable[[Sequence[Any]], Any]]] = []
+    for e in order:
+        if e not in places:
+            needed = [places[o] for o in operands(e)]
+            if not steps and e is function.body and needed == list(range(len(places))):  # the only step, on all that there is
+                return functools.partial(_with, _step(e, conversions), [c.value for c in constants]) if constants else _step(e, conversions)
+            steps.append((_step(e, conversions), needed[0] if len(needed) == 1 else operator.itemgetter(*needed) if needed else _nothing))
+            places[e] = len(places)
+    fixed, result = [e.value for e in constants], places[function.body]
+
+    def run(*args: Any) -> Any:
+        values = [*args, *fixed]
+        for step, needed in steps:
+            values.append(step(values[needed]) if type(needed) is int else step(*needed(values)))  # type: ignore[operator]
+        return values[result]
+
+    return run
+
+
+def _nothing(values: Sequence[Any]) -> tuple[()]:
+    return ()
+
+
+def _with(step: Step, fixed: Sequence[Array], *args: Any) -> Any:
+    return step(*args, *fixed)
+
+
+def _step(e: Expr, conversions: Conversions | None) -> Step:
+    """The value of a call, a tuple or a field of one, from those of its operands."""
+    if isinstance(e, TupleGetItem):
+        return operator.itemgetter(e.index)
+    if not isinstance(e, Call):
+        return lambda *fields: fields
+    if conversions is None:
+        return functools.partial(_meaning, e.op.reference, e)
+    if isinstance(e.op, Waiting):
+        return functools.partial(conversions.of(e.op), e)
+    if e.op.kind >= Fusion.OUT_FUSABLE and not pending(e):
+        return functools.partial(_bounded, conversions.most_work, e)
+    return functools.partial(_meaning, e.op.reference, e)
+
+
+def _meaning(reference: Step, call: Call, *args: Any) -> Any:
+    try:
+        result = reference(*args)
+    except MEANINGLESS as error:
+        raise meaningless(call, args, error) from error
+    except CompileError as error:
+        if error.origin is not None:
+            raise
+        raise type(error)(f"{call.op.name}: {error.message}", call.span) from error
+    return result if type(result) is np.ndarray else arrays_of(result)
+
+
+def _bounded(most: float, call: Call, *args: Any) -> Any:
+    sizes = [a.size for a in args if type(a) is np.ndarray]
+    work = sizes[0] * sizes[1] ** 0.5 if call.op.kind is Fusion.OUT_FUSABLE and len(sizes) > 1 else _OPAQUE * sum(sizes)
+    if work > most:
+        raise TooLargeError
+    return _meaning(call.op.reference, call, *args)
+
+
+_SIZES: Final = operator.attrgetter("shape", "dtype")
+
+
+class _Conversion:
+    """What an operator is converted to, and for which sizes and values."""
+
+    def __init__(self, notes: Notes, asked: dict[int, Any], run: Step) -> None:
+        self.notes, self.asked, self.run = notes, asked, run
+
+    def serves(self, args: Sequence[Array]) -> bool:
+        return all(_content(args[k]) == value for k, value in self.asked.items()) and self.notes.hold([a.shape for a in args])
+
+
+class _Converted:
+    """A waiting operator: called with the values of its operands, it is what it is converted to for them."""
+
+    def __init__(self, conversions: Conversions) -> None:
+        self._conversions = conversions
+        self._known: dict[Any, _Conversion] = {}
+        self._all: dict[Any, list[_Conversion]] = {}
+        self._asked: tuple[int, ...] = ()
+
+    def __call__(self, call: Call, *args: Any) -> Any:
+        try:
+            key = tuple(map(_SIZES, args))
+        except AttributeError:  # a sequence, or an optional that is empty
+            return _meaning(call.op.reference, call, *args)
+        found = self._known.get((*key, *[_content(args[k]) for k in self._asked]) if self._asked else key)
+        if found is None:
+            found = self._kept(key, self._found(call, args), args)
+        try:
+            return found.run(*args)
+        except RunError as error:
+            raise RunError(error.message, call.span) from error
+
+    def _found(self, call: Call, args: Sequence[Array]) -> _Conversion:
+        alike = self._all.setdefault(tuple([(a.ndim, a.dtype) for a in args]), [])
+        for known in alike:
+            if known.serves(args):
+                return known
+        made = self._converted(call, args)
+        alike.insert(0, made)
+        del alike[MOST_CONVERSIONS:]
+        return made
+
+    def _kept(self, key: Any, found: _Conversion, args: Sequence[Array]) -> _Conversion:
+        if not set(found.asked) <= set(self._asked):
+            self._asked = tuple(sorted({*self._asked, *found.asked}))
+            self._known = {}  # their keys do not tell apart what these values decide
+        elif len(self._known) >= MOST_SIZES:
+            self._known = {}
+        self._known[(*key, *[_content(args[k]) for k in self._asked])] = found
+        return found
+
+    def _converted(self, call: Call, args: Sequence[Array]) -> _Conversion:
+        """The conversion for these values. What it asks of the sizes is found with stand-ins for them; where those get into what is made of them, or
+        something cannot do with them, it is made once more with the sizes themselves."""
+        notes = Notes()
+        shapes = [notes.shape(k, a.shape) for k, a in enumerate(args)]
+        try:
+            function, asked = _convert(call, args, shapes)
+            sizes = [s for e in post_order(function.body) for s in _noted_in(e)]
+        except (CompileError, AttributeError, *MEANINGLESS):
+            sizes, function = [s for shape in shapes for s in shape], None
+        if function is None or sizes:
+            for s in sizes:
+                int(s)
+            function, asked = _convert(call, args, [a.shape for a in args])
+        if not is_plain(function):
+            raise TooLargeError  # a loop: how often it turns is not known
+        return _Conversion(notes, asked, _run(function, self._conversions))
+
+
+def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]]) -> tuple[Function, dict[int, Any]]:
+    """What a waiting operator is converted to for these values of these sizes; and the values that it asked for."""
+    types = [TensorType(shape, DataType(a.dtype)) for shape, a in zip(shapes, args, strict=True)]
+    params = [Var(f"v{k}", None if call.op.decides else t) for k, t in enumerate(types)]
+    places: dict[Expr, int] = {p: k for k, p in enumerate(params)}
+    asked: dict[int, Any] = {0: _content(args[0])} if call.op.decides else {}
+    given = [Constant(args[0]), *params[1:]] if call.op.decides else params
+
+    def ask(e: Expr) -> Array:
+        if isinstance(e, Constant):
+            return e.value
+        needed = free_vars(e)
+        asked.update((places[v], _content(args[places[v]])) for v in needed)
+        return args[places[e]] if e in places else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed]))
+
+    found = call.op.resolve(Call(call.op, given, span=call.span), ask)
+    if found is None:
+        raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span)
+    return Function(params, found), asked
+
+
+def _content(value: Array) -> Any:
+    """What a value is, for dictionaries."""
+    return (value.shape, tuple(value.flat) if value.dtype.hasobject else value.tobytes())
+
+
+def _noted_in(e: Expr) -> Iterator[Any]:
+    """The stand-ins for sizes in a node: an operator with them is that of these sizes alone."""
+    if isinstance(e, Constant) and e.value.dtype.hasobject:
+        yield from filter(is_noted, e.value.flat)
+    elif isinstance(e, Call) and isinstance(e.op, Op):
+        stack: list[Any] = list(e.op.attributes().values())
+        while stack:
+            attribute = stack.pop()
+            if isinstance(attribute, tuple):
+                stack += attribute
+            elif is_noted(attribute):
+                yield attribute

@@ -1,0 +1,137 @@
+"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs (`topi/texts.py`).
+
+Frontends make the operators of `text.py` and `maps.py`; `relay/transform/native_texts.py` makes these of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.texts import FORMS, text_bytes
+from tilewright.topi import texts as topi
+from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
+
+_TABLE = ("int32", "uint64", "int32", "uint8", "int32")
+
+
+def _checked(case: str, data: Type, letters: Type, *table: Type) -> TensorType:
+    t, letter, *columns = tensors(data, letters, *table)
+    if case not in FORMS:
+        raise ShapeError(f"case is {case!r}; it is one of {', '.join(FORMS)}")
+    if t.dtype != DataType("string"):
+        raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
+    if letter.dtype != "uint8" or letter.shape != (256,) or tuple(map(str, (c.dtype for c in columns))) != _TABLE:
+        raise ShapeError(f"what bytes count as and a table of words were expected, and these are {letter!r}, {', '.join(map(repr, columns))}")
+    return t
+
+
+def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
+    whole = spelled.tobytes()
+    return {whole[a:b]: int(n) for a, b, n in zip(begins[:-1], begins[1:], numbers, strict=True)}
+
+
+@op("text_index", kind=Fusion.OPAQUE)
+class TextIndex(Op):
+    """The number that a table has for each string of `data`, its case changed first, `absent` for one that is not in it: int64.
+
+    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`), `letters` (256,) is what each byte counts as in it.
+    `case` is NONE, LOWER or UPPER.
+    """
+
+    objects = True
+    reads_texts = True
+    absent: int
+    case: str = "NONE"
+
+    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        return TensorType(_checked(self.case, data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
+
+    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
+        words, change = _words(begins, spelled, numbers), FORMS[self.case]
+        found = [words.get(letters[np.frombuffer(text_bytes(change(s)), np.uint8)].tobytes(), self.absent) for s in data.flat]
+        return np.array(found, np.int64).reshape(data.shape)
+
+    def compute(
+        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
+    ) -> te.Tensor:
+        return topi.index_texts(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.absent)
+
+
+@op("text_count", kind=Fusion.OPAQUE)
+class TextCount(Op):
+    """How often the words of each number occur in each string of `data`, its case changed first: float32 (*shape, width).
+
+    Words are what stands between bytes for which `letters` has 0; those of fewer than `shortest` characters, and those that the table does
+    not have, are not counted. The table is that of `text_index`; `case` is NONE, LOWER or UPPER.
+    """
+
+    objects = True
+    reads_texts = True
+    width: int
+    case: str = "NONE"
+    shortest: int = 1
+
+    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        t = _checked(self.case, data, letters, heads, hashes, begins, spelled, numbers)
+        return TensorType((*t.shape, self.width), FLOAT32)
+
+    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
+        words, change = _words(begins, spelled, numbers), FORMS[self.case]
+        counts = np.zeros((data.size, self.width), np.float32)
+        for row, text in enumerate(data.flat):
+            seen = letters[np.frombuffer(text_bytes(change(text)), np.uint8)].tobytes()
+            for word in seen.split(b"\0"):
+                characters = sum(byte & 0xC0 != 0x80 for byte in word)
+                if word in words and characters >= self.shortest:
+                    counts[row, words[word]] += 1
+        return counts.reshape(*data.shape, self.width)
+
+    def compute(
+        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
+    ) -> te.Tensor:
+        return topi.count_words(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.shortest, self.width)
+
+
+@op("text_count_grams", kind=Fusion.OPAQUE)
+class TextCountGrams(TextCount):
+    """`text_count` of n-grams of words: of `least` to `most` words, with up to `skips` others between two of them, the same number each time.
+
+    `heads`, `keys`, `children` and `columns` of the tree say where an n-gram of the numbers of words is counted (`topi.texts.gram_tree`).
+    """
+
+    least: int = 1
+    most: int = 2
+    skips: int = 0
+
+    def infer(self, data: Type, letters: Type, *tables: Type) -> TensorType:
+        found = tuple(str(t.dtype) for t in tensors(*tables[5:]))
+        if found != ("int32", "int64", "int32", "int32") or not 1 <= self.least <= self.most:
+            raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, {self.least} to {self.most}")
+        return super().infer(data, letters, *tables[:5])
+
+    def reference(self, data: Array, letters: Array, *tables: Array) -> Array:
+        _, _, begins, spelled, numbers, _, keys, children, columns = tables
+        words, change = _words(begins, spelled, numbers), FORMS[self.case]
+        child = dict(zip(keys.tolist(), children.tolist(), strict=True))
+        counts = np.zeros((data.size, self.width), np.float32)
+        for row, text in enumerate(data.flat):
+            seen = letters[np.frombuffer(text_bytes(change(text)), np.uint8)].tobytes().split(b"\0")
+            items = [words.get(w, -1) for w in seen if sum(byte & 0xC0 != 0x80 for byte in w) >= self.shortest]
+            for last, step in itertools.product(range(len(items)), range(1, self.skips + 2)):
+                node = 0
+                for length, at in enumerate(range(last, -1, -step), 1):
+                    node = child.get(node * len(numbers) + items[at], 0) if items[at] >= 0 and length <= self.most else 0
+                    if not node:
+                        break
+                    if length >= self.least and columns[node] >= 0 and (length > 1 or step == 1):
+                        counts[row, columns[node]] += 1
+        return counts.reshape(*data.shape, self.width)
+
+    def compute(self, data: te.Tensor, letters: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        lengths = range(self.least, self.most + 1)
+        return topi.count_grams(data, letters, tables[:5], tables[5:], self.case, self.shortest, lengths, self.skips, self.width)

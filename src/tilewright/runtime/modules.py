@@ -1,0 +1,117 @@
+"""Modules of programs that are not our code: what an accelerator's compiler made, run and stored beside the native program.
+
+    class NPUModule(ModuleNode):
+        type_key = "npu"
+        def get_function(self, name): ...          # (inputs…, outputs…) -> None, or None where the name is not its own
+        def save_to_binary(self): ...              # bytes
+        @classmethod
+        def load_from_binary(cls, blob): ...
+
+    register_module(NPUModule)
+
+A module is found by its `type_key` when a program is loaded: `register_module` registers `runtime.module.loadbinary_<type_key>`, the
+field's name of the loader. Only what a process registered itself reads anything: a file names kinds, never code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from tilewright.errors import ArtifactError, OptionError
+from tilewright.global_functions import FUNCTIONS, get_global_func, register_func
+from tilewright.settings import nearest
+
+_LOADER = "runtime.module.loadbinary_"
+
+
+class ModuleNode:
+    """Base of modules: functions by name, over arrays. Subclasses set `type_key`, a name for their kind that files carry."""
+
+    type_key: ClassVar[str] = ""
+
+    def get_function(self, name: str) -> Callable[..., Any] | None:
+        """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it is of another module."""
+        raise OptionError(f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or None for names of others")
+
+    def save_to_binary(self) -> bytes:
+        """The module as bytes, for artifacts; `load_from_binary` reads them."""
+        raise ArtifactError(f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and load_from_binary, or keep the model in memory")
+
+    @classmethod
+    def load_from_binary(cls, blob: bytes) -> ModuleNode:
+        """The inverse of `save_to_binary`."""
+        raise ArtifactError(f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of save_to_binary")
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """The function of that name; raises `KeyError` when there is none."""
+        found = self.get_function(name)
+        if found is None:
+            raise KeyError(f"{_named(self)} has no function '{name}'")
+        return found
+
+
+M = TypeVar("M", bound=type[ModuleNode])
+
+
+def register_module(cls: M) -> M:
+    """Make a kind of module known, so that programs with modules of it can be loaded; also a decorator.
+
+    Raises `OptionError` for a class without a `type_key`, and for the `type_key` of another class.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, ModuleNode)):
+        raise OptionError(f"register_module takes a subclass of ModuleNode, and was given {cls!r}")
+    key = cls.type_key
+    if not key or not key.replace("_", "").replace("-", "").isalnum():
+        raise OptionError(f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry")
+    known = FUNCTIONS.get(_LOADER + key)
+    owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
+    same = isinstance(owner, type) and (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)  # the same file, run again
+    register_func(_LOADER + key, cls.load_from_binary, override=same)
+    return cls
+
+
+def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[ModuleNode, ...]:
+    """The modules of an artifact, from their kinds and bytes. Raises `ArtifactError` for a kind that nothing here reads."""
+    return tuple(_loaded(key, blob, where) for key, blob in parts)
+
+
+def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
+    loader = get_global_func(_LOADER + key, allow_missing=True)
+    if loader is None:
+        known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
+        raise ArtifactError(
+            f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import what registers it "
+            f"(tilewright.runtime.register_module) before loading; known are: {', '.join(known) or 'none'}"
+        )
+    found = loader(blob)
+    if not isinstance(found, ModuleNode):
+        raise ArtifactError(f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a ModuleNode")
+    return found
+
+
+def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
+    """Each module as bytes. Raises `ArtifactError` for one that cannot be saved, or could not be loaded again."""
+    result = []
+    for module in modules:
+        blob = module.save_to_binary()
+        if not isinstance(blob, (bytes, bytearray, memoryview)):
+            raise ArtifactError(f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns bytes")
+        if _LOADER + module.type_key not in FUNCTIONS:
+            raise ArtifactError(f"{_named(module)} could not be loaded again: register its class (tilewright.runtime.register_module)")
+        result.append(bytes(blob))
+    return result
+
+
+def function_of(modules: Sequence[ModuleNode], symbol: str) -> Callable[..., Any]:
+    """The function of that name, of the first module that has it; raises `ArtifactError` when none has."""
+    for module in modules:
+        found = module.get_function(symbol)
+        if found is not None:
+            return found
+    kinds = ", ".join(map(_named, modules)) or "it has no modules"
+    raise ArtifactError(f"the program calls '{symbol}', and no module of it has that function: {kinds}")
+
+
+def _named(module: ModuleNode | type[ModuleNode]) -> str:
+    return f"the module '{module.type_key or getattr(module, '__name__', type(module).__name__)}'"

@@ -1,0 +1,158 @@
+"""Programs in stages as files: saved, loaded in another process, and grown there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import tilewright
+from test_on_values import FLOAT, INT64, detector, floats, picture
+from tilewright import relay, runtime
+from tilewright.compiler.staged import COMPILED_AT
+from tilewright.errors import ArtifactError, InputError
+from tilewright.relay.op.selection import UniqueSlices
+
+_READER = """
+import sys
+import numpy as np
+import tilewright
+given, wanted = np.load(sys.argv[2]), np.load(sys.argv[3])
+program = tilewright.load(sys.argv[1], threads=1)
+for k in range(int(sys.argv[4])):
+    for j, found in enumerate(program({n: given[f"{n}{k}"] for n in ("boxes", "scores")})):
+        np.testing.assert_array_equal(found, wanted[f"y{k}_{j}"])
+"""
+
+
+def model(kind: str, inputs: dict[str, Any], kinds: dict[str, int] | None = None, outputs: tuple[str, ...] = ("y",), **attributes: Any) -> onnx.ModelProto:
+    taken = [helper.make_tensor_value_info(n, (kinds or {}).get(n, FLOAT), s) for n, s in inputs.items()]
+    given = [helper.make_tensor_value_info(n, (kinds or {}).get(n, FLOAT), None) for n in outputs]
+    graph = helper.make_graph([helper.make_node(kind, list(inputs), list(outputs), **attributes)], "g", taken, given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def again(compiled: tilewright.Model, folder: Path) -> Any:
+    return tilewright.load(compiled.save(folder / "m.tar"))
+
+
+def test_another_process_goes_on_without_the_model(tmp_path: Path) -> None:
+    compiled = tilewright.compile(detector())
+    for counts in ((2, 3, 4), (0, 0, 0)):
+        compiled(picture(*counts))
+    saved = compiled.save(tmp_path / "detector.tar")
+    feeds = [picture(*counts) for counts in ((2, 3, 4), (0, 0, 0), (24, 24, 24), (5, 0, 11))]
+    np.savez(tmp_path / "given.npz", **{f"{n}{k}": v for k, feed in enumerate(feeds) for n, v in feed.items()})  # type: ignore[arg-type]
+    np.savez(tmp_path / "wanted.npz", **{f"y{k}_{j}": y for k, feed in enumerate(feeds) for j, y in enumerate(compiled(feed))})
+    command = [sys.executable, "-c", _READER, str(saved), str(tmp_path / "given.npz"), str(tmp_path / "wanted.npz"), str(len(feeds))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_loaded_grows_and_is_saved_again(tmp_path: Path) -> None:
+    compiled = tilewright.compile(detector())
+    compiled(picture(1, 2, 3))
+    loaded = again(compiled, tmp_path)
+    programs = sum(e.program is not None for e in loaded.edges())
+    assert programs == sum(e.program is not None for e in compiled._stages.edges())
+    feed = picture(4, 5, 6)
+    for _ in range(COMPILED_AT):
+        for got, wanted in zip(loaded(feed), compiled(feed), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert sum(e.program is not None for e in loaded.edges()) > programs
+
+
+def test_values_that_decide_the_first_way(tmp_path: Path) -> None:
+    proto = model("ReduceSum", {"x": (2, 3), "axes": (1,)}, {"axes": INT64}, keepdims=0)
+    compiled, x = tilewright.compile(proto), floats(2, 3)
+    compiled(x, np.array([0]))
+    loaded = again(compiled, tmp_path)
+    for axis in (0, 1):
+        np.testing.assert_allclose(loaded(x=x, axes=np.array([axis])), x.sum(axis), rtol=1e-6)
+    with pytest.raises(InputError, match="missing: axes"):
+        loaded(x)
+
+
+def test_operators_that_run_between_stages(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(3, 2))
+    compiled = tilewright.compile(tilewright.IRModule.from_expr(relay.Function([x], UniqueSlices()(relay.exp(x)))))
+    loaded = again(compiled, tmp_path)
+    for value in (np.float32([[1, 2], [1, 2], [3, 4]]), np.float32([[1, 2], [0, 2], [3, 4]])):
+        for got, wanted in zip(loaded(value), UniqueSlices().reference(np.exp(value)), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert loaded.in_python == {"unique_slices"}
+
+
+def test_sizes_that_it_was_not_called_with(tmp_path: Path) -> None:
+    compiled = tilewright.compile(model("NonZero", {"x": ("n",)}, {"y": INT64}))
+    with pytest.raises(InputError, match="symbolic dimensions"):
+        compiled.save(tmp_path / "m.tar")
+    for n in (3, 5):
+        compiled(floats(n))
+    loaded = again(compiled, tmp_path)
+    for n in (5, 3):
+        np.testing.assert_array_equal(loaded(floats(n, seed=n)), np.stack(np.nonzero(floats(n, seed=n))))
+    with pytest.raises(InputError, match=r"takes \(x: \(n\)\), and was not called with inputs of the shapes \(4,\) before it was saved; compile the model"):
+        loaded(floats(4))
+
+
+def saved(folder: Path) -> Path:
+    compiled = tilewright.compile(model("NonZero", {"x": (4,)}, {"y": INT64}))
+    compiled(floats(4))
+    return compiled.save(folder / "m.tar")
+
+
+@pytest.mark.parametrize("place", ["stages.json", "program", "function"])
+def test_a_damaged_file_is_refused(tmp_path: Path, place: str) -> None:
+    path = saved(tmp_path)
+    with tarfile.open(path) as archive:
+        found = next(m for m in archive.getmembers() if m.name.startswith(place))
+    data = bytearray(path.read_bytes())
+    data[found.offset_data + found.size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ArtifactError, match=r"m\.tar: the file is damaged"):
+        tilewright.load(path)
+
+
+@pytest.mark.parametrize("size", [600, 5000])
+def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, size: int) -> None:
+    path = saved(tmp_path)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ArtifactError, match=r"m\.tar: the file is damaged"):
+        tilewright.load(path)
+
+
+def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    with tarfile.open(path) as archive:
+        member = archive.extractfile("stages.json")
+        assert member is not None
+        text = member.read()
+    assert json.loads(text)["format"] == "tilewright stages 1"
+
+
+def test_what_else_reads_artifacts_says_where_it_is_read(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    with pytest.raises(ArtifactError, match=r"a program in stages, which is no single artifact; read it with tilewright\.load"):
+        runtime.load(path)
+
+
+def test_programs_in_stages_are_no_libraries(tmp_path: Path) -> None:
+    compiled = tilewright.compile(model("NonZero", {"x": (4,)}, {"y": INT64}))
+    compiled(floats(4))
+    with pytest.raises(ArtifactError, match=r"m\.so: a program in stages, which goes on growing while it runs, is saved as \.tar, not as '\.so'"):
+        compiled.save(tmp_path / "m.so")
+
+
+def test_equal_programs_are_equal_files(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert saved(tmp_path / "a").read_bytes() == saved(tmp_path / "b").read_bytes()
