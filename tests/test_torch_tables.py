@@ -21,7 +21,7 @@ Q = torch.ops.quantized
 Function = Callable[[Any, float, int], Any]
 FUNCTIONS: dict[str, Function] = {
     "sigmoid": lambda x, s, z: torch.sigmoid(x), "tanh": lambda x, s, z: torch.tanh(x), "hardsigmoid": lambda x, s, z: functional.hardsigmoid(x),
-    "relu": lambda x, s, z: torch.relu(x), "relu6": lambda x, s, z: Q.relu6(x), "hardswish": lambda x, s, z: Q.hardswish(x, s, z),
+    "relu": lambda x, s, z: torch.relu(x), "relu6": lambda x, s, z: Q.relu6(x), "hardswish": Q.hardswish,
     "leaky_relu": lambda x, s, z: Q.leaky_relu(x, 0.07, False, s, z), "leaky_relu of its scale": lambda x, s, z: functional.leaky_relu(x, 0.07),
     "elu": lambda x, s, z: Q.elu(x, s, z, 1.3), "celu": lambda x, s, z: Q.celu(x, s, z, 0.7), "clamp": lambda x, s, z: torch.clamp(x, -1.0, 2.0),
     "hardtanh": lambda x, s, z: functional.hardtanh(x, -1.0, 1.5), "threshold": lambda x, s, z: functional.threshold(x, 0.3, 0.1), "gelu": lambda x, s, z: functional.gelu(x),

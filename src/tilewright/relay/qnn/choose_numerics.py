@@ -24,9 +24,10 @@ class ChooseNumerics(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         name = context.get("relay.qnn.numerics")
-        main = mod["main"] if "main" in mod else None
-        own = str(main.attrs.get(NUMERICS, "")) if isinstance(main, Function) else ""
-        if not name or not isinstance(main, Function) or own == name or own.startswith(f"{name}-"):
+        if not name or "main" not in mod or not isinstance(mod["main"], Function):
+            return mod
+        own = str(mod["main"].attrs.get(NUMERICS, ""))
+        if own == name or own.startswith(f"{name}-"):
             return mod
         from tilewright.relay.qnn.normal_form import NormalizeQnn  # these import passes, and the passes begin with this one
         from tilewright.relay.qnn.real_to_qnn import RealToQnn

@@ -374,8 +374,25 @@ FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2
 # PT2E: integers in the open
 
 
+@converter("quantized_decomposed::choose_qparams", "quantized_decomposed::choose_qparams_symmetric")
+def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any, node: Node) -> tuple[Expr, Expr]:
+    """A scale and a zero point by the range of a tensor, which zero belongs to; around zero, where that is symmetric."""
+    axes, zero = tuple(range(rank(input))), scalar(0, input)
+    low, high = op.minimum(op.min(input, axis=axes), zero), op.maximum(op.max(input, axis=axes), zero)
+    if node.name.endswith("symmetric"):
+        most = op.maximum(op.negative(low), high)
+        scale = op.maximum(op.quotient(most, scalar((quant_max - quant_min) / 2, input)), scalar(eps, input))
+        return scale, Constant(np.asarray(128 if dtype_named(dtype, node) == "uint8" else 0, np.int32))
+    scale = op.maximum(op.quotient(op.subtract(high, low), scalar(quant_max - quant_min, input)), scalar(eps, input))
+    point = op.subtract(scalar(quant_min, input), op.round(op.quotient(low, scale)))
+    return scale, cast(op.clip(point, a_min=float(quant_min), a_max=float(quant_max)), INT32)
+
+
 @converter("quantized_decomposed::quantize_per_tensor")
 def decomposed_quantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+    if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
+        whole = op.round(op.multiply(cast(input, FLOAT32), op.quotient(Constant(np.ones((), np.float32)), scale)))
+        return cast(op.clip(op.add(whole, cast(zero_point, FLOAT32)), a_min=float(quant_min), a_max=float(quant_max)), dtype_named(dtype, node))
     return _quantized_in(input, _number(scale, "scale", node), _number(zero_point, "zero_point", node), -1, quant_min, quant_max, dtype_named(dtype, node))
 
 
@@ -394,6 +411,8 @@ def _quantized_in(x: Expr, scale: Array, zero_point: Array, axis: int, least: in
 
 @converter("quantized_decomposed::dequantize_per_tensor")
 def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None) -> Expr:
+    if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
+        return op.multiply(op.subtract(cast(input, FLOAT32), cast(zero_point, FLOAT32)), scale)
     return real(input, Quantized(_number(scale, "scale", node), _number(zero_point, "zero_point", node)))
 
 
