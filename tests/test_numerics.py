@@ -143,3 +143,10 @@ def test_every_source_gives_the_integers_of_the_runtime_that_is_asked_for(name: 
             np.testing.assert_array_equal(run(model, source, x).ravel(), answers_of_runtime(files, numerics, x).ravel())
     finally:
         torch.backends.quantized.engine = engine
+
+
+def test_the_document_says_what_the_rules_say() -> None:
+    from numerics_table import PAGE, table
+
+    assert table() in PAGE.read_text(encoding="utf-8"), "python tests/numerics_table.py writes it"
+    assert "|  |" not in table(), "a rule has no docstring"
