@@ -105,8 +105,9 @@ def quantised(name: str, engine: str, size: int) -> Any:
 
 def of_torch(name: str, engine: str, count: int, size: int) -> Row:
     """A network on one of torch's engines."""
-    import tilewright
     import torch
+
+    import tilewright
 
     torch.set_num_threads(1)
     with warnings.catch_warnings():

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Function
-from tilewright.relay.qnn.normal_form import NormalizeQnn
-from tilewright.relay.qnn.real_to_qnn import RealToQnn
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.qnn.sources import NUMERICS
 
@@ -26,10 +24,14 @@ class ChooseNumerics(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         name = context.get("relay.qnn.numerics")
-        main = mod["main"] if "main" in mod else None
-        own = str(main.attrs.get(NUMERICS, "")) if isinstance(main, Function) else ""
-        if not name or not isinstance(main, Function) or own == name or own.startswith(f"{name}-"):
+        if not name or "main" not in mod or not isinstance(mod["main"], Function):
             return mod
+        own = str(mod["main"].attrs.get(NUMERICS, ""))
+        if own == name or own.startswith(f"{name}-"):
+            return mod
+        from tilewright.relay.qnn.normal_form import NormalizeQnn  # these import passes, and the passes begin with this one
+        from tilewright.relay.qnn.real_to_qnn import RealToQnn
+
         new = Sequential((RealToQnn(), NormalizeQnn()), name="ChooseNumerics")(mod).copy()
         new.update_func(new.get_global_var("main"), with_numerics(new["main"], name))
         return new

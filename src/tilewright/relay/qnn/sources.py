@@ -78,6 +78,7 @@ def _made(op: Op, *args: Expr, span: Any) -> Call:
 
 
 def _tflite_requantize(e: Call) -> Expr | None:
+    """Sums times a number of 31 bits, rounded twice: to 32 bits with halves upward, then with halves away from zero."""
     x, scale, zero_point, to, out_zero = e.args
     if not is_open(e) or not isinstance(scale, Constant) or not isinstance(to, Constant):
         return None
@@ -118,6 +119,7 @@ _HEADROOM: Final = 20
 
 
 def _tflite_add(e: Call) -> Expr | None:
+    """Both operands shifted left by 20 bits and brought to twice the larger scale, added, brought to the scale of the result; each step in fixed point."""
     a, b, sa, za, sb, zb, s, z = e.args
     dtype = e.tensor_type.dtype
     if not _all_known(e, 2) or dtype.bits != 8:
@@ -134,6 +136,7 @@ def _tflite_add(e: Call) -> Expr | None:
 
 
 def _tflite_mul(e: Call) -> Expr | None:
+    """The product of the centred integers, in fixed point as sums are."""
     a, b, sa, za, sb, zb, s, z = e.args
     dtype = e.tensor_type.dtype
     if not _all_known(e, 2):
@@ -283,6 +286,7 @@ def joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | N
 
 
 def _onnx_requantize(e: Call) -> Expr | None:
+    """round(sums * (sx * sw / s)) + z in float32, halves to the even number; the bias is a whole number of the sums."""
     if not is_open(e):
         return None
     return Call(Requantize(**{**e.op.attributes(), "rounding": "TONEAREST", "compute_dtype": "float32"}), e.args, span=e.span)
@@ -297,16 +301,19 @@ def _values(e: Call, operands: int) -> list[Quantized] | None:
 
 
 def _onnx_add(e: Call) -> Expr | None:
+    """round(a * (sa / s) + (b * (sb / s) + c)), where c has the zero points; one rounding for each product and sum."""
     found = _values(e, 2)
     return None if found is None else onnx_runtime.summed(*found)
 
 
 def _onnx_mul(e: Call) -> Expr | None:
+    """round((a - za) * (b - zb) * (sa * sb / s) + z)."""
     found = _values(e, 2)
     return None if found is None else onnx_runtime.multiplied(*found)
 
 
 def _onnx_softmax(e: Call) -> Expr | None:
+    """Exponentials from a table times floor(1 / s), divided by their sum, rounded."""
     found = _values(e, 1)
     return None if found is None else onnx_runtime.softmax(found[0], found[1], e.op.axis)
 
@@ -324,8 +331,14 @@ def _onnx_average(e: Call) -> Expr | None:
 
 
 def _onnx_concatenate(e: Call) -> Expr | None:
+    """Tensors of other scales dequantized, and quantized by division."""
     how = Quantize(str(e.tensor_type.dtype))
     return joined(e, lambda x, s, z: _made(how, _real(x, s, z, e.span), *e.args[-2:], span=e.span))
+
+
+def _onnx_quantize(e: Call) -> Expr | None:
+    """round(data / s) + z, a division, halves to the even number."""
+    return None  # what the operator means
 
 
 def _fast_average(e: Call) -> Expr | None:
@@ -351,7 +364,7 @@ def _fast_quantize(e: Call) -> Expr | None:
 
 
 _ONNX: Final[Mapping[type[Op], Rule]] = {
-    Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
+    Quantize: _onnx_quantize, Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
     QnnConcatenate: _onnx_concatenate,
 }
 RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {

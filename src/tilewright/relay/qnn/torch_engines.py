@@ -94,6 +94,7 @@ def _worth(e: Call) -> tuple[Array, np.float32, int]:
 
 
 def _fbgemm_requantize(e: Call) -> Expr | None:
+    """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with the bias as a real number; b * (1 / (sx * sw)) and the sum in one rounding where weights have one scale."""
     found = _layer(e)
     if found is None:
         return None
@@ -113,6 +114,7 @@ def _twice_inverted(scale: Array) -> Array:
 
 
 def _onednn_requantize(e: Call) -> Expr | None:
+    """round((sums * sx * sw + b) * (1 / s) + z), each step rounded, with the bias as a real number."""
     found = _layer(e)
     if found is None:
         return None
@@ -134,6 +136,7 @@ def _onednn_requantize(e: Call) -> Expr | None:
 
 
 def _qnnpack_requantize(e: Call) -> Expr | None:
+    """round((sums + round(b / (sx * sw))) * (sx * sw * (1 / s))) + z."""
     found = _layer(e)
     if found is None:
         return None
@@ -147,6 +150,7 @@ def _qnnpack_requantize(e: Call) -> Expr | None:
 
 
 def _x86_requantize(e: Call) -> Expr | None:
+    """As onednn for convolutions of up to 100 groups with symmetric weights, else as fbgemm."""
     found = _layer(e)
     product = None if found is None else found[2]
     dense = product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS or not N.is_zero(product.args[3])
@@ -322,6 +326,7 @@ def _concatenate(e: Call) -> Expr | None:
 
 
 def _softmax(e: Call) -> Expr | None:
+    """The softmax of real numbers, times one over the scale, rounded."""
     x, scale, zero_point, to, out_zero = e.args
     real = _call(Softmax(e.attrs.axis), _call(Dequantize(), x, scale, zero_point, like=e), like=e)
     return _requantized(real, to, out_zero, e)

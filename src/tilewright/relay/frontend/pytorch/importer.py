@@ -192,7 +192,7 @@ class Importer:
             found = converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults)
             is_signed = first.tensor_type.dtype == "int8"
             return quantize.quantized_from(found, scale, zero - 128 * is_signed, first.tensor_type.dtype, node)
-        if plain in ("avg_pool2d", "adaptive_avg_pool2d"):
+        if plain in ("avg_pool2d", "adaptive_avg_pool2d", "mean"):
             pool = quantize.average(converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults), first, q)
             if pool is not None:
                 return self._remember(pool, q)

@@ -21,6 +21,7 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, rank, reshape, scalar, shape_of
 from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
+from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
 from tilewright.types import FLOAT32, INT32, DataType
 
@@ -74,6 +75,14 @@ def real(x: Expr, q: Quantized) -> Expr:
     return op.qnn.dequantize(x, Constant(scale), Constant(zero), axis=q.axis)
 
 
+def real_at_once(x: Expr, q: Quantized) -> Expr:
+    """The same as loops over whole vectors compute it: with one rounding, of scale * integer - scale * zero point."""
+    scale = q.scale.astype(np.float32)
+    if scale.size > 1:
+        return real(x, q)
+    return op.multiply_add(cast(x, FLOAT32), Constant(scale.reshape(())), Constant(np.asarray(scale * np.float32(-float(q.zero_point)), np.float32).reshape(())))
+
+
 def _made(x: Expr, q: Quantized, node: Node) -> Expr:
     node.quantized[x] = q
     return x
@@ -88,7 +97,7 @@ def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | D
 def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
     """What an operator that knows no quantized tensors gives: on the real numbers, quantized as its input was."""
     q = parameters_of(x, node)
-    found = convert(real(x, q))
+    found = convert(real_at_once(x, q) if node.name.startswith("leaky_relu") else real(x, q))
     if not isinstance(found, Expr) or not dtype_of(found).is_float or q.scale.size > 1:
         node.refuse("it has no form for quantized tensors; take the operator out of the part of the model that is quantized")
     return quantized_from(found, q.scale, q.zero_point, dtype_of(x), node)
@@ -105,6 +114,13 @@ def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
             return None
         window = tuple(n // m for n, m in zip(sizes, wanted, strict=True))
         attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
+    elif isinstance(pool.op, Mean):
+        sizes = x.tensor_type.shape[2:]
+        if rank(x) != 4 or sorted(a % 4 for a in attributes["axis"]) != [2, 3] or not all(isinstance(n, int) for n in sizes):
+            return None
+        attributes = {"pool_size": sizes, "strides": sizes, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
+        parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
+        return reshape(op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes), pool.tensor_type.shape)
     elif not isinstance(pool.op, AvgPool2d):
         return None
     parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
@@ -265,16 +281,36 @@ def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
     return op.clip(x, a_min=float(zero_point), a_max=float(high)) if relu and zero_point > low else x
 
 
-@converter("quantized::add_scalar", "quantized::mul_scalar", "quantized::add_scalar_relu", "quantized::mul_scalar_relu")
-def quantized_scalar(qa: Expr, b: Any, node: Node) -> Expr:
-    """Times a number, the scale changes and not the integers."""
-    q = parameters_of(qa, node)
-    if "mul" in node.name:
-        if b <= 0 or node.name.endswith("relu"):
-            node.refuse(f"it multiplies by {b} (with relu: {node.name.endswith('relu')}), and only plain products with positive numbers are supported")
-        return _made(op.copy(qa), Quantized((q.scale * np.float32(b)).astype(np.float32), q.zero_point), node)
-    found = op.add(real(qa, q), Constant(np.asarray(b, np.float32)))
-    return quantized_from(found, q.scale, q.zero_point, dtype_of(qa), node, int(q.zero_point) if node.name.endswith("relu") else None)
+@converter("quantized::add_scalar", "quantized::add_scalar_relu")
+def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
+    """The zero point moves and not the integers; where it would leave the range, the scale grows so that it stays at the end."""
+    q, kind = parameters_of(qa, node), dtype_of(qa)
+    (low, high), scale, zero = limits(kind), float(q.scale), int(q.zero_point)
+    steps = int(np.rint(b / scale))
+    moved, positive = zero - steps, node.name.endswith("relu")
+    if low <= moved <= high:
+        held = op.maximum(qa, scalar(moved, qa)) if positive else op.copy(qa)
+        return _made(held, Quantized(q.scale, np.asarray(moved)), node)
+    end = low if moved < low else high
+    grown = np.asarray(abs((high if moved < low else low) - moved) / (high - low) * scale, np.float32)
+    total = op.add(cast(qa, INT32), Constant(np.asarray(steps - zero, np.int32)))
+    total = op.nn.relu(total) if positive else total
+    factor = np.float32(scale) * (np.float32(1) / grown)
+    whole = op.round(op.multiply(cast(total, FLOAT32), Constant(np.asarray(factor, np.float32))))
+    held = op.clip(op.add(whole, Constant(np.asarray(end, np.float32))), a_min=float(low), a_max=float(high))
+    return _made(cast(held, kind), Quantized(grown, np.asarray(end)), node)
+
+
+@converter("quantized::mul_scalar", "quantized::mul_scalar_relu")
+def quantized_mul_scalar(qa: Expr, b: float, node: Node) -> Expr:
+    """The scale changes and not the integers, but that they are turned round for a number below zero."""
+    q, kind = parameters_of(qa, node), dtype_of(qa)
+    (low, high), zero = limits(kind), int(q.zero_point)
+    if b == 0:
+        return _made(op.zeros_like(qa), Quantized(np.asarray(1, np.float32), np.asarray(0)), node)
+    turned = op.copy(qa) if b > 0 else cast(op.subtract(scalar(low + high, cast(qa, INT32)), cast(qa, INT32)), kind)
+    made = Quantized(np.asarray(float(q.scale) * abs(b), np.float32), np.asarray(zero if b > 0 else high - (zero - low)))
+    return _made(_held(turned, int(made.zero_point), node.name.endswith("relu")), made, node)
 
 
 @converter("quantized::cat", "quantized::cat_relu")
@@ -303,7 +339,7 @@ def quantized_activation(
         to = Quantized(np.asarray(output_scale, np.float32), np.asarray(output_zero_point, np.int64))
         given = [c for p in (q, to) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
         return _made(op.qnn.softmax(x, *given, axis=axis_of(dim, rank(x), node)), to, node)
-    r = real(x, q)
+    r = real_at_once(x, q)
     build: dict[str, Callable[[], Expr]] = {
         "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r, alpha=float(negative_slope)),
         "elu": lambda: elementwise.elu(r, alpha), "sigmoid": lambda: op.sigmoid(r), "celu": lambda: elementwise.celu(r, alpha),
@@ -338,8 +374,25 @@ FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2
 # PT2E: integers in the open
 
 
+@converter("quantized_decomposed::choose_qparams", "quantized_decomposed::choose_qparams_symmetric")
+def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any, node: Node) -> tuple[Expr, Expr]:
+    """A scale and a zero point by the range of a tensor, which zero belongs to; around zero, where that is symmetric."""
+    axes, zero = tuple(range(rank(input))), scalar(0, input)
+    low, high = op.minimum(op.min(input, axis=axes), zero), op.maximum(op.max(input, axis=axes), zero)
+    if node.name.endswith("symmetric"):
+        most = op.maximum(op.negative(low), high)
+        scale = op.maximum(op.quotient(most, scalar((quant_max - quant_min) / 2, input)), scalar(eps, input))
+        return scale, Constant(np.asarray(128 if dtype_named(dtype, node) == "uint8" else 0, np.int32))
+    scale = op.maximum(op.quotient(op.subtract(high, low), scalar(quant_max - quant_min, input)), scalar(eps, input))
+    point = op.subtract(scalar(quant_min, input), op.round(op.quotient(low, scale)))
+    return scale, cast(op.clip(point, a_min=float(quant_min), a_max=float(quant_max)), INT32)
+
+
 @converter("quantized_decomposed::quantize_per_tensor")
 def decomposed_quantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+    if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
+        whole = op.round(op.multiply(cast(input, FLOAT32), op.quotient(Constant(np.ones((), np.float32)), scale)))
+        return cast(op.clip(op.add(whole, cast(zero_point, FLOAT32)), a_min=float(quant_min), a_max=float(quant_max)), dtype_named(dtype, node))
     return _quantized_in(input, _number(scale, "scale", node), _number(zero_point, "zero_point", node), -1, quant_min, quant_max, dtype_named(dtype, node))
 
 
@@ -358,6 +411,8 @@ def _quantized_in(x: Expr, scale: Array, zero_point: Array, axis: int, least: in
 
 @converter("quantized_decomposed::dequantize_per_tensor")
 def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None) -> Expr:
+    if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
+        return op.multiply(op.subtract(cast(input, FLOAT32), cast(zero_point, FLOAT32)), scale)
     return real(input, Quantized(_number(scale, "scale", node), _number(zero_point, "zero_point", node)))
 
 
