@@ -270,7 +270,7 @@ def transpose_of(e: Call) -> Expr | None:
 def transpose_of_reshape(e: Call) -> Expr | None:
     """transpose(reshape(transpose(x))) -> reshape(x), when no memory moves in the end"""
     middle = e.args[0]
-    if not (isinstance(middle, Call) and middle.op.view):
+    if not (isinstance(middle, Call) and isinstance(middle.op, Op) and middle.op.view):
         return None
     first = middle.args[0]
     if not (isinstance(first, Call) and isinstance(first.op, Transpose)):
