@@ -117,3 +117,11 @@ def test_bytes_that_a_product_reads_moved_are_stored_so(dense_first: bool) -> No
     product = next(c for c in calls(new.body) if c.op is results[0].op)
     assert str(product.args[0].op) == str(relay.cast(held, dtype="uint8").op)
     assert [str(c.op) for c in calls(product.args[0])] == [str(relay.clip(x, a_min=0, a_max=255).op), str(relay.cast(held, dtype="uint8").op)]
+
+
+def test_bounds_that_are_no_bytes_stay() -> None:
+    x = var("x", shape=(4, 8), dtype="int32")
+    held = [relay.clip(x, a_min=low, a_max=high) for low, high in ((float("-inf"), 255), (-0.5, 9), (-1, 255))]
+    function = Function((x,), relay.Tuple(tuple(f for h in held for f in (relay.cast(h, dtype="uint8"), relay.add(h, number(1))))))
+    module = IRModule.from_expr(function)
+    assert ByteArithmetic()(module)["main"] is module["main"]

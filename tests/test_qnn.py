@@ -274,3 +274,13 @@ def test_products_of_bytes_whose_zero_point_is_computed(name: str, kind: str) ->
         wanted = evaluate(Function((x, zx), call), data, value)
         np.testing.assert_array_equal(evaluate(Function((x, zx), plain), data, value), wanted)
         np.testing.assert_array_equal(build_module(IRModule.from_expr(Function((x, zx), call)), Target("llvm")).executable(threads=1)(data, value), wanted)
+
+
+def test_weights_beyond_a_byte_and_rows_that_are_open() -> None:
+    weight = strays((7, 20), (41, 40))
+    x = relay.var("x", shape=(relay.Any(), 20), dtype="uint8")
+    call = OPS["qnn.dense"]()(x, *map(relay.const, (weight, zero(3), zero(90), scale(1.0), scale(1.0))))
+    plain, data = simplify_call(call), u8(5, 20)
+    assert plain is not None
+    assert [c.op.name for c in calls(plain)].count("nn.dense") == 2
+    np.testing.assert_array_equal(evaluate(Function((x,), plain), data), (data.astype(int) - 3) @ (weight.astype(int) - 90).T)

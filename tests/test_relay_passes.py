@@ -510,3 +510,18 @@ def test_the_page_of_passes_is_what_the_classes_say() -> None:
     for name in transform.__all__:
         if isinstance(cls := getattr(transform, name), type) and issubclass(cls, Pass) and cls.__module__.startswith("tilewright.relay."):
             assert f"`transform.{name}`" in text
+
+
+def test_views_of_calls_of_functions_are_left_alone() -> None:
+    """A transpose, and a reshape, of what a function of the module gives."""
+    mod = relay.parser.fromtext("""#[version = "0.0.5"]
+        def @f(%x: Tensor[(2, 3), float32]) -> Tensor[(2, 3), float32] { exp(%x) }
+        def @main(%x: Tensor[(2, 3), float32]) {
+          %0 = @f(%x);
+          %1 = transpose(%0, axes=[1, 0]);
+          %2 = @f(%x);
+          %3 = reshape(%2, newshape=[6]);
+          (%1, %3)
+        }""")
+    done = transform.SimplifyExpr()(transform.InferType()(mod))
+    assert_structural_equal(done, transform.InferType()(mod))

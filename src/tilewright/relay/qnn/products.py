@@ -291,8 +291,10 @@ def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -
 def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[tuple[StridedSlice, Array]] | None:
     """For each place of the kernel with weights that are not zero: the part of the data that it multiplies, and its weights along the output channels.
 
-    None where these are many, or padding is part of the product.
+    None where these are many, a size is open, or padding is part of the product.
     """
+    if not all(isinstance(d, int) for d in shape):
+        return None
     if isinstance(plain, Dense):
         ks = np.flatnonzero(weight.any(axis=0)).tolist()
         return [(StridedSlice((k,), (k + 1,), axes=(len(shape) - 1,)), weight[:, k]) for k in ks] if len(ks) <= _MOST_STRAYS else None

@@ -116,6 +116,8 @@ def _limits(e: Expr) -> tuple[int, int] | None:
     """The bounds that an int32 value is held in, where they are those of bytes, or closer."""
     if not isinstance(e, Call) or not isinstance(e.op, Clip) or not isinstance(e.known_type(), TensorType) or e.tensor_type.dtype is not INT32:
         return None
+    if not (float(e.op.a_min).is_integer() and float(e.op.a_max).is_integer()):
+        return None
     low, high = int(e.op.a_min), int(e.op.a_max)
     return (low, high) if low <= high and ((low >= -128 and high <= 127) or (low >= 0 and high <= 255)) else None
 

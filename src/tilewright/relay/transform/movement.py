@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.op.transform import Transpose
 
@@ -64,7 +65,7 @@ def transposed(x: Expr, perm: Perm) -> Expr:
 
 def reshaped(x: Expr, shape: Sequence[Any]) -> Expr:
     """`reshape(x, shape)`: nothing when it has that shape, and reshapes of reshapes merge. `shape` holds no wildcards."""
-    while isinstance(x, Call) and x.op.view:
+    while isinstance(x, Call) and isinstance(x.op, Op) and x.op.view:
         x = x.args[0]
     if x.tensor_type.shape == tuple(shape):
         return x
