@@ -90,7 +90,7 @@ def loaded(
     work: workloads.Workload, runtimes: list[str], threads: int, tolerance: float, precision: str = "f32"
 ) -> tuple[list[Row], list[Contestant]]:
     """Load `work` on every runtime and check the answers: a row for each, and those that were right."""
-    expected = peers.onnxruntime(work.path, work.inputs, threads)(work.inputs)
+    expected = peers.LOADERS[work.reference](work.path, work.inputs, threads, "f32")(work.inputs)
     rows: list[Row] = []
     running: list[Contestant] = []
     for runtime in runtimes:

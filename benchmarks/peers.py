@@ -45,6 +45,24 @@ def onnxruntime(path: Path, inputs: Inputs, threads: int, precision: str = "f32"
     return lambda feed: session.run(None, feed)
 
 
+def litert(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> Run:
+    """LiteRT (TensorFlow Lite) with XNNPACK, as it comes. It reads .tflite alone."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path), num_threads=threads)
+    interpreter.allocate_tensors()
+    places = [d["index"] for d in interpreter.get_input_details()]
+    results = [d["index"] for d in interpreter.get_output_details()]
+
+    def run(feed: Inputs) -> list[NDArray[Any]]:
+        for place, array in zip(places, feed.values(), strict=True):
+            interpreter.set_tensor(place, array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(index) for index in results]
+
+    return run
+
+
 def openvino(path: Path, inputs: Inputs, threads: int, precision: str = "f32") -> Run:
     """OpenVINO's CPU plug-in, for the shapes of `inputs`, tuned for latency; but for f32, in the precision that it chooses."""
     import openvino
@@ -67,8 +85,11 @@ LOADERS: dict[str, Callable[[Path, Inputs, int, str], Run]] = {
     "tilewright": tilewright,
     "onnxruntime": onnxruntime,
     "openvino": openvino,
+    "litert": litert,
 }
 SHORT = {"ort": "onnxruntime", "ov": "openvino"}
+PACKAGES = {"litert": "ai_edge_litert"}
+"""What a runtime's package is called, where that is not its name."""
 
 
 def installed(names: list[str]) -> list[str]:
@@ -76,4 +97,4 @@ def installed(names: list[str]) -> list[str]:
     full = [SHORT.get(name, name) for name in names]
     for name in full:
         LOADERS[name]
-    return [name for name in full if importlib.util.find_spec(name) is not None]
+    return [name for name in full if importlib.util.find_spec(PACKAGES.get(name, name)) is not None]

@@ -1,16 +1,18 @@
 """Networks of torchvision, timm and transformers through both doors of the PyTorch frontend, compared with torch.
 
-`python benchmarks/torch_models.py` runs them all; names choose, `--door script` or `--door export` is one way of two, `--import-only`
-stops before compiling. A line for each: the largest difference relative to the largest output, or what went wrong.
+`python benchmarks/torch_models.py` runs them all, each in a process of its own, so that its memory is given back; names choose, `--door script`
+or `--door export` is one way of two, `--import-only` stops before compiling, `--here` stays in this process. A line for each: the largest
+difference relative to the largest output, or what went wrong; at the end, how many agree by each door, and those that do not.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +40,7 @@ TRANSFORMERS: Final = (
     "llama", "mistral", "mobilebert", "mpnet", "nystromformer", "opt", "phi", "qwen2", "roberta", "roformer", "splinter", "squeezebert", "t5", "xlm-roberta",
 )
 TOLERANCE: Final = 1e-4
+DOORS: Final = ("export", "script")
 Made = tuple[Any, tuple[Any, ...]]
 
 
@@ -109,6 +112,8 @@ def _transformer(kind: str) -> Made:
     if kind in ("mobilebert", "squeezebert", "t5", "albert", "gpt_neo", "convbert", "gptj", "phi", "bart", "mpnet"):
         options = {k: v for k, v in options.items() if k in ("vocab_size", "use_cache", "num_hidden_layers", "num_layers")} if kind not in ("gpt_neo",) else {
             "vocab_size": 1000, "use_cache": False, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+    if kind == "bart":
+        options |= {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128}
     if "num_key_value_heads" in vars(fresh) or kind in ("llama", "mistral", "qwen2"):
         options["num_key_value_heads"] = 2
     config = AutoConfig.for_model(kind, **options)
@@ -157,38 +162,71 @@ def difference(module: Any, network: Any, inputs: tuple[Any, ...]) -> float:
     return max(float(np.abs(f - w.numpy()).max() / max(1e-30, float(w.abs().max()))) for f, w in zip(found, wanted, strict=True))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print a line for each network and door."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--door", choices=("script", "export"))
-    parser.add_argument("--import-only", action="store_true")
-    options = parser.parse_args(arguments)
-    failed = 0
-    table = models()
-    declare_missing_operators()
-    chosen = [n for n in table if not options.names or any(part in n for part in options.names)]
-    for name in chosen:
-        try:
-            import torch
+Line = tuple[str, str, str]
+"""A network, a door (none where the network is not made), and what is said of it: FAILED at the beginning of what is not as it should be."""
 
-            torch.manual_seed(0)
-            network, inputs = table[name]()
-        except Exception as error:  # a network that the installed release does not have, or cannot make
-            print(f"{name}: not made: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
-            continue
-        for door in (options.door,) if options.door else ("export", "script"):
-            start = time.perf_counter()
-            try:
-                module = through(door, network, inputs)
-                said = "imported" if options.import_only else f"{difference(module, network, inputs):.1e}"
-                bad = not options.import_only and not float(said) <= TOLERANCE
-            except Exception as error:  # whatever it is, it is this network's line
-                said, bad = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", True
-            failed += bad
-            print(f"{name} {door}: {'FAILED ' * bad}{said} ({time.perf_counter() - start:.1f} s)", flush=True)
-    print(f"{failed} failed")
-    return int(failed > 0)
+
+def lines(name: str, doors: Sequence[str], import_only: bool) -> Iterator[Line]:
+    """What becomes of one network by each door."""
+    import torch
+
+    torch.manual_seed(0)
+    try:
+        network, inputs = models()[name]()
+    except Exception as error:  # a network that the installed release does not have, or cannot make
+        yield name, "", f"not made: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        return
+    for door in doors:
+        start = time.perf_counter()
+        try:
+            module = through(door, network, inputs)
+            said = "imported" if import_only else f"{difference(module, network, inputs):.1e}"
+            bad = not import_only and not float(said) <= TOLERANCE
+        except Exception as error:  # whatever it is, it is this network's line
+            said, bad = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", True
+        yield name, door, f"{'FAILED ' * bad}{said} ({time.perf_counter() - start:.1f} s)"
+
+
+def apart(name: str, doors: Sequence[str], import_only: bool, seconds: float) -> Iterator[Line]:
+    """The same from a process that ends with it."""
+    command = [sys.executable, "-W", "ignore", __file__, name, "--here", *(["--door", doors[0]] if len(doors) == 1 else []), *(["--import-only"] if import_only else [])]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds)
+        written, ended = ran.stdout, f"FAILED the process ended with {ran.returncode}: {ran.stderr[-200:]}"
+    except subprocess.TimeoutExpired as error:
+        written, ended = (error.stdout or b"").decode(), f"FAILED not ended after {seconds:g} s"
+    said = {door: text for line in written.splitlines() for door in ("", *doors) for mark in [f"{name} {door}: " if door else f"{name}: "]
+            if line.startswith(mark) for text in [line.removeprefix(mark)]}
+    if "" in said:
+        yield name, "", said[""]
+        return
+    for door in doors:
+        yield name, door, said.get(door, ended)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a line for each network and door, and how many agree; 1 where one does not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="whole names, or parts of names")
+    parser.add_argument("--door", choices=DOORS)
+    parser.add_argument("--import-only", action="store_true")
+    parser.add_argument("--here", action="store_true", help="in this process")
+    parser.add_argument("--seconds", type=float, default=600, help="how long one network may take")
+    options = parser.parse_args(arguments)
+    table, doors = models(), (options.door,) if options.door else DOORS
+    declare_missing_operators()
+    chosen = [n for n in table if not options.names or n in options.names or any(part in n for part in options.names if part not in table)]
+    found: list[Line] = []
+    for name in chosen:
+        for line in lines(name, doors, options.import_only) if options.here else apart(name, doors, options.import_only, options.seconds):
+            print(f"{line[0]} {line[1]}: {line[2]}" if line[1] else f"{line[0]}: {line[2]}", flush=True)
+            found.append(line)
+    for door in doors:
+        of = [line for line in found if line[1] == door]
+        failed = [name for name, _, said in of if said.startswith("FAILED")]
+        print(f"{door}: {len(of) - len(failed)} of {len(of)} agree with torch{f'; not: {chr(44).join(failed)}' if failed else ''}")
+    print(f"{sum(not door for _, door, _ in found)} networks could not be made")
+    return int(any(said.startswith("FAILED") for _, _, said in found))
 
 
 if __name__ == "__main__":

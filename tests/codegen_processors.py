@@ -26,12 +26,14 @@ PROCESSORS = {
     "skylake-avx512": "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", "znver5": "llvm -mtriple=x86_64-linux-gnu -mcpu=znver5",
     "aarch64": "llvm -mtriple=aarch64-linux-gnu",
 }
+OF_BYTES = {**PROCESSORS, "cortex-a76": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76", "neoverse-v1": "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1"}
+"""The same, and those that have other instructions for bytes."""
 EMULATOR, COMPILER = "qemu-aarch64", "aarch64-linux-gnu-gcc"
 
 
 def why_not(name: str) -> str:
     """Why code for that processor cannot run here; empty where it can."""
-    target = Target(PROCESSORS[name])
+    target = Target(OF_BYTES[name])
     arch = target.mtriple.split("-")[0]
     if arch == host_arch():
         missing = target.features - host_features()
@@ -52,7 +54,7 @@ class Work:
 
 def run_all(works: Sequence[Work], name: str, folder: Path, threads: int = 2) -> None:
     """Run every function once on its arrays."""
-    target = Target(PROCESSORS[name])
+    target = Target(OF_BYTES[name])
     objects = [compile_text(emit_module([w.func for w in works], target), target), pool_object(target)]
     if target.mtriple.startswith(host_arch()):
         _run_here(works, objects, threads)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.arith.evaluate import evaluate
 from tilewright.expr import Buffer, Load, PrimExpr, Var, all_of, as_expr, const, if_then_else, maximum
 from tilewright.intrinsics import fma
 from tilewright.tir.interpreter import run
-from tilewright.tir.stmt import Allocate, For, IfThenElse, PrimFunc, Stmt, Store, seq
+from tilewright.tir.stmt import NUMBERS, Allocate, For, IfThenElse, PrimFunc, Stmt, Store, seq
 
 S, P, V, U = "serial", "parallel", "vectorized", "unrolled"
 
@@ -25,22 +26,24 @@ def variables(names: str) -> list[Var]:
     return [Var(n) for n in names.split()]
 
 
-def outputs(func: PrimFunc, seed: int = 0) -> list[np.ndarray]:
-    """The arrays after running `func` on random inputs, which depend on the sizes of its parameters only."""
+def outputs(func: PrimFunc, seed: int = 0, size_of_all: int = 5) -> list[np.ndarray]:
+    """The arrays after running `func` on random inputs, which depend on the sizes of its parameters only; open sizes are `size_of_all`."""
     rng = np.random.default_rng(seed)
+    numbers = dict.fromkeys(func.attrs.get(NUMBERS, ()), size_of_all)
     arrays = []
     for b in func.params:
-        size = int(np.prod([int(d) for d in b.shape]))
+        size = int(np.prod([evaluate(as_expr(d), numbers) for d in b.shape]))
         values = rng.integers(-8, 8, size)
         arrays.append(values.astype(b.dtype.numpy()))
-    run(func, arrays)
+    run(func, arrays, numbers)
     return arrays
 
 
 def same(before: PrimFunc, after: PrimFunc) -> None:
-    """Assert that both functions compute the same."""
-    for a, b in zip(outputs(before), outputs(after), strict=True):
-        np.testing.assert_array_equal(a, b)
+    """Assert that both functions compute the same, for small and smallest sizes where these are open."""
+    for size in (5, 2, 1) if NUMBERS in before.attrs else (5,):
+        for a, b in zip(outputs(before, size_of_all=size), outputs(after, size_of_all=size), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def conv2d(h: int = 6, w: int = 9, c: int = 3, f: int = 4, k: int = 3, stride: int = 1, pad: int = 1, tile: int = 3,

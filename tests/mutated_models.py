@@ -19,6 +19,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
+from damaged_files import DAMAGE, Random, cut, flip
+
 LARGEST_SEED = 40_000
 LARGEST_NETWORK = 20_000_000
 DATA_FILE = "data.bin"
@@ -29,7 +31,6 @@ ABSURD = (0, -1, -2, -7, 3, 64, 1000, 100_000, 10**9, 1 << 31, (1 << 31) - 1, 1 
 FLOATS = (0.0, -1.0, 1e-30, 1e38, float("nan"), float("inf"), -float("inf"))
 NAMES = ("", "x", "y", "\0", "a" * 5000, "Relu", "Loop", "If", "Conv", "Reshape", "Constant", "ai.onnx", "n", "\u20ac")
 PLACES = (DATA_FILE, "../data.bin", "/etc/passwd", "/dev/zero", "", ".", "missing.bin", "a" * 5000, "\0", "sub/../data.bin")
-Random = np.random.Generator
 Mutation = Callable[[bytes, Random], bytes]
 _SHORT = {FieldDescriptor.TYPE_INT32: 32, FieldDescriptor.TYPE_UINT64: -64}
 
@@ -88,30 +89,6 @@ def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
             data, change = flip(data, random), flip
         names.append(change.__name__)
     return ", ".join(names), data
-
-
-# Of files.
-
-
-def flip(data: bytes, random: Random) -> bytes:
-    """Some bytes are others."""
-    changed = bytearray(data)
-    for _ in range(random.integers(1, 8)):
-        if changed:
-            changed[random.integers(len(changed))] = random.integers(256)
-    return bytes(changed)
-
-
-def cut(data: bytes, random: Random) -> bytes:
-    """The end is missing, or a piece in the middle."""
-    begin = int(random.integers(len(data) + 1))
-    return data[:begin] + (data[begin + int(random.integers(64)):] if random.random() < 0.5 else b"")
-
-
-def repeat(data: bytes, random: Random) -> bytes:
-    """A piece stands twice."""
-    begin = int(random.integers(len(data) + 1))
-    return data[:begin] + data[max(0, begin - int(random.integers(200))):]
 
 
 # Of messages, whatever they mean.
@@ -324,7 +301,6 @@ def bury(data: bytes, random: Random) -> bytes:
     return model.SerializeToString()
 
 
-DAMAGE: tuple[Mutation, ...] = (flip, cut, repeat)
 CHANGES: tuple[Mutation, ...] = (change, tangle, resize, retype, exaggerate, revalue, send_away, bury)
 _WEIGHTS = (0.24, 0.14, 0.14, 0.08, 0.16, 0.14, 0.04, 0.06)
 

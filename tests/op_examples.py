@@ -118,6 +118,8 @@ def _elementwise() -> list[Example]:
     found += [Example(e.CastLike(), (real(3, low=-9, high=9), whole(2))), Example(e.Cast("float64"), (real(5),))]
     found += [Example(e.Clip(-1, 0.5), (real(9),)), Example(e.Clip(-300, 20), (whole(9, dtype="int8"),)), Example(e.Clip(0, 6), (real(2, 3, 4, 5, low=-9, high=9),))]
     found += [Example(fixed_point.FixedPointMultiply(1 << 30, -3), (whole(9, low=-9999, high=9999),)), Example(fixed_point.FixedPointMultiply(1395864371, 2), (whole(9),))]
+    numbers, factors = whole(3, 21, low=-(1 << 30), high=1 << 30, dtype="int32"), whole(21, low=1 << 30, high=(1 << 31) - 1, dtype="int32")
+    found += [Example(fixed_point.HighProduct(doubled), (numbers, factors, whole(21, high=1 << 40, dtype="int64"))) for doubled in (False, True)]
     found += [Example(nn.LeakyRelu(0.1), (real(3, 5),)), Example(nn.PRelu(), (real(2, 3, 4, 5), real(3))), Example(nn.PRelu(-1), (real(2, 3), real(3)))]
     return found
 

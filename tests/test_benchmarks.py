@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from small_models import mlp, onnxruntime_answers, whole
@@ -130,6 +131,17 @@ def test_batches_are_timed_and_divided(model: Path, tmp_path: Path) -> None:
     each = [float(line.split()[3]) for line in lines]
     ours = [row["median"] * 1e3 / row["batch"] for row in rows if row["runtime"] == "tilewright"]
     assert np.allclose(each, ours, atol=1e-3)
+
+
+def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: Path) -> None:
+    from test_open_images import convolution
+
+    path = tmp_path / "small.onnx"
+    onnx.save(convolution(8, 16, 3), path)
+    done = run("open_sizes.py", path, "--shapes", "x:[1,8,h,w]", "--at", "x:[1,8,5,9]", "--at", "x:[1,8,16,16]", "--seconds", "0.01")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["x:[1,8,5,9]", "x:[1,8,16,16]"]
+    assert all(" ratio " in line for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("program", sorted(path.stem for path in BENCHMARKS.glob("*.py")))

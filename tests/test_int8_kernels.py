@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from codegen_native import Native
+from codegen_processors import OF_BYTES, Work, run_all, why_not
 from tilewright import te
 from tilewright.compiler.kernel import lower
 from tilewright.intrinsics import dot4
@@ -15,6 +17,7 @@ from tilewright.ir.structural import structural_equal
 from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, var
 from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.nn import BatchMatmul, Conv2d, Dense, Matmul
 from tilewright.runtime.host import host_arch, host_features
 from tilewright.target import Target
@@ -37,6 +40,12 @@ INSTRUCTIONS = {"x86-64": "pmaddwd", "haswell": "vpmaddwd", "alderlake": "vpdpbu
 def conv(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Function:
     x, w = var("x", shape=shape, dtype="uint8"), var("w", shape=kernel, dtype="int8")
     return Function((x, w), Conv2d(data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32", **attrs)(x, w), attrs={"Primitive": 1})
+
+
+def planes(shape: tuple[int, ...], kernel: tuple[int, ...], **attrs: Any) -> Function:
+    x, w = var("x", shape=shape, dtype="uint8"), var("w", shape=kernel, dtype="int8")
+    op = Conv2d(data_layout="NCHW", kernel_layout="HWIO", out_layout="NHWC", out_dtype="int32", **attrs)
+    return Function((x, w), op(x, w), attrs={"Primitive": 1})
 
 
 def dense(rows: int, depth: int, columns: int) -> Function:
@@ -62,6 +71,11 @@ KERNELS = {
     "depthwise, stride 2": lambda: conv((1, 9, 10, 24), (3, 3, 1, 24), padding=1, strides=2, groups=24),
     "depthwise, stride 2 down": lambda: conv((1, 9, 10, 24), (3, 3, 1, 24), padding=1, strides=(2, 1), groups=24),
     "depthwise, two outputs a channel": lambda: conv((1, 6, 7, 5), (3, 3, 1, 10), padding=1, groups=5),
+    "runs of one channel": lambda: conv((1, 9, 31, 1), (3, 8, 1, 21), strides=(1, 3)),
+    "runs of one channel, few outputs": lambda: conv((2, 7, 40, 1), (2, 12, 1, 5), strides=(2, 2), dilation=(2, 1)),
+    "runs of planes": lambda: planes((1, 3, 9, 20), (3, 4, 3, 19)),
+    "runs of planes, stride 2": lambda: planes((2, 2, 9, 21), (7, 8, 2, 8), strides=2),
+    "short depth, three taps": lambda: conv((1, 6, 32, 4), (3, 3, 4, 16), padding=1),
     "no whole words": lambda: conv((1, 5, 6, 7), (3, 3, 7, 9), padding=1),
     "dense": lambda: dense(13, 44, 70),
     "dense, one row": lambda: dense(1, 128, 1000),
@@ -152,3 +166,52 @@ def test_dot4_of_scalars() -> None:
     found = np.zeros(6, np.int32)
     run(func, [x, y, z, found])
     np.testing.assert_array_equal(found, wanted)
+
+
+def high_products(lanes: int, doubled: bool, each: bool) -> Function:
+    """Of a matrix, with one factor or one for each column."""
+    shape = (3, lanes)
+    x, m, c = var("x", shape=shape, dtype="int32"), var("m", shape=shape[1:] if each else (), dtype="int32"), var("c", shape=shape[1:] if each else (), dtype="int64")
+    return Function((x, m, c), HighProduct(doubled)(x, m, c), attrs={"Primitive": 1})
+
+
+PRODUCTS = {f"{lanes}{' doubled' * doubled}{' each' * each}": high_products(lanes, doubled, each) for lanes in (1, 7, 16, 61) for doubled in (False, True) for each in (False, True)}
+
+
+def numbers(function: Function) -> list[Array]:
+    """The ends of the range of int32 among them; sums stay within 64 bits."""
+    rng = np.random.default_rng(9)
+    x, m, c = (p.checked_type.shape for p in function.params)  # type: ignore[attr-defined]
+    ends = np.asarray([-(1 << 31), -(1 << 31) + 1, -1, 0, 1, 3, (1 << 31) - 1], np.int32)
+    return [rng.choice(ends, x), rng.integers(-(1 << 31), 1 << 31, m).astype(np.int32), rng.integers(-(1 << 61), 1 << 61, c)]
+
+
+def works(target: Target) -> tuple[list[Work], list[Array]]:
+    """Every kernel for a processor, with its inputs, and what they should give."""
+    made, wanted = [], []
+    named = [(make(), None) for make in KERNELS.values()] + [(function, numbers(function)) for function in PRODUCTS.values()]
+    for k, (function, given) in enumerate(named):
+        values = list(inputs(function)) if given is None else given
+        kernel = lower(function, [False, *[True] * (len(values) - 1)], target.machine, f"kernel_{k}")
+        args = [aligned(np.asarray(a.pack(*(values[i] for i in a.sources)) if a.pack else values[a.sources[0]])) for a in kernel.arguments]
+        made.append(Work(kernel.func, [*args, aligned(np.full(function.ret_type.shape, 99, np.int32))]))  # type: ignore[attr-defined]
+        wanted.append(evaluate(function, *values))
+    return made, wanted
+
+
+@pytest.mark.parametrize("name", OF_BYTES)
+def test_every_kernel_on_every_processor(name: str, tmp_path: Path) -> None:
+    if reason := why_not(name):
+        pytest.skip(reason)
+    made, wanted = works(Target(OF_BYTES[name]))
+    run_all(made, name, tmp_path)
+    for work, right in zip(made, wanted, strict=True):
+        np.testing.assert_array_equal(work.arrays[-1], right, err_msg=work.func.name)
+
+
+@pytest.mark.parametrize(("cpu", "instruction"), [("x86-64", "pmuludq"), ("haswell", "vpmuldq"), ("znver5", "vpmuldq")])
+def test_even_and_odd_lanes_are_multiplied_apart(cpu: str, instruction: str) -> None:
+    target = Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    text = assembly(emit(lower(PRODUCTS["16 each"], [False, True, True], target.machine, "kernel").func, target), target)
+    assert instruction in text
+    assert "vpmullq" not in text

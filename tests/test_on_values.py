@@ -23,7 +23,7 @@ from tilewright.relay.expr import Call, Function, Tuple, Var
 from tilewright.relay.frontend.onnx import registry
 from tilewright.relay.frontend.onnx.deferred import defer
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.on_values import Conversions, OnValues, TooLargeError, prepared
+from tilewright.relay.on_values import Conversions, OnValues, TooLargeError, meaning_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Array = np.ndarray[Any, Any]
@@ -46,7 +46,7 @@ def conversions_of(call: Call, *given: tuple[Array, ...]) -> int:
     """How many conversions these inputs need; each answer is that of converting for them alone."""
     function = Function(call.args, call)
     made = Conversions(1 << 20)
-    run = prepared(function, made)
+    run = meaning_of(function, made)
     for args in given:
         np.testing.assert_array_equal(run(*args), evaluate(function, *args))
     return sum(len(alike) for alike in made.of(call.op)._all.values())
@@ -85,7 +85,7 @@ def test_nodes_of_one_kind_share_their_conversions() -> None:
 def test_conversions_and_sizes_that_are_kept_are_few() -> None:
     call = waiting("ReduceSum", 2)
     made = Conversions(1 << 20)
-    run = prepared(Function(call.args, call), made)
+    run = meaning_of(Function(call.args, call), made)
     for n in range(on_values.MOST_SIZES + 5):
         run(floats(n + 1), np.array([0]))
     kept = made.of(call.op)
@@ -100,7 +100,7 @@ def test_errors_name_the_node_that_was_given_the_values() -> None:
         proto = helper.make_node("Concat", ["a", "b"], ["y"], axis=0)
         calls += defer(proto, Origin(name, "Concat"), {"": 18}, (), {"use_nt_batch_matmul": False}, {"a": data, "b": Var("b", None)})
     b, c = calls[0].args[1], calls[1].args[1]  # type: ignore[attr-defined]
-    run = prepared(Function([data, b, c], Tuple(tuple(calls))), Conversions(1 << 20))
+    run = meaning_of(Function([data, b, c], Tuple(tuple(calls))), Conversions(1 << 20))
     assert [x.shape for x in run(floats(2, 3), floats(4, 3), floats(1, 3))] == [(6, 3), (3, 3)]
     with pytest.raises(ShapeError, match="Concat 'second'"):
         run(floats(2, 3), floats(4, 3), floats(1, 2))
@@ -109,17 +109,17 @@ def test_errors_name_the_node_that_was_given_the_values() -> None:
 def test_values_without_meaning_name_the_node() -> None:
     x, n = relay.var("x", shape=(4,)), relay.var("n", shape=(1,), dtype="int64")
     call = Call(relay.op.get("dyn.reshape")(), [x, n], span=Origin("here", "Reshape"))
-    run = prepared(Function([x, n], call), Conversions(1 << 20))
+    run = meaning_of(Function([x, n], call), Conversions(1 << 20))
     with pytest.raises(ShapeError, match=r"Reshape 'here': dyn.reshape: \(4,\) has 4 elements"):
         run(floats(4), np.array([3]))
     total = Call(relay.op.get("add")(), [Var("y", None), Var("z", None)], span=Origin("there", "Add"))
     with pytest.raises(RunError, match=r"Add 'there': add of float32\[2\], float32\[3\] has no meaning for these values"):
-        prepared(Function(total.args, total), Conversions(1 << 20))(floats(2), floats(3))
+        meaning_of(Function(total.args, total), Conversions(1 << 20))(floats(2), floats(3))
 
 
 def test_operators_with_much_to_do_are_too_large() -> None:
     call = waiting("MatMul", 2)
-    run = prepared(Function(call.args, call), Conversions(1 << 12))
+    run = meaning_of(Function(call.args, call), Conversions(1 << 12))
     assert run(floats(3, 4), floats(4, 5)).shape == (3, 5)
     with pytest.raises(TooLargeError):
         run(floats(300, 40), floats(40, 50))
@@ -146,7 +146,7 @@ def test_a_prepared_function_gives_what_evaluating_it_gives() -> None:
     branch = relay.Function([x, y], relay.If(relay.const(True), x + y, y))
     for function in (tuples, branch):
         given = floats(2, 3), floats(2, 3, seed=1)
-        run = prepared(function)
+        run = meaning_of(function)
         for found in (run(*given), run(*given)):
             for got, wanted in zip(np.atleast_1d(*found), np.atleast_1d(*evaluate(function, *given)), strict=True):
                 np.testing.assert_array_equal(got, wanted)
@@ -171,7 +171,7 @@ def _agrees(proto: onnx.ModelProto, inputs: list[Array], name: str) -> bool:
     opsets = {registry.domain_of(o.domain): o.version for o in proto.opset_import}
     outputs = defer(node, Origin(name, node.op_type), opsets, proto.functions, {"use_nt_batch_matmul": False}, params)
     function = Function(list(params.values()), Tuple(tuple(outputs)))
-    run = prepared(function, Conversions(1e18))
+    run = meaning_of(function, Conversions(1e18))
     try:
         answers = [list(_tensors(run(*inputs))) for _ in range(2)]
     except TooLargeError:
@@ -289,4 +289,4 @@ def test_moving_much_is_not_too_large() -> None:
     x, n = relay.var("x", shape=(relay.Any(), 4)), relay.var("n", shape=(1,), dtype="int64")
     one, zero = relay.const(np.array([1])), relay.const(np.array([0]))
     part = relay.transpose(Call(relay.op.get("dyn.strided_slice")(), [x, zero, n, one]), (1, 0))
-    assert prepared(Function([x, n], part), Conversions(1 << 10))(floats(5000, 4), np.array([4000])).shape == (4, 4000)
+    assert meaning_of(Function([x, n], part), Conversions(1 << 10))(floats(5000, 4), np.array([4000])).shape == (4, 4000)

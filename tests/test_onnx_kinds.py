@@ -169,6 +169,15 @@ def test_integer_matrix_products(zero: str, left: str, right: str) -> None:
     np.testing.assert_array_equal(got, (a.astype(np.int32) - shifts[0]) @ (b.astype(np.int32) - shifts[1]))
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_a_product_with_a_zero_point_for_each_column(kind: str) -> None:
+    """Weights as dynamic quantization writes them: known, with a vector of zero points."""
+    a, b = _rng().integers(0, 256, (2, 5, 12)).astype(np.uint8), _rng().integers(-100, 100, (12, 7)).astype(kind)
+    zeros = np.asarray([0, 3, 100, 7, 1, 0, 9]).astype(kind)
+    model = node_model("MatMulInteger", {"a": a}, {"b": b, "za": np.asarray(np.uint8(77)), "zb": zeros}, {"y": TensorProto.INT32}, opset=10)
+    np.testing.assert_array_equal(tvm.compile(model)(a), (a.astype(np.int32) - 77) @ (b.astype(np.int32) - zeros.astype(np.int32)))
+
+
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_quantized_convolutions(per_channel: bool, bias: bool) -> None:

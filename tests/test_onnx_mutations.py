@@ -6,14 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import damaged_files
 import mutated_models
 import onnx_mutations
 from tilewright.errors import CompileError, ModelError
@@ -35,13 +34,14 @@ def test_mutated_models_are_refused_or_run() -> None:
 
 
 @pytest.mark.parametrize(("how", "kind"), [
-    (lambda folder, random: os.abort(), "crash"), (lambda folder, random: exec("while True: pass"), "hang"),
-    (lambda folder, random: bytes(2 << 30), "memory"), (lambda folder, random: 1 // 0, "traceback"),
+    (lambda folder, made, random: os.abort(), "crash"), (lambda folder, made, random: exec("while True: pass"), "hang"),
+    (lambda folder, made, random: bytes(2 << 30), "memory"), (lambda folder, made, random: 1 // 0, "traceback"),
+    (lambda folder, made, random: Path(damaged_files.EXECUTED).mkdir(), "executed"),
 ])
-def test_offenders_are_found(how: Callable[[Path, Any], str], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offenders_are_found(how: damaged_files.Door, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(onnx_mutations.DOORS, "check", how)
-    monkeypatch.setattr(onnx_mutations, "SECONDS", 1)
-    (found,) = onnx_mutations.outcomes([7], [mutated_models.small_models()], 1, ["check"])
+    monkeypatch.setattr(damaged_files, "SECONDS", 1)
+    (found,) = damaged_files.outcomes(onnx_mutations.models([mutated_models.small_models()]), [7], 1, ["check"])
     assert (found.kind, found.number, found.door) == (kind, 7, "check") and found.bad and found.made
 
 

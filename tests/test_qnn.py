@@ -18,6 +18,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.qnn import numerics
 from tilewright.relay.transform.simplify_inference import simplify_call
+from tilewright.relay.visitor import calls
 from tilewright.target import Target
 
 Array = np.ndarray[Any, Any]
@@ -31,6 +32,13 @@ def u8(*shape: int) -> Array:
 
 def s8(*shape: int) -> Array:
     return random.integers(-128, 128, shape).astype(np.int8)
+
+
+def strays(shape: tuple[int, ...], places: tuple[int, ...]) -> Array:
+    """Weights near 90, all but those at `places` within a byte of it."""
+    made = random.integers(60, 120, shape).astype(np.uint8)
+    made.reshape(-1)[list(places)] = 250
+    return made
 
 
 def sums(*shape: int) -> Array:
@@ -76,6 +84,21 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     _conv(s8(1, 4, 6, 6), u8(3, 4, 3, 3) // 2 + 64, zero(5), zero(128), padding=1, dilation=2),
     _conv(u8(1, 4, 6, 6), s8(3, 4, 3, 3), zero(5), zero(17), padding=1),
     _conv(u8(1, 4, 6, 6), u8(3, 4, 3, 3), zero(5), zero(117), padding=1),  # weights of one bit more than a byte
+    # one or two weights wider than a byte
+    _conv(u8(1, 24, 5, 4), strays((8, 24, 1, 1), (3, 17)), zero(5), zero(90)),
+    _conv(u8(1, 9, 11, 8), strays((2, 3, 8, 6), (5, 100)), zero(5), zero(90), strides=(2, 1), dilation=(1, 2), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 9, 11, 3), strays((3, 3, 3, 6), (161,)), zero(5), zero(90), padding=1, strides=2, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 3, 9, 11), strays((6, 3, 3, 3), (0,)), zero(5), zero(90), padding=1, strides=2),
+    ("dense", [u8(5, 20), strays((7, 20), (41, 40)), zero(3), zero(90), scale(0.1), scale(0.2)], 1, {}),
+    # runs of rows: few channels behind each other, or planes
+    _conv(u8(1, 9, 11, 3), s8(3, 3, 3, 20), zero(113), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(s8(2, 9, 12, 1), s8(5, 4, 1, 8), zero(-3), zero(0), padding=(2, 1, 1, 2), strides=2, data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(s8(1, 8, 10, 3), s8(17, 3, 3, 3), zero(0), zero(0), padding=(0, 0, 1, 1), strides=(2, 2), data_layout="NHWC", kernel_layout="OHWI"),
+    _conv(u8(1, 8, 10, 5), u8(3, 2, 5, 6), zero(0), zero(99), strides=(1, 3), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 9, 9, 2), s8(3, 3, 2, 4), zero(9), zero(0), padding=2, dilation=(2, 1), data_layout="NHWC", kernel_layout="HWIO"),
+    _conv(u8(1, 3, 15, 14), s8(9, 3, 7, 7), zero(120), zero(0), padding=3, strides=2),
+    _conv(s8(2, 1, 8, 9), s8(6, 1, 2, 5), zero(4), zero(0), strides=(1, 2)),
+    _conv(u8(1, 2, 8, 9), s8(6, 2, 3, 4), zero(0), zero(0), padding=(1, 2, 0, 1), dilation=(2, 1)),
     _conv(u8(1, 24, 9, 7), s8(24, 1, 3, 3), zero(31), zero(0), padding=1, groups=24),
     _conv(u8(1, 8, 6, 6), s8(12, 4, 3, 3), zero(3), zero(0), padding=1, groups=2),
     _conv(u8(1, 9, 11, 5), s8(3, 3, 5, 7), zero(40), zero(0), padding=1, data_layout="NHWC", kernel_layout="HWIO"),
@@ -232,3 +255,22 @@ def test_integers_need_constant_scales() -> None:
     call = qnn.requantize(X, s, NONE, ONE, NONE)
     with pytest.raises(CompileError, match='needs constant scales; give compute_dtype="float32" for others'):
         simplify_call(call)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("name", ["dense", "conv2d", "conv2d of planes"])
+def test_products_of_bytes_whose_zero_point_is_computed(name: str, kind: str) -> None:
+    """As dynamic quantization has them: bytes are multiplied, and the zero point, times the sums of the weights, is taken back."""
+    make = u8 if kind == "uint8" else s8
+    data, weight = (make(3, 22), s8(9, 22)) if name == "dense" else (make(1, 8 if name == "conv2d" else 3, 7, 6), s8(5, 8 if name == "conv2d" else 3, 3, 3))
+    x, zx = relay.var("x", shape=data.shape, dtype=kind), relay.var("z", shape=(), dtype="int32")
+    attrs = {} if name == "dense" else {"padding": 1}
+    call = OPS["qnn." + name.split(maxsplit=1)[0]](**attrs)(x, *map(relay.const, (weight,)), zx, *map(relay.const, (zero(0), scale(1.0), scale(1.0))))
+    plain = simplify_call(call)
+    assert plain is not None
+    products = [c for c in calls(plain) if c.op.name in ("nn.dense", "nn.conv2d")]
+    assert [c.args[0].tensor_type.dtype for c in products] == ["uint8"]
+    for value in (zero(0), zero(17)):
+        wanted = evaluate(Function((x, zx), call), data, value)
+        np.testing.assert_array_equal(evaluate(Function((x, zx), plain), data, value), wanted)
+        np.testing.assert_array_equal(build_module(IRModule.from_expr(Function((x, zx), call)), Target("llvm")).executable(threads=1)(data, value), wanted)

@@ -113,7 +113,7 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
 
 
 QUIET = frozenset({
-    "BatchingOps", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
     "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
     "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps", "SettleNumerics", "ChooseNumerics",
     "QnnLegalize", "RealToQnn", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch", "UnifyLayout", "UnifyType",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tflite_models import Graph, Op, T, model, tflite
+from tflite_models import Entry, Graph, Op, T, model, tflite
 from tflite_small import MODELS, inputs_of, recorded
 from tilewright.errors import ModelError, OpNotImplemented
 from tilewright.relay.frontend.tflite import CONVERTERS, Node, Value, from_tflite, signature
@@ -140,6 +140,29 @@ def test_complex_numbers_are_inputs_and_outputs() -> None:
     x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
     with pytest.warns(tvm.errors.NotNativeWarning):
         np.testing.assert_allclose(tvm.compile(data)(x), np.fft.rfft2(x), rtol=1e-5, atol=1e-5)
+
+
+def with_entries(*entries: Entry) -> bytes:
+    return model([T("x", (2,)), T("y", (2,))], [Op("NEG", [0], [1])], [0], [1], ADD_ONE, signatures=entries)
+
+
+def test_an_entry_is_chosen_by_its_signature() -> None:
+    data = with_entries(Entry("negate", 0, {"of": 0}, {"made": 1}), Entry("increase", 1, {"number": 0}, {"next": 2}))
+    x = np.asarray([1.0, -2.0], np.float32)
+    for key, name, wanted in (("negate", "of", -x), ("increase", "number", x + 1), (None, "x", -x)):
+        module, _ = from_tflite(data, signature=key, shape_dict={name: (2,)})
+        assert [v.name_hint for v in module["main"].params] == [name]
+        np.testing.assert_array_equal(tvm.compile(module)(x), wanted)
+
+
+@pytest.mark.parametrize(("key", "message"), [
+    ("other", "the model has no signature 'other'; its signatures are: negate, odd"),
+    ("odd", "the signature 'odd' has 'of', which its graph neither takes nor gives"),
+])
+def test_signatures_that_are_not_there(key: str, message: str) -> None:
+    data = with_entries(Entry("negate", 0, {"of": 0}, {"made": 1}), Entry("odd", 1, {"of": 1}, {"made": 2}))
+    with pytest.raises(ModelError, match=message):
+        from_tflite(data, signature=key)
 
 
 def test_a_converter_of_ones_own() -> None:

@@ -55,9 +55,19 @@ class Graph:
     outputs: Sequence[int]
 
 
-def model(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], outputs: Sequence[int], *others: Graph) -> bytes:
+@dataclass(frozen=True)
+class Entry:
+    """A signature: the number of its graph, and tensors by the names of its inputs and outputs."""
+
+    key: str
+    graph: int
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+
+
+def model(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], outputs: Sequence[int], *others: Graph, signatures: Sequence[Entry] = ()) -> bytes:
     """The bytes of a model whose main graph is given first."""
-    return _Writer().model([Graph(tensors, operators, inputs, outputs), *others])
+    return _Writer().model([Graph(tensors, operators, inputs, outputs), *others], signatures)
 
 
 class _Writer:
@@ -66,15 +76,21 @@ class _Writer:
         self.buffers: list[bytes] = [b""]
         self.codes: list[str] = []
 
-    def model(self, graphs: Sequence[Graph]) -> bytes:
+    def model(self, graphs: Sequence[Graph], signatures: Sequence[Entry]) -> bytes:
         made = [self._graph(g) for g in graphs]
+        entries = [self._entry(s) for s in signatures]
         codes = [self._code(kind) for kind in self.codes]
         buffers = [self._table("Buffer", Data=self._bytes(d)) if d else self._table("Buffer") for d in self.buffers]
         root = self._table(
             "Model", Version=3, OperatorCodes=self._offsets(codes), Subgraphs=self._offsets(made), Buffers=self._offsets(buffers),
+            **({"SignatureDefs": self._offsets(entries)} if entries else {}),
         )
         self.b.Finish(root, b"TFL3")
         return bytes(self.b.Output())
+
+    def _entry(self, s: Entry) -> int:
+        sides = [self._offsets([self._table("TensorMap", Name=self.b.CreateString(n), TensorIndex=k) for n, k in side.items()]) for side in (s.inputs, s.outputs)]
+        return self._table("SignatureDef", Inputs=sides[0], Outputs=sides[1], SignatureKey=self.b.CreateString(s.key), SubgraphIndex=s.graph)
 
     def _graph(self, g: Graph) -> int:
         tensors = [self._tensor(t) for t in g.tensors]

@@ -20,6 +20,11 @@ def _dot4(a: Any, b: Any, total: Any) -> Any:
     return total + (x.astype(np.int32) * y).sum(-1, dtype=np.int32)
 
 
+def _product_part(a: Any, b: Any, c: Any, shift: int) -> Any:
+    """32 bits of an int64 from bit `shift` on, wrapping around."""
+    return ((np.asarray(a, np.int64) * b + c) >> shift).astype(np.int32)[()]
+
+
 def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
 
@@ -79,6 +84,10 @@ it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
 dot4: Final = Intrinsic("dot4", _dot4)
 """`dot4(a, b, total)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed bytes of
 int32 `b`, byte by byte; wraps around. The widest integer products that processors have."""
+high_product: Final = Intrinsic("high_product", lambda a, b, c: _product_part(a, b, c, 32))
+doubled_high_product: Final = Intrinsic("doubled_high_product", lambda a, b, c: _product_part(a, b, c, 31))
+"""`high_product(a, b, c)`: bits 32 to 63 of `a * b + c`, of int32 `a` and `b` and int64 `c`, as int32; of the doubled one bits 31 to 62:
+products with numbers in fixed point."""
 ACCUMULATING: Final = (fma, dot2, dot4)
 """Functions that add products to their last argument."""
 isnan: Final = Intrinsic("isnan", np.isnan)

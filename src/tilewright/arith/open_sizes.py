@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
+from tilewright.arith.linear import linear
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import simplify
 from tilewright.errors import CompileError
@@ -123,6 +124,11 @@ def open_size(e: PrimExpr) -> int | None:
         return e.value
     known = _SAMPLES.get()
     return None if known is None else _read(e, known)
+
+
+def takes_open() -> bool:
+    """Whether a program for open sizes is being made."""
+    return _SAMPLES.get() is not None
 
 
 def sampled() -> tuple[PrimExpr, ...]:
@@ -296,17 +302,27 @@ def _quotient(a: int, b: int) -> int:
             if not atoms:
                 if all(n < 0 for n in top.values()):
                     return -(((-a) + (k - 1)) // b)
-                if not any(rest):
-                    whole[()] = whole.get((), 0) + rest[()] // k
-                    return _made(number, whole)
-                atom = (floordiv(_expression(rest), const(k, INT64)),)
-                whole[atom] = whole.get(atom, 0) + 1
-                return _made(number, whole)
+                return _made(number, _with_quotient(whole, rest, k))
     elif bottom and top and set(top) == set(bottom):
         factors = {divmod(top[t], k) for t, k in bottom.items()}
         if len(factors) == 1 and not next(iter(factors))[1]:
             return Size(next(iter(factors))[0])
     return _made(number, {(floordiv(_expression(top), _expression(bottom)),): 1})
+
+
+def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
+    """`whole + rest // k` in one form: (n - 1)//2 -> (n + 1)//2 - 1, so that what is 0 of a sum is gone; ((n + 1)//2 + 1)//2 -> (n + 3)//4."""
+    left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
+    if left:
+        ((atoms, n), *others) = left.items()
+        inner = atoms[0]
+        if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
+            dividend = linear(inner.a)
+            left, known, k = {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
+        atom = (floordiv(_expression({**left, (): known % k}), const(k, INT64)),)
+        whole[atom] = whole.get(atom, 0) + 1
+    whole[()] = whole.get((), 0) + known // k
+    return whole
 
 
 def _atom(e: PrimExpr, number: int) -> int:

@@ -324,11 +324,20 @@ def _decide_open(kind: type[Comparison], d: LinearForm, ranges: Ranges) -> bool 
 def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
     """Whether a form is less than 0, when its atoms are replaced by what they are less than, or not more than."""
     for atom, k in d.coefs.items():
-        for most in _greatest(atom, ranges) if k > 0 else ():
-            rest = d.without(atom)[1].plus(most, k)
+        whole = _whole(atom, k, ranges)
+        for most, times in ((whole,) if whole else ((end, k) for end in _greatest(atom, ranges)) if k > 0 else ()):
+            rest = d.without(atom)[1].plus(most, times)
             if decide(LT, bounds_of_form(rest, ranges)) is True or (tries > 1 and _is_negative(rest, ranges, tries - 1)):
                 return True
     return False
+
+
+def _whole(atom: PrimExpr, k: int, ranges: Ranges) -> tuple[LinearForm, int] | None:
+    """A form, and how often, that is never less than `k` times a quotient whose divisor divides k: n//4 * 8 <= n*2, and n//4 * -8 <= (n - 3) * -2."""
+    if not isinstance(atom, FloorDiv) or not isinstance(atom.b, IntImm) or atom.b.value <= 0 or k % atom.b.value:
+        return None
+    dividend = form_of(atom.a, ranges)
+    return (dividend if k > 0 else dividend.plus(LinearForm({}, 1 - atom.b.value))), k // atom.b.value
 
 
 def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm, expression
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, GE, LT, And, Comparison, PrimExpr, Var, floordiv
+from tilewright.expr import EQ, GE, LT, And, Comparison, Not, Or, PrimExpr, Var, floordiv, logical_not
 from tilewright.expr_walk import free_vars
 
 
@@ -17,6 +19,8 @@ def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
         x = stack.pop()
         if isinstance(x, And):
             stack += (x.b, x.a)
+        elif isinstance(x, Not) and isinstance(x.a, Or):
+            stack += (logical_not(x.a.b), logical_not(x.a.a))
         else:
             found.append(x)
     return found
@@ -45,18 +49,20 @@ def solve(condition: PrimExpr, var: Var, ranges: Ranges) -> tuple[PrimExpr | Non
 
 def assume(condition: PrimExpr, ranges: Ranges) -> Ranges:
     """`ranges` as they are where `condition` holds."""
-    known = dict(ranges.known)
+    known, facts = dict(ranges.known), dict(ranges.facts)
     for c in conjuncts(condition):
         if not isinstance(c, Comparison) or not is_index(c.a.dtype):
             continue
         kind, d = difference(c, ranges)
-        for var in d.coefs:
-            if isinstance(var, Var):
-                _tighten(known, var, kind, d, ranges)
-    return Ranges(known) if known != ranges.known else ranges
+        for atom in d.coefs:
+            if isinstance(atom, Var):
+                _tighten(known, atom, kind, d, ranges)
+            elif len(d.coefs) == 1:  # what is said of a size that is no variable, `(w + 1) // 2 >= 7`
+                _tighten(facts, atom, kind, d, ranges)
+    return Ranges(known, ranges.ends, facts) if known != ranges.known or facts != ranges.facts else ranges
 
 
-def _tighten(known: dict[Var, tuple[int | None, int | None]], var: Var, kind: type[Comparison], d: LinearForm, ranges: Ranges) -> None:
+def _tighten(known: dict[Any, tuple[int | None, int | None]], var: PrimExpr, kind: type[Comparison], d: LinearForm, ranges: Ranges) -> None:
     k, rest = d.without(var)
     least, most = bounds_of_form(rest, ranges)
     lo, hi = known.get(var, (None, None))

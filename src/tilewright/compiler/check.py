@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import onnx
 
-from tilewright.compiler.formats import TFLITE, format_of
+from tilewright.compiler.formats import ONNX, PYTORCH, TFLITE, Format, format_of, require_torch
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function
@@ -85,11 +85,11 @@ class ModelReport:
 
 
 def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelReport:
-    """Say what of a model (a path, bytes, a `ModelProto`, or a `tflite.Model`) runs natively, what by its numpy meaning, and what not at all.
+    """Say what of a model (a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch) runs natively, what by its numpy meaning, and what not at all.
 
     `shapes` are those of `compile`. Raises `ModelError` for what is no model.
     """
-    return _checked_tflite(model, shapes) if format_of(model) is TFLITE else _checked_onnx(model, shapes)
+    return _BY_FORMAT[format_of(model)](model, shapes)
 
 
 def _checked_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
@@ -111,6 +111,22 @@ def _checked_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> M
     return ModelReport({"TFLite": 3}, whole.description, inputs, outputs, tuple(rows), refused)
 
 
+def _checked_pytorch(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
+    require_torch(model)
+    from tilewright.relay.frontend.pytorch import from_shapes, operators, signature
+
+    kind, names, unknown = operators(model)
+    advice = "@tilewright.relay.frontend.pytorch.register_converter"
+    inputs: tuple[Value, ...] = ()
+    refused, found = "", _Found()
+    if not unknown:
+        refused, found = _imported(lambda: from_shapes(model, shapes or {}))
+        inputs = () if refused else tuple(Value(n, tuple(s), t) for n, s, t in signature(model, shapes))
+    rows = [_operator(("", name), nodes, name in unknown, found, advice) for name, nodes in names.items()]
+    rows.sort(key=lambda o: (-o.count, o.name))
+    return ModelReport({kind: 1}, "PyTorch", inputs, (), tuple(rows), refused)
+
+
 def _checked_onnx(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
     with read_model(model) as (proto, source):
         versions = opsets_of(proto, source, None)
@@ -128,6 +144,11 @@ def _checked_onnx(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> Mod
     rows = [_operator(key, nodes, key in unknown, found, "@tilewright.relay.frontend.onnx.register_converter") for key, nodes in names.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
     return ModelReport(versions, producer, inputs, outputs, tuple(rows), refused)
+
+
+_BY_FORMAT: Final[Mapping[Format, Callable[[Any, Mapping[str, Sequence[int]] | None], ModelReport]]] = {
+    ONNX: _checked_onnx, TFLITE: _checked_tflite, PYTORCH: _checked_pytorch,
+}
 
 
 @dataclass(slots=True)

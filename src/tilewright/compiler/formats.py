@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Signature = list[tuple[str, list[int | str], str]]
 _LONGEST: Final = 8
 """Bytes that tell the formats apart."""
-_BY_SUFFIX: Final = {".tflite": b"\0\0\0\0TFL3", ".pt": b"PK\3\4", ".pth": b"PK\3\4", ".pt2": b"PK\3\4"}
-"""What a file that cannot be read would begin with."""
+_OF_TORCH: Final = frozenset({".pt", ".pth", ".pt2"})
+"""Endings of files that have been pickles, too, which say of themselves nothing that is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def format_of(model: Any) -> Format:
     head = _head(model)
     if head[4:8] == b"TFL3" or type(model).__module__.partition(".")[0] == "tflite":
         return TFLITE
-    is_archive = head[:4] == b"PK\3\4" and not (isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".onnx")
-    if is_archive or type(model).__module__.partition(".")[0] == "torch":
+    suffix = Path(model).suffix if isinstance(model, (str, os.PathLike)) else ""
+    if suffix in _OF_TORCH or (head[:4] == b"PK\3\4" and suffix != ".onnx") or type(model).__module__.partition(".")[0] == "torch":
         return PYTORCH
     return ONNX
 
@@ -57,7 +57,7 @@ def _head(model: Any) -> bytes:
         with Path(model).open("rb") as file:
             return file.read(_LONGEST)
     except OSError:  # the frontend says what is wrong with it
-        return _BY_SUFFIX.get(Path(model).suffix, b"")
+        return b"\0\0\0\0TFL3" if Path(model).suffix == ".tflite" else b""
 
 
 def _survey_onnx(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
@@ -84,21 +84,22 @@ def _read_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tupl
     return from_tflite(model, shapes)
 
 
-def _check_torch(model: Any) -> None:
+def require_torch(model: Any) -> None:
+    """Raise `ModelError` where torch, which reads its own files, is not installed."""
     if importlib.util.find_spec("torch") is None:
         named = Path(model).name if isinstance(model, (str, os.PathLike)) else "the model"
         raise ModelError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
 
 
 def _survey_pytorch(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
-    _check_torch(model)
+    require_torch(model)
     from tilewright.relay.frontend.pytorch import signature
 
     return signature(model, shapes), []
 
 
 def _read_pytorch(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
-    _check_torch(model)
+    require_torch(model)
     from tilewright.relay.frontend.pytorch import from_shapes
 
     return from_shapes(model, shapes or {}), {}

@@ -57,11 +57,12 @@ Shape = tuple[int, ...]
 
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (),
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
     `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
+    Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
@@ -78,10 +79,11 @@ def lower(
         else:
             scheduled = arrange(func, made.args, made.outputs)
             blocks = lower_blocks(scheduled)
-        flat = lower_loops(blocks)
+        func = lower_loops(blocks) if flat else blocks
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
-    return Kernel(flat, arguments, {"scheduled": scheduled, "lowered": blocks} if keep_stages else {})
+    stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
+    return Kernel(func, arguments, stages)
 
 
 def _placeholder(p: Var, constant: bool) -> Tensor:

@@ -169,10 +169,11 @@ class Model:
         from tilewright.compiler.open_program import build_open
         from tilewright.expr import Var
 
-        symbols = {d: Var(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
+        names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
+        symbols = {d: Var(name) * step for d, (name, step) in names.items()}
         shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
         with self._options.context():
-            return build_open(lambda: self._imported(shapes, report)["main"], wanted.ranges, self.target, self._name(), report, cache)
+            return build_open(lambda: self._imported(shapes, report)["main"], wanted.symbol_ranges(), self.target, self._name(), report, cache)
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
         """The program for these shapes alone, from the cache or compiled."""

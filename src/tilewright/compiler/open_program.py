@@ -21,10 +21,11 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, InputError
+from tilewright.errors import CompileError, InputError, ShapeError
 from tilewright.expr import IntImm, PrimExpr, Var
 from tilewright.expr_walk import free_vars
 from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.open_sizes import check_operators, symbols_of, with_samples
@@ -57,7 +58,7 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
     with no_garbage_collection():
         try:
             with samples({}, _SAMPLES[0]) as imported:
-                main = make()
+                main = _imported(make)
             renamed = _named(symbols_of(main))
             numbers = _numbers([imported.limits.get(v) for v in renamed])
             made, limits = _checked(main, renamed, numbers, target, name, report, cache)
@@ -65,6 +66,13 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
             expr.release()
+
+
+def _imported(make: Callable[[], Function]) -> Function:
+    try:
+        return make()
+    except ShapeError as error:
+        raise OpenSizeError(error.message, error.origin) from error
 
 
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
@@ -186,10 +194,11 @@ def _made(
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
     """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
-    for symbol, text in a.report.llvm.items():
-        if b.report.llvm.get(symbol) != text:
+    ours_made, theirs_made = a.report.kernels, b.report.kernels
+    for symbol, kernel in ours_made.items():
+        if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"]):
             raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
-    if len(a.report.llvm) != len(b.report.llvm) or a.manifest != b.manifest:
+    if len(ours_made) != len(theirs_made) or a.manifest != b.manifest:
         raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):

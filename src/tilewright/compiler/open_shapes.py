@@ -1,6 +1,7 @@
 """Shapes with open dimensions, as users write them.
 
     shapes={"x": ("1..64", 3, "h", "w=32..")}      from 1 to 64, whatever the model calls it; `h`; `w`, 32 or more
+    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, as networks want them that halve an image and join the halves again
 
 Imports nothing of the compiler: a program that the cache has is found by what is said here.
 """
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from tilewright.errors import InputError
 
-_DIMENSION: Final = re.compile(r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?", re.ASCII)
+_DIMENSION: Final = re.compile(r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?", re.ASCII)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 Dims = tuple["int | str", ...]
@@ -26,12 +27,29 @@ class OpenShapes:
 
     dims: dict[str, Dims] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+    """Of what number dimensions are multiples; 1 where nothing is said."""
     names: dict[str, int | str] = field(default_factory=dict)
     """What symbols of the model are here: another name, or a number."""
 
     def key(self) -> Any:
         """What tells two of them apart, as JSON has it."""
-        return ["open", self.dims, self.ranges]
+        return ["open", self.dims, self.ranges, self.steps]
+
+    def symbol(self, name: str) -> tuple[str, int]:
+        """What a program calls a dimension: by a name and a factor, `h` or `h_by_32 * 32`."""
+        step = self.steps.get(name, 1)
+        return (name, 1) if step == 1 else (f"{name}_by_{step}", step)
+
+    def symbol_ranges(self) -> dict[str, tuple[int, int | None]]:
+        """The ranges of these names; raises `InputError` for one without a multiple in it."""
+        found: dict[str, tuple[int, int | None]] = {}
+        for name, (least, most) in self.ranges.items():
+            symbol, step = self.symbol(name)
+            if most is not None and -(-least // step) > most // step:
+                raise InputError(f"dimension '{name}' is asked for from {least} to {most} in multiples of {step}, of which there is none")
+            found[symbol] = -(-least // step), None if most is None else most // step
+        return found
 
 
 def has_open(shapes: Mapping[str, Any]) -> bool:
@@ -66,7 +84,7 @@ def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | s
 def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | str:
     match = _DIMENSION.fullmatch(text.strip())
     if match is None or not text.strip():
-        raise InputError(f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\")")
+        raise InputError(f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), with \":32\" behind it for multiples of 32")
     if isinstance(own, int):
         raise InputError(f"{where} is {own} in the model, and {text!r} is asked for; give {own}")
     name = match["name"] or own
@@ -76,4 +94,6 @@ def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | st
             raise InputError(f"{where} is {text!r}, a range without numbers; write the smaller number first")
         if found.ranges.setdefault(name, limits) != limits:
             raise InputError(f"dimension '{name}' has two ranges; {where} has {text!r}")
+    if match["step"] is not None and found.steps.setdefault(name, int(match["step"])) != int(match["step"]):
+        raise InputError(f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}")
     return name

@@ -61,7 +61,7 @@ def build_program(
 ) -> Unfinished:
     """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files.
 
-    `symbols` are the sizes that are open. Without a `cache`, texts are made, and no machine code.
+    `symbols` are the sizes that are open. Without a `cache`, loops are made, and no machine code.
     """
     with report.phase("plan"):
         plan = plan_memory(main)
@@ -237,12 +237,14 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols)
+                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None)
             except NotImplementedError:
                 return None
+        self.report.kernels[symbol] = kernel
+        if self.cache is None:
+            return symbol, kernel
         with self.report.phase("emit"):
             text = emit(kernel.func, self.target)
-        self.report.kernels[symbol] = kernel
         self.report.llvm[symbol] = text
         self.objects[symbol] = self.object(symbol, text)
         return symbol, kernel

@@ -250,9 +250,9 @@ class Stages:
 
     @staticmethod
     def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        from tilewright.relay.on_values import prepared
+        from tilewright.relay.on_values import meaning_of
 
-        made = prepared(stage)(*given)
+        made = meaning_of(stage)(*given)
         return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
 
     def prepare(self) -> Edge | None:

@@ -68,8 +68,8 @@ class _Program:
 
         with torch.no_grad():
             traced = make_fx(call, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(*(inputs[k].detach() for k in tensors))
-        module, self._places = from_graph(traced, [inputs[k].detach() if k in static else (f"x{k}", *_kind(inputs[k])) for k in tensors])
-        self._model = None if module is None else tilewright.compile(module)
+        module, self._places = from_graph(traced, [inputs[k].detach() if k in static else _described(f"x{k}", inputs[k]) for k in tensors])
+        self._model = None if module is None else tilewright.compile(module, threads=torch.get_num_threads())
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         import torch
@@ -82,12 +82,18 @@ class _Program:
 
 
 def _kind(x: Any) -> Any:
-    """What decides the program: shape and type of a tensor, or a number itself."""
-    return (tuple(x.shape), str(x.dtype).removeprefix("torch.")) if hasattr(x, "dtype") else x
+    """What decides the program: shape, type and device of a tensor, or a number itself."""
+    return (x.shape, x.dtype, x.device) if hasattr(x, "dtype") else x
+
+
+def _described(name: str, x: Any) -> tuple[str, tuple[int, ...], str]:
+    """Name, shape and type of an input."""
+    if x.device.type != "cpu":
+        raise ModelError(f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()")
+    return name, tuple(x.shape), str(x.dtype).removeprefix("torch.")
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
-    if x.device.type != "cpu":
-        raise ModelError(f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()")
+    """The elements of a tensor, which are not copied where they stand one behind the other."""
     found: np.ndarray[Any, Any] = x.detach().contiguous().numpy()
     return found

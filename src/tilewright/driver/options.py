@@ -16,7 +16,7 @@ STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
 
 _SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
-_SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*|(?:[A-Za-z_]\w*=)?\d+\.\.\d*", re.ASCII)
+_SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*(?::\d+)?|(?:[A-Za-z_]\w*=)?\d+\.\.\d*(?::\d+)?", re.ASCII)
 _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
 
@@ -31,7 +31,7 @@ def input_shapes(text: str) -> dict[str, tuple[Any, ...]]:
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
-            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64")
+            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64, n=32..1280:32")
         if name in shapes:
             raise OptionError(f"--input-shapes: '{name}' is given twice")
         shapes[name] = tuple(int(size) if size.isdecimal() else size for size in sizes)

@@ -10,7 +10,6 @@ value is dropped after its last use. A value that several scopes use is computed
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
+from tilewright.relay.straight_line import is_straight, steps_of
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
 
@@ -120,39 +120,9 @@ def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any
 
 
 def _prepared(function: Function) -> Callable[..., Any]:
-    order = list(post_order(function.body))
-    if function.attrs.get("Parts", 1) != 1 or "numerics" in function.attrs or not all(_is_plain(e) for e in order):
+    if "numerics" in function.attrs or not is_straight(function):
         return functools.partial(evaluate, function)
-    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
-    constants = [e for e in order if isinstance(e, Constant)]
-    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
-    steps: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
-    for e in order:
-        if e not in places:
-            steps.append((_step(e), tuple(places[o] for o in operands(e))))
-            places[e] = len(places)
-    fixed, result = [e.value for e in constants], places[function.body]
-
-    def run(*args: Any) -> Any:
-        values = [*args, *fixed]
-        for step, needed in steps:
-            values.append(step(*[values[k] for k in needed]))
-        return values[result]
-
-    return run
-
-
-def _is_plain(e: Expr) -> bool:
-    return isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
-
-
-def _step(e: Expr) -> Callable[..., Any]:
-    """The value of a call, a tuple or a field of one, from those of its operands."""
-    if isinstance(e, Call):
-        return lambda *args: apply_op(e, args)
-    if isinstance(e, TupleGetItem):
-        return operator.itemgetter(e.index)
-    return lambda *fields: fields
+    return steps_of(function, lambda call: lambda *args: apply_op(call, args))
 
 
 def _checked(param: Var, value: Any) -> Any:

@@ -12,24 +12,24 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.arith.noted_sizes import Notes, is_noted
 from tilewright.errors import CompileError, RunError
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.groups import OPEN, Lists
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.qnn.sources import NUMERICS
-from tilewright.relay.visitor import free_vars, operands, post_order
+from tilewright.relay.straight_line import Step, is_straight, steps_of
+from tilewright.relay.visitor import free_vars, post_order
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
-Step = Callable[..., Any]
 
 MOST_SIZES: Final = 128
 """The combinations of sizes for which it is kept which conversion serves them."""
@@ -63,7 +63,7 @@ class OnValues:
         lists = function.attrs.get("output_lists", ())
         self.lists: Lists = tuple(lists)
         settled = OPEN not in lists and NUMERICS not in function.attrs  # what waits may be converted to operators whose roundings are open
-        self._run = prepared(function, conversions) if settled and is_plain(function) else None
+        self._run = meaning_of(function, conversions) if settled and is_straight(function) else None
 
     def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
         """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the way, and what operators raise."""
@@ -81,13 +81,7 @@ def _leaves(value: Any) -> Iterator[Array]:
         yield value
 
 
-def is_plain(function: Function) -> bool:
-    """Whether a function is made of operators and tuples alone."""
-    return function.attrs.get("Parts", 1) == 1 and all(
-        isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr)) for e in post_order(function.body))
-
-
-def prepared(function: Function, conversions: Conversions | None = None) -> Step:
+def meaning_of(function: Function, conversions: Conversions | None = None) -> Step:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
     For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that waits is converted once,
@@ -103,52 +97,18 @@ def prepared(function: Function, conversions: Conversions | None = None) -> Step
 
 
 def _run(function: Function, conversions: Conversions | None) -> Step:
-    if not is_plain(function) or NUMERICS in function.attrs:
+    if NUMERICS in function.attrs or not is_straight(function):
         return functools.partial(evaluate, function)
-    order = list(post_order(function.body))
-    places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
-    constants = [e for e in order if isinstance(e, Constant)]
-    places.update({e: len(function.params) + k for k, e in enumerate(constants)})
-    steps: list[tuple[Step, int | Callable[[Sequence[Any]], Any]]] = []
-    for e in order:
-        if e not in places:
-            needed = [places[o] for o in operands(e)]
-            if not steps and e is function.body and needed == list(range(len(places))):  # the only step, on all that there is
-                return functools.partial(_with, _step(e, conversions), [c.value for c in constants]) if constants else _step(e, conversions)
-            steps.append((_step(e, conversions), needed[0] if len(needed) == 1 else operator.itemgetter(*needed) if needed else _nothing))
-            places[e] = len(places)
-    fixed, result = [e.value for e in constants], places[function.body]
-
-    def run(*args: Any) -> Any:
-        values = [*args, *fixed]
-        for step, needed in steps:
-            values.append(step(values[needed]) if type(needed) is int else step(*needed(values)))  # type: ignore[operator]
-        return values[result]
-
-    return run
+    return steps_of(function, functools.partial(_step, conversions))
 
 
-def _nothing(values: Sequence[Any]) -> tuple[()]:
-    return ()
-
-
-def _with(step: Step, fixed: Sequence[Array], *args: Any) -> Any:
-    return step(*args, *fixed)
-
-
-def _step(e: Expr, conversions: Conversions | None) -> Step:
-    """The value of a call, a tuple or a field of one, from those of its operands."""
-    if isinstance(e, TupleGetItem):
-        return operator.itemgetter(e.index)
-    if not isinstance(e, Call):
-        return lambda *fields: fields
-    if conversions is None:
-        return functools.partial(_meaning, e.op.reference, e)
-    if isinstance(e.op, Waiting):
-        return functools.partial(conversions.of(e.op), e)
-    if e.op.kind >= Fusion.OUT_FUSABLE and not pending(e):
-        return functools.partial(_bounded, conversions.most_work, e)
-    return functools.partial(_meaning, e.op.reference, e)
+def _step(conversions: Conversions | None, call: Call) -> Step:
+    """The value of a call, from those of its operands."""
+    if conversions is not None and isinstance(call.op, Waiting):
+        return functools.partial(conversions.of(call.op), call)
+    if conversions is not None and call.op.kind >= Fusion.OUT_FUSABLE and not pending(call):
+        return functools.partial(_bounded, conversions.most_work, call)
+    return functools.partial(_meaning, call.op.reference, call)
 
 
 def _meaning(reference: Step, call: Call, *args: Any) -> Any:
@@ -239,7 +199,7 @@ class _Converted:
             for s in sizes:
                 int(s)
             function, asked = _convert(call, args, [a.shape for a in args])
-        if not is_plain(function):
+        if not is_straight(function):
             raise TooLargeError  # a loop: how often it turns is not known
         return _Conversion(notes, asked, _run(function, self._conversions))
 

@@ -22,9 +22,9 @@ from tilewright.nd import as_numpy
 from tilewright.pieces import place_pieces
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.manifest import Manifest, Piece
+from tilewright.runtime.manifest import Manifest, Piece, Symbol
 from tilewright.runtime.program import Code, TensorInfo
-from tilewright.runtime.sizes import Size, value
+from tilewright.runtime.sizes import Size, multiple_of, value
 from tilewright.runtime.threads import checked_threads
 
 Array = np.ndarray[Any, Any]
@@ -150,16 +150,26 @@ class OpenExecutable(Executable):
         for info, shape in zip(self.manifest.inputs, shapes, strict=True):
             if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
                 raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}")
-            known.update({w: d for w, d in zip(info.shape, shape, strict=True) if isinstance(w, str) and w.isidentifier() and w not in known})
+            for w, d in zip(info.shape, shape, strict=True):
+                if (found := multiple_of(w)) is not None and found[0] not in known:
+                    known[found[0]] = d // found[1]
         for info, shape in zip(self.manifest.inputs, shapes, strict=True):
             if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
                 told = ", ".join(f"{name} = {n}" for name, n in known.items())
                 raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}")
         for s in self.manifest.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
-                place = next(f"dimension {t.shape.index(s.name)} of input '{t.name}'" for t in self.manifest.inputs if s.name in t.shape)
-                raise InputError(f"{place} is {known[s.name]}, and the program was compiled for {s}; compile it with a wider range of '{s.name}'")
+                raise self._out_of_range(s, known[s.name])
         return {s.name: known[s.name] for s in self.manifest.symbols}
+
+    def _out_of_range(self, symbol: Symbol, number: int) -> InputError:
+        for t in self.manifest.inputs:
+            for axis, size in enumerate(t.shape):
+                if (found := multiple_of(size)) is not None and found[0] == symbol.name:
+                    told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], None if symbol.most is None else symbol.most * found[1])
+                    place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
+                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'")
+        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range")
 
 
 def _number(size: Size, known: Mapping[str, int]) -> int:

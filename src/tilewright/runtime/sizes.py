@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,7 @@ Size: TypeAlias = int | str
 _BINARY: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }
+_MULTIPLE: Final = re.compile(r"([^\W\d]\w*)|\(([^\W\d]\w*) \* (\d+)\)")
 _CALLS: Final[dict[str, Callable[..., int]]] = {"min": min, "max": max}
 
 
@@ -27,6 +29,12 @@ def value(text: int | str, known: Mapping[str, int]) -> int | None:
         return text
     direct = known.get(text)
     return direct if direct is not None or text.isidentifier() else _value(_parsed(text), known)
+
+
+def multiple_of(size: Size) -> tuple[str, int] | None:
+    """The name and the factor of a size that is one name, `n` or `(n * 32)`; None for another one."""
+    match = _MULTIPLE.fullmatch(size) if isinstance(size, str) else None
+    return None if match is None else (match[1] or match[2], int(match[3] or 1))
 
 
 def check_size(text: str) -> str:

@@ -66,7 +66,7 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
 from tilewright.tir.transform.place_prefetches import NEXT, SHARE
-from tilewright.types import INT64
+from tilewright.types import INT64, OpenSize
 
 
 class Schedule(Recorder):
@@ -150,7 +150,7 @@ class Schedule(Recorder):
 
     def _may_repeat(self, node: For, sizes: Sequence[Any], extent: int) -> None:
         """Raise unless points along a loop may be computed twice, in whole trips of two new loops."""
-        if len(sizes) != 2 or sizes[1] > extent:
+        if len(sizes) != 2 or (sizes[1] > extent and not isinstance(extent, OpenSize)):
             raise self._error(f"a split of loop '{node.var.name}' with overlap takes two factors, the inner one at most {extent}", node)
         for s in walk_stmt(node.body):
             if isinstance(s, Block) and (not s.iters or any(i.kind == "reduce" and _uses(b, node.var) for i, b in zip(s.iters, s.bindings, strict=True))):
@@ -527,7 +527,7 @@ def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -
         raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
     known = _complete(loop, 1, factors)
     covered = prod(known)
-    return [floordiv(add(extent, covered - 1), covered) if f is None else f for f in factors]
+    return [simplify(floordiv(add(extent, covered - 1), covered), Ranges()) if f is None else f for f in factors]
 
 
 def _guard(s: Stmt, condition: PrimExpr) -> Stmt:

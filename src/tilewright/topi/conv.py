@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
+from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.intrinsics import dot4, reinterpret
 from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import machine, planes, winograd
-from tilewright.topi.dots import FOURS, Dot, dot_of
+from tilewright.topi import planes, winograd
+from tilewright.topi.dots import FOURS, ROWS, Dot, along_rows, dot_of
 from tilewright.topi.products import matmul_rows, unroll
+from tilewright.topi.schedules import open_rows
+from tilewright.topi.schedules.open_rows import balanced_pixels, widths
 from tilewright.topi.schedules.tile import schedule_conv
-from tilewright.topi.schedules.window import schedule_window
-from tilewright.topi.tiles import conv_tile
+from tilewright.topi.schedules.window import crowds, outputs_together, schedule_window
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
-from tilewright.types import INT32, DataType
+from tilewright.types import INT32, DataType, OpenSize
 
 Ints = Sequence[int]
 Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
@@ -56,26 +57,38 @@ def conv(
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
         return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
+    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS and along_rows(data_layout, depth, ksize, padding, dilation, groups):
+        words = Geometry(data, place, (ksize[0], ksize[1] // FOURS.width), strides, padding, (dilation[0], FOURS.width))
+        words.out[-1] = (words.sizes[-1] - ksize[1]) // strides[1] + 1
+        return _direct(words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], channels_last(out_layout), DataType(out_dtype))
     if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
         return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
     dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
-    if dot is not FOURS and data_layout == out_layout == "NHWC":
+    is_open = any(isinstance(shape[d], OpenSize) for d in place[1:-1])
+    if not is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
         found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
-    if groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
+    if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
         volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)
+    if is_open and all(k == 1 for k in ksize) and groups == 1 and not any(padding) and data_layout == out_layout and place[-1] == len(shape) - 1:
+        return _pointwise(_every(geometry), weight, kernel, out_dtype)
     return _direct(geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype))
 
 
 class Geometry:
-    """The sliding window of a convolution or pooling over one tensor."""
+    """The sliding window of a convolution or pooling over one tensor.
+
+    `tested` says that a tap may fall into the padding.
+    """
+
+    tested = True
 
     def __init__(self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
         n = len(ksize)
@@ -88,6 +101,8 @@ class Geometry:
             (i + b + a - (k - 1) * d - 1) // s + 1
             for i, b, a, k, d, s in zip(self.sizes, self.before, self.after, ksize, dilation, strides, strict=True)
         ]
+        self.wide = self.out
+        """As many outputs as are computed: whole tiles of them along a row."""
 
     def at(
         self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value, element: Element = lambda x, where: x(*where)
@@ -98,13 +113,49 @@ class Geometry:
         inside: PrimExpr = all_of()
         for k, (o, tap) in enumerate(zip(point, taps, strict=True)):
             i = o * self.strides[k] + (tap.var if isinstance(tap, IterVar) else tap) * self.dilation[k] - self.before[k]
+            where[self.place[1 + k]] = i
+            if not self.tested:
+                continue
             last = (self.out[k] - 1) * self.strides[k] + (self.ksize[k] - 1) * self.dilation[k] - self.before[k]
             if self.before[k]:
                 inside = all_of(inside, i >= 0)
-            if last >= self.sizes[k]:
+            if self.after[k] and (self.is_open or last >= self.sizes[k]):
                 inside = all_of(inside, i < self.sizes[k])
-            where[self.place[1 + k]] = i
         return element(self.data, where), inside
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the image has a side that is known when the program runs."""
+        return any(isinstance(size, OpenSize) for size in self.sizes)
+
+    def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
+        """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever the image ends.
+
+        A row of the copy is as long as whole tiles of so many `outputs` read it.
+        """
+        wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
+        sizes = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(wide, self.strides, self.ksize, self.dilation, strict=True)]
+
+        def element(*i: Var) -> PrimExpr:
+            where: list[Any] = list(i)
+            inside: PrimExpr = all_of()
+            for k, (before, size) in enumerate(zip(self.before, self.sizes, strict=True)):
+                at = where[self.place[1 + k]]
+                inside = all_of(inside, *([at >= before] if before else []), at < before + size)
+                where[self.place[1 + k]] = at - before
+            return if_then_else(inside, self.data(*where), outside)
+
+        shape = placed(self.place, (self.batch, *sizes, self.data.extents[self.place[-1]]))
+        copy = te.compute(shape, element, name="padded", attrs={"keep": True})
+        made = Geometry(copy, self.place, self.ksize, self.strides, [0] * 2 * len(sizes), self.dilation)
+        made.out, made.wide, made.tested = self.out, wide, False
+        return made
+
+    def open_attrs(self, most: int) -> dict[str, Any]:
+        """What a schedule needs to know of an image that was `spread`: the copy, and the widths of tiles that there is code for."""
+        if not self.is_open:
+            return {}
+        return {"heights": balanced_pixels(self.out[-1], most)} if self.tested else {"padded": self.data.op, "heights": widths(self.out[-1], most)}
 
     def taps(self) -> list[IterVar]:
         names = "kd", "kh", "kw"
@@ -117,7 +168,10 @@ def _direct(
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
-    tile, shared = conv_tile(g.out[-1], channels, steps, machine.current(), g.strides[-1], g.ksize[-1])
+    taps_of_row = 1 if dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
+    tile, shared = open_rows.tile_along(g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and unroll(deep) == deep)
+    if g.is_open:
+        g = g.spread(tile.rows, const(0, g.data.dtype))
     columns = tile.columns
     panels = -(-channels // columns)
     packed = _pack(weight, kernel, groups, channels, deep, g.ksize, panels, columns, dot, shared)
@@ -134,9 +188,9 @@ def _direct(
 
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
-        (g.batch, *g.out, groups, panels * columns), term, name="conv", schedule=schedule_conv,
+        (g.batch, *g.wide, groups, panels * columns), term, name="conv", schedule=schedule_conv,
         attrs={
-            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "flops": flops, "exact": dtype.is_integer,
+            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows),
             "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
         },
         axis_names=axis_names(len(g.out), "g", "oc"),
@@ -178,12 +232,16 @@ def _pack(
         c = panel * columns + column
         where: list[Any] = [None] * len(kernel)
 
-        def at(depth: Value) -> PrimExpr:
-            for d, v in zip(kernel, (group * channels + c, depth, *outer, last), strict=True):
+        def at(*inside: Value) -> PrimExpr:
+            for d, v in zip(kernel, (group * channels + c, *inside), strict=True):
                 where[d] = v
             return weight(*where)
 
-        return if_then_else(c < channels, dot.element(at, ic), dot.zero(weight.dtype))
+        if dot in ROWS.values():
+            word = dot.element(lambda k: at(ic, *outer, mul(last, dot.width) + k), const(0, "int64"))
+        else:
+            word = dot.element(lambda depth: at(depth, *outer, last), ic)
+        return if_then_else(c < channels, word, dot.zero(weight.dtype))
 
     shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
     return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
@@ -202,7 +260,18 @@ def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_
     def matrix(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return w.transpose(kernel).reshape(columns, depth)
 
-    return matmul_rows(data, weight, element, matrix, columns, depth, out_dtype, name="conv")
+    return matmul_rows(data, weight, element, matrix, columns, depth, out_dtype, name="conv", heights=balanced_pixels)
+
+
+def _every(g: Geometry) -> te.Tensor:
+    """The pixels that a window of one pixel sees, as an image."""
+    shape = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
+
+    def element(*i: Var) -> PrimExpr:
+        n, *point, c = (i[d] for d in g.place)
+        return g.at(n, point, [as_expr(0)] * len(point), c)[0]
+
+    return te.compute(shape, element, name="every")  # type: ignore[no-any-return]
 
 
 def depthwise(
@@ -215,7 +284,7 @@ def depthwise(
     ksize = [wshape[d] for d in kernel[2:]]
     channels = wshape[kernel[0]]
     multiplier = channels // inputs
-    g = Geometry(data, place, ksize, strides, padding, dilation)
+    g = windows_of(Geometry(data, place, ksize, strides, padding, dilation), const(0, data.dtype))
     taps = g.taps()
 
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -277,12 +346,22 @@ def _words_down(
     return term
 
 
+def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
+    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the padding is `outside`."""
+    together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])
+    channels = g.data.extents[g.place[-1]]
+    return g.spread(together, outside) if g.is_open and crowds(channels * g.data.dtype.itemsize, g.ksize, g.strides[-1]) else g
+
+
 def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
     """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
     flops = 2 * g.batch * math.prod(g.out) * channels * math.prod(g.ksize)
     acc = te.compute(
-        (g.batch, *g.out, channels), term, name=name, schedule=schedule_window,
-        attrs={"flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize)}, axis_names=axis_names(len(g.out), "c"),
+        (g.batch, *g.wide, channels), term, name=name, schedule=schedule_window,
+        attrs={
+            "flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize), **g.open_attrs(outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])),
+        },
+        axis_names=axis_names(len(g.out), "c"),
     )
 
     def result(*i: Var) -> PrimExpr:

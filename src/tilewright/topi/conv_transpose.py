@@ -12,6 +12,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.topi.products import flatten, row_products, unflatten
+from tilewright.topi.schedules.open_rows import balanced_pixels
 from tilewright.topi.schedules.reduce import schedule_reduce
 from tilewright.types import DataType
 
@@ -70,7 +71,7 @@ def _without_overlap(data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_or
         n = len(taps)
         return w.transpose(kernel_order).transpose(*range(2, 2 + n), 1, 0).reshape(columns, depth)
 
-    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, "conv_transpose", scattered=taps)
+    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, "conv_transpose", scattered=taps, heights=balanced_pixels)
     lead = data.extents[:-1]
 
     def result(n: Var, *rest: Var) -> PrimExpr:

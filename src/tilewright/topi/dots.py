@@ -3,6 +3,7 @@
     ONE     acc += x[k] * w[k]
     PAIRS   acc = dot2(pair(x[2k], x[2k+1]), packed[k], acc)      bfloat16, even depths; the weights packed as pairs
     FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
+    ROWS    the same, of four neighbours along a row of one channel, or of planes
 
 A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are float32 and
 packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
@@ -10,12 +11,12 @@ packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import PrimExpr, Ramp, Value, cast, const, mul
+from tilewright.expr import Broadcast, PrimExpr, Ramp, Value, as_expr, cast, const, mul
 from tilewright.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
 from tilewright.te.tensor import TensorElem
 from tilewright.types import INT32, DataType
@@ -116,6 +117,27 @@ class _Fours(Dot):
         return _together(w, axis, np.int32)
 
 
+class _Rows(_Fours):
+    """Four neighbours along a row in each step, for kernels that are a multiple of four wide: `x` gives the first at a channel.
+
+    In `x`, the index along the row is the last but `after`; a row is one piece of memory, so a channel behind it is the only one.
+    """
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def product(self, x: Along, step: PrimExpr, w: PrimExpr, dtype: DataType) -> PrimExpr:
+        first = x(step)
+        assert isinstance(first, TensorElem)
+        indices = [*first.indices]
+        column = len(indices) - 1 - self.after
+        where = (*indices[:column], Ramp(indices[column], 1, 4), *(Broadcast(as_expr(i), 4) for i in indices[column + 1 :]))
+        return dot4(reinterpret(TensorElem(first.tensor, where), dtype="uint32"), w, const(0, dtype), dtype=dtype)
+
+    def array(self, w: Array, axis: int) -> Array:
+        return np.ascontiguousarray(w).view(np.int32)
+
+
 def _together(w: Array, axis: int, dtype: Any) -> Array:
     """Neighbours along `axis` as one number of `dtype`."""
     last = np.ascontiguousarray(np.moveaxis(w, axis, -1))
@@ -125,6 +147,14 @@ def _together(w: Array, axis: int, dtype: Any) -> Array:
 ONE: Final = Dot()
 PAIRS: Final = _Pairs()
 FOURS: Final = _Fours()
+ROWS: Final = {"NHWC": _Rows(after=1), "NCHW": _Rows(after=0)}
+"""By the layout of the data."""
+
+
+def along_rows(layout: str, depth: int, ksize: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int) -> bool:
+    """Whether a convolution of bytes goes on along rows: of one channel, or of planes, its kernel of whole words, without padding."""
+    stored = depth == 1 if layout == "NHWC" else layout == "NCHW" and depth % FOURS.width != 0
+    return stored and groups == 1 and len(ksize) == 2 and ksize[1] % FOURS.width == 0 and dilation[1] == 1 and not any(padding)
 
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tilewright import te
 from tilewright.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi import channel_blocks
-from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window
+from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window, windows_of
 from tilewright.topi.elementwise import greatest
 from tilewright.topi.schedules.window_rows import schedule_window_rows
 
@@ -58,6 +58,7 @@ def _pool(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | Non
     """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of it."""
     if _by_rows(g):
         return _along_rows(g, reduce, identity, finish, name)
+    g = windows_of(g, identity)
     taps = g.taps()
 
     def term(n: Var, *rest: Var) -> PrimExpr:
@@ -108,7 +109,7 @@ def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimE
     """How many taps of a window along one dimension count: those inside the image and its counted padding."""
     first, step, size = -g.before[d], g.dilation[d], g.ksize[d]
     low, high = -before, g.sizes[d] + after
-    if first >= low and (g.out[d] - 1) * g.strides[d] - g.before[d] + (size - 1) * step < high:
+    if first >= low and (g.after[d] <= after or (not g.is_open and (g.out[d] - 1) * g.strides[d] - g.before[d] + (size - 1) * step < high)):
         return as_expr(size)
     start = o * g.strides[d] - g.before[d]
     skipped = maximum(low - start + step - 1, 0) // step

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.dots import Dot, dot_of
-from tilewright.topi.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, balanced
+from tilewright.topi.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
 from tilewright.topi.schedules.tile import schedule_matmul
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.types import OpenSize
@@ -41,20 +41,20 @@ def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out
 
 def matmul_rows(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str, contiguous: bool = True,
+    depth: int, out_dtype: str, name: str, contiguous: bool = True, heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
     """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array.
 
-    `data` that is inlined, and then not read along the depth, is not `contiguous`.
+    `data` that is inlined, and then not read along the depth, is not `contiguous`. `heights` are those of tiles where the number of rows is open.
     """
     lead = data.extents[:-1]
-    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name, contiguous)
+    acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name, contiguous, heights=heights)
     return te.compute((*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out")  # type: ignore[no-any-return]
 
 
 def row_products(
     data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str, contiguous: bool = True, scattered: tuple[int, ...] = (),
+    depth: int, out_dtype: str, name: str, contiguous: bool = True, scattered: tuple[int, ...] = (), heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
     """The accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` is for results whose columns are blocks of the image."""
     lead = data.extents[:-1]
@@ -74,7 +74,7 @@ def row_products(
     return te.compute(  # type: ignore[no-any-return]
         (rows, padded), term, name=name, schedule=schedule_matmul,
         attrs={
-            "tile": tile, "batch_axes": 0, "heights": balanced(rows, tile.rows), "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize, "right_bytes": columns * depth * data.dtype.itemsize,
+            "tile": tile, "batch_axes": 0, "heights": heights(rows, tile.rows), "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize, "right_bytes": columns * depth * data.dtype.itemsize,
             "unroll": unroll(steps), "scattered": scattered, "exact": dtype.is_integer,
         },
         axis_names=("m", "n"),

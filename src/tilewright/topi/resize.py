@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
+from typing import Any
 
 from tilewright import expr as E
 from tilewright import te
+from tilewright.arith.open_sizes import limit
+from tilewright.errors import CompileError
 from tilewright.expr import PrimExpr, Value, Var
+from tilewright.types import OpenSize
 
 Tap = tuple[PrimExpr, PrimExpr | None]
 """An index along one dimension, and its weight: None for one."""
@@ -35,6 +39,8 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
     The length that `scale` asks for may be a fraction, of which `out` is the whole part; as in ONNX's reference implementation,
     the corners are those of this length.
     """
+    if isinstance(size, OpenSize) or isinstance(out, OpenSize):
+        return _open_line(mode, size, out, scale)
     factor = Fraction(out, size) if scale is None else _exact(scale)
     gaps = factor * size - 1
     half = Fraction(1, 2)
@@ -55,6 +61,34 @@ def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[floa
         start = half * step - half
     c = lcm(step.denominator, start.denominator)
     return Line(int(step * c), int(start * c), c)
+
+
+def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
+    """The same for lengths that are known when the program runs; raises `CompileError` for a mode that has no such form."""
+    factor = _exact(scale) if scale is not None else None if out % size else Fraction(int(out // size))
+    if mode == "pytorch_half_pixel":
+        _more_than_one(out, factor)
+        mode = "half_pixel"
+    if factor is not None and mode in ("asymmetric", "half_pixel", "tf_half_pixel_for_nn"):
+        return line_of(mode, factor.denominator, factor.numerator, None, None)
+    if mode == "align_corners":
+        up, down = (out, size) if factor is None else (factor.numerator * size, factor.denominator)
+        bottom = up - 1 if factor is None else up - down
+        _more_than_one(out, factor)
+        return Line(size - 1 if factor is None else (size - 1) * down, 0, bottom)
+    lines = {
+        "asymmetric": Line(size, 0, out), "half_pixel": Line(2 * size, size - out, 2 * out), "tf_half_pixel_for_nn": Line(2 * size, size, 2 * out),
+        "half_pixel_symmetric": Line(2 * size, size - out, 2 * out),
+    }
+    if mode not in lines or (mode == "half_pixel_symmetric" and scale is not None):
+        raise CompileError(f"a resize in the mode {mode} has no form for open sizes")
+    return lines[mode]
+
+
+def _more_than_one(out: int, factor: Fraction | None) -> None:
+    """See to it that a row has two elements or more, which it has where each becomes several."""
+    if factor is None or factor < 2:
+        limit(out, 2)
 
 
 def nearest_index(position: Value, c: int, rounding: str) -> PrimExpr:
@@ -80,12 +114,17 @@ def resize(
     work = data.dtype if method == "nearest_neighbor" else "float64" if data.dtype == "float64" else "float32"
 
     def taps(k: int, i: Var) -> list[Tap]:
+        if isinstance(sizes[k], OpenSize) or isinstance(source[k], OpenSize):
+            return _looked_up(lambda x: computed(k, x), sizes[k], i)
+        return computed(k, i)
+
+    def computed(k: int, i: Var) -> list[Tap]:
         line, last = lines[k], source[k] - 1
         position = E.add(E.mul(i, line.a), line.b)
         if method == "nearest_neighbor":
             return [(_held(nearest_index(position, line.c, rounding), last), None)]
         low = E.floordiv(position, line.c)
-        t = E.mul(E.cast(work, E.floormod(position, line.c)), E.const(1.0 / line.c, work))
+        t = _share(E.cast(work, E.floormod(position, line.c)), line.c, work)
         if method == "linear":
             return [(_held(low, last), E.sub(E.const(1, work), t)), (_held(low + 1, last), t)]
         return _cubic_taps(low, t, last, *cubic)
@@ -117,6 +156,20 @@ def resize(
         return inside
 
     return te.compute(shape, element, name="resize")  # type: ignore[no-any-return]
+
+
+def _share(part: PrimExpr, whole: int, dtype: Any) -> PrimExpr:
+    return E.div(part, E.cast(dtype, E.as_expr(whole))) if isinstance(whole, OpenSize) else E.mul(part, E.const(1.0 / whole, dtype))
+
+
+def _looked_up(taps: Callable[[Var], list[Tap]], size: int, i: Var) -> list[Tap]:
+    """The taps of `i` from tables: places that divide by open lengths are computed once for a row, and not for each of its elements."""
+
+    def table(tap: int, part: int) -> PrimExpr:
+        made = te.compute((size,), lambda x: taps(x)[tap][part], name="places" if part == 0 else "weights", attrs={"keep": True})
+        return made(i)  # type: ignore[no-any-return]
+
+    return [(table(n, 0), None if weight is None else table(n, 1)) for n, (_, weight) in enumerate(taps(i))]
 
 
 def _held(index: PrimExpr, last: int) -> PrimExpr:

@@ -46,13 +46,16 @@ def register_tile(
     return _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
 
 
-def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int) -> tuple[Tile, bool]:
+def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int = 16, together: bool = False) -> tuple[Tile, bool]:
     """The tile of a convolution along a row, and whether its taps are written out to share their inputs in registers.
 
-    They are not where few registers would leave tiles so small that the products wait for loads.
+    They are not where few registers would leave tiles so small that the products wait for loads; but where all taps of a row stand `together`
+    in one block of code, they share their inputs in any case.
     """
-    shared, tile = _best(rows, columns, depth, machine, 16, 32, stride, taps)
-    plain, larger = _best(rows, columns, depth, machine, 16, 32, 0, 1)
+    shared, tile = _best(rows, columns, depth, machine, most_rows, 32, stride, taps)
+    if together:
+        return tile, True
+    plain, larger = _best(rows, columns, depth, machine, most_rows, 32, 0, 1)
     return (larger, False) if taps == 1 or plain * _GAIN_OF_SHARING < shared else (tile, True)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.arith.ranges import Ranges
+from tilewright.arith.simplify import simplify
 from tilewright.errors import ShapeError
+from tilewright.expr import PrimExpr
 from tilewright.topi.shapes import Shape, text
 
 Ints = Sequence[int]
@@ -36,7 +39,8 @@ def window_count(size: Any, before: int, after: int, kernel: Any, stride: int, d
     room = size + before + after - reach
     if isinstance(room, int) and room < 0:
         raise ShapeError(f"a window of {reach} does not fit into spatial dimension {axis} of {size} with padding {before} and {after}")
-    return room // stride + 1
+    count = room // stride + 1
+    return simplify(count, Ranges()) if isinstance(count, PrimExpr) else count
 
 
 def padding_of(padding: Padding, reach: Ints) -> tuple[int, ...]:

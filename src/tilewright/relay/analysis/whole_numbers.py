@@ -1,4 +1,4 @@
-"""Which float values are whole numbers of a known range: what a quantization rounds and holds between two bounds."""
+"""Which values are whole numbers of a known range: what a quantization rounds and holds between two bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Cast, Clip, Round
-from tilewright.types import FLOAT32
+from tilewright.types import FLOAT32, INT32
 
 Range = tuple[float, float]
 _EXACT: Final = 1 << 24
@@ -20,15 +20,15 @@ _EXACT: Final = 1 << 24
 def unconverted(call: Call) -> Expr | None:
     """The value that `call` gives back after its way through an integer type; None where it is not the same.
 
-        cast(cast(x, dtype="uint8"), dtype="float32") -> x        x a float32 whole number from 0 to 255
+        cast(cast(x, dtype="uint8"), dtype="float32") -> x        x a whole number from 0 to 255, of float32; or both of int32
     """
-    if not isinstance(call.op, Cast) or call.known_type() is None or call.tensor_type.dtype is not FLOAT32:
+    if not isinstance(call.op, Cast) or call.known_type() is None or call.tensor_type.dtype not in (FLOAT32, INT32):
         return None
     inner = call.args[0]
     if not isinstance(inner, Call) or not isinstance(inner.op, Cast) or inner.tensor_type.dtype.code not in ("int", "uint"):
         return None
     (x,) = inner.args
-    if x.tensor_type.dtype is not FLOAT32:
+    if x.tensor_type.dtype is not call.tensor_type.dtype:
         return None
     found = whole_range(x)
     if found is None:
@@ -51,7 +51,7 @@ def _round(call: Call) -> Range | None:
 
 def _clip(call: Call) -> Range | None:
     low, high = float(call.attrs.a_min), float(call.attrs.a_max)
-    found = whole_range(call.args[0])
+    found = (-math.inf, math.inf) if call.tensor_type.dtype is INT32 else whole_range(call.args[0])
     if found is None or not (low.is_integer() and high.is_integer()):
         return None
     return max(low, found[0]), min(high, found[1])

@@ -6,11 +6,14 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
+from tilewright.intrinsics import doubled_high_product, high_product
+from tilewright.relay.op.broadcast import Broadcasting
 from tilewright.relay.op.elementwise import Elementwise
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import elementwise as topi
 from tilewright.topi.math import fixed_point_multiply_per_axis
-from tilewright.topi.shapes import axis_of, differ, text
+from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, text
+from tilewright.topi.transform import dims
 from tilewright.types import TensorType, Type
 
 
@@ -38,6 +41,30 @@ class FixedPointMultiply(Elementwise):
     def compute(self, data: te.Tensor) -> te.Tensor:
         left, right = self._shifts()
         return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right), "fixed_point_multiply")
+
+
+@op("high_product", kind=Fusion.BROADCAST)
+class HighProduct(Broadcasting):
+    """Bits 32 to 63 of `data * multiplier + addend`, of int32 numbers and an int64 addend, as int32; `doubled`, bits 31 to 62.
+
+    What requantizations are made of: one 64-bit product, rounded as the addend says. The three broadcast.
+    """
+
+    doubled: bool = False
+
+    def infer(self, data: Type, multiplier: Type, addend: Type) -> TensorType:
+        x, m, c = tensors(data, multiplier, addend)
+        if x.dtype != "int32" or m.dtype != "int32" or c.dtype != "int64":
+            raise ShapeError(f"int32 data and multiplier and an int64 addend were expected, and these are {x.dtype}, {m.dtype} and {c.dtype}; cast them first")
+        return TensorType(broadcast_shapes(x.shape, m.shape, c.shape), x.dtype)
+
+    def reference(self, data: Array, multiplier: Array, addend: Array) -> Array:
+        return np.asarray((data.astype(np.int64) * multiplier + addend) >> (31 if self.doubled else 32)).astype(np.int32)
+
+    def compute(self, data: te.Tensor, multiplier: te.Tensor, addend: te.Tensor) -> te.Tensor:
+        part = doubled_high_product if self.doubled else high_product
+        shape = broadcast_shapes(*map(dims, (data, multiplier, addend)))
+        return topi.broadcast(shape, lambda x, m, c: part(x, m, c, dtype="int32"), data, multiplier, addend, name="high_product")
 
 
 @op("fixed_point_multiply_per_axis", kind=Fusion.OPAQUE)

@@ -60,7 +60,7 @@ class Resize(Spatial):
             if values is not None and len(values) != n:
                 raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
         shape = self._shape(data)
-        if min(self.size) < 1 or any(isinstance(n, int) and n < 1 for n in shape[2:]):
+        if any(isinstance(n, int) and n < 1 for n in self.size) or any(isinstance(n, int) and n < 1 for n in shape[2:]):
             raise ShapeError(f"an image of {text(shape[2:])} cannot be resized to {text(self.size)}; all sizes must be 1 or more")
         return TensorType(self._stored((*shape[:2], *self.size)), self._dtype(tensors(data)[0].dtype))
 
@@ -143,7 +143,7 @@ class Resize(Spatial):
         return call.args[0] if all(line == Line(1, 0, 1) for line in lines) else None
 
 
-@op("image.resize1d", kind=Fusion.INJECTIVE)
+@op("image.resize1d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Resize1d(Resize):
     """(batch, channels, width) resampled to `size`."""
 
@@ -161,7 +161,7 @@ class Resize1d(Resize):
     rank = 1
 
 
-@op("image.resize2d", kind=Fusion.INJECTIVE)
+@op("image.resize2d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Resize2d(Resize):
     """(batch, channels, height, width) resampled to `size`."""
 
@@ -197,7 +197,7 @@ class Resize3d(Resize):
     rank = 3
 
 
-@op("nn.upsampling", kind=Fusion.INJECTIVE)
+@op("nn.upsampling", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Upsampling(Spatial):
     """(batch, channels, height, width) made larger by `scale_h` and `scale_w`.
 

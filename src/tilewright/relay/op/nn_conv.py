@@ -128,6 +128,8 @@ class Conv(Convolution):
 
     def infer(self, data: Type, weight: Type) -> TensorType:
         shape, kernel, dtype = self._checked(data, weight)
+        if self.groups < 1:
+            raise ShapeError(f"the channels are in {self.groups} groups, and must be in one at least")
         if differ(shape[1], kernel[1] * self.groups):
             groups = f" in {self.groups} groups" if self.groups != 1 else ""
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[1]}{groups}) differ")
@@ -325,7 +327,7 @@ class Conv1dTranspose(ConvTranspose):
     rank = 1
 
 
-@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
+@op("nn.conv2d_transpose", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Conv2dTranspose(ConvTranspose):
     """Transposed two-dimensional convolution: data (batch, in, height, width), weight (in, out / groups, kh, kw).
 

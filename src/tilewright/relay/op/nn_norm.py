@@ -99,7 +99,7 @@ class LogSoftmax(AlongAxis):
         return topi.log_softmax(data, self.axis)
 
 
-@op("nn.batch_norm", kind=Fusion.OPAQUE)
+@op("nn.batch_norm", kind=Fusion.OPAQUE, takes_open_sizes=True)
 class BatchNorm(Op):
     """gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta along `axis`; inference only.
 

@@ -240,7 +240,8 @@ class Op:
         return None
 
     def reads_once(self, argument: int) -> bool:
-        """True when the kernel of an anchor copies that argument into an order of its own first, unless it is known while compiling."""
+        """True when no element of that argument is read twice, so that it can be computed on the way; the kernel of an anchor copies it into an order
+        of its own first, unless it is known while compiling."""
         return False
 
     def windows(self, *args: Any) -> tuple[tuple[int, int], ...] | None:

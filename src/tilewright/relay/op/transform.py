@@ -286,7 +286,7 @@ class SliceLike(Op):
         return topi.strided_slice(data, [0] * data.ndim, [1] * data.ndim, self._shape(topi.dims(data), topi.dims(shape_like)), "slice_like")
 
 
-@op("nn.pad", kind=Fusion.INJECTIVE)
+@op("nn.pad", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Pad(Op):
     """`data` with `pad_width[d] = (before, after)` elements more along each dimension.
 
@@ -298,6 +298,9 @@ class Pad(Op):
     precision = Precision.FOLLOW
     pad_width: tuple[tuple[int, int], ...]
     pad_mode: str = "constant"
+
+    def reads_once(self, argument: int) -> bool:
+        return argument == 0 and self.pad_mode == "constant"
 
     def infer(self, data: Type, pad_value: Type) -> TensorType:
         t, value = tensors(data, pad_value)
@@ -342,7 +345,7 @@ class Pad(Op):
         return Pad(tuple(widths), self.pad_mode), (order, None), order
 
 
-@op("repeat", kind=Fusion.INJECTIVE)
+@op("repeat", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Repeat(Op):
     """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
 

@@ -11,6 +11,7 @@ from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add, Divide, GreaterEqual, LeftShift, Multiply, MultiplyAdd, Quotient, RightShift, Subtract, Where
 from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round
+from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
 from tilewright.relay.op.shaping import Reshape
 from tilewright.topi.shapes import axis_of, differ, text
@@ -168,6 +169,8 @@ def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
     """x - zero_point; x itself where that is zero."""
     if is_zero(zero_point):
         return x
+    if isinstance(x, Constant) and isinstance(zero_point, Constant):
+        return Constant(np.asarray(x.value - zero_point.value, x.value.dtype), x.span)
     if isinstance(zero_point, Constant):
         return Call(Add(), [x, Constant(-zero_point.value, zero_point.span)], span=span)
     return Call(Subtract(), [x, zero_point], span=span)
@@ -199,36 +202,60 @@ def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Orig
     return casted(Call(Clip(low, high), [x], span=span), dtype, span)
 
 
-def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False) -> Expr:
-    """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide`."""
+def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False, least: int = -1) -> Expr:
+    """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide` and where `fits_high_product`.
+
+    Results of `least` or below are wanted no more exactly than that: with zero, negative ones may be rounded another way.
+    """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
-        return twice_rounded_graph(x, m, left, right, span) if not wide else _reduced_product_graph(x, m, right - left, span)
+        return twice_rounded_graph(x, m, left, right, span, least) if not wide else _reduced_product_graph(x, m, right - left, span)
+    half = np.int64(1) << (right - 1)
+    if x.tensor_type.dtype is INT32:
+        return _upper_part(x, m, half, right - 32, span)
     if left.any():
         x = Call(LeftShift(), [x, Constant(left)], span=span)
     product = Call(Multiply(), [x, Constant(m)], span=span)
-    half = np.int64(1) << (right - 1)
     more: Expr = Constant(np.asarray(half))
     if rounding == "TONEAREST":
         more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span=span), more, Constant(np.asarray(half - 1))], span=span)
     return Call(RightShift(), [Call(Add(), [product, more], span=span), Constant(right)], span=span)
 
 
-def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Origin | None) -> Expr:
-    """`_twice_rounded` of an int32 expression: int32, with the product alone in 64 bits."""
+def fits_high_product(multipliers: Array, rounding: str) -> bool:
+    """Whether `fixed_product` of int32 numbers is made of 32 bits of a product of 64, and has room for a zero point beside it."""
+    _, left, right = fixed_points(multipliers)
+    return rounding == "UPWARD" and not left.any() and bool((right >= 33).all())
+
+
+def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Origin | None, least: int = -1) -> Expr:
+    """`_twice_rounded` of an int32 expression: int32, with the product alone in 64 bits.
+
+        whole = (x * m + 2^30) >> 31; (whole + half - (whole < 0)) >> last
+
+    The half of the second rounding goes into the sum of the first, and the sign of `whole` is that of x where it matters. Where what
+    is negative does not matter (`least` is zero or more), both shifts are one.
+    """
     if left.any():
         x = Call(LeftShift(), [x, Constant(left.astype(np.int32))], span=span)
-    product = Call(Multiply(), [casted(x, "int64", span), Constant(m)], span=span)
-    rounded = Call(Add(), [product, constant(1 << 30, "int64")], span=span)
-    whole: Expr = casted(Call(RightShift(), [rounded, constant(31, "int64")], span=span), "int32", span)
-    last = (right - 31).astype(np.int32)
+    last = right - 31
+    half = (np.int64(1) << last) >> 1
+    addend = (half << 31) + (1 << 30)
+    if least >= 0 and last.all():
+        return _upper_part(x, m, addend, last - 1, span)
+    whole: Expr = Call(HighProduct(doubled=True), [x, Constant(m.astype(np.int32)), Constant(np.asarray(addend))], span=span)
     if not last.any():
         return whole
-    sign: Expr = Call(RightShift(), [whole, constant(31, "int32")], span=span)
+    sign: Expr = Call(RightShift(), [x, constant(31, "int32")], span=span)
     if not last.all():
         sign = Call(Multiply(), [sign, Constant((last > 0).astype(np.int32))], span=span)
-    half = Constant(((np.int64(1) << last) >> 1).astype(np.int32))
-    return Call(RightShift(), [Call(Add(), [Call(Add(), [whole, half], span=span), sign], span=span), Constant(last)], span=span)
+    return Call(RightShift(), [Call(Add(), [whole, sign], span=span), Constant(last.astype(np.int32))], span=span)
+
+
+def _upper_part(x: Expr, m: Array, addend: Array, more: Array, span: Origin | None) -> Expr:
+    """`(x * m + addend) >> (32 + more)`, of int32 and as int32."""
+    whole = Call(HighProduct(), [x, Constant(m.astype(np.int32)), Constant(np.asarray(addend))], span=span)
+    return Call(RightShift(), [whole, Constant(np.asarray(more, np.int32))], span=span) if more.any() else whole
 
 
 def _reduced_product_graph(x: Expr, m: Array, right: Array, span: Origin | None) -> Expr:

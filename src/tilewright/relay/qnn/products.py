@@ -11,22 +11,27 @@ before. The scales say what the result is worth, `sx * sw`; they change no numbe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.errors import Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add
+from tilewright.relay.op.broadcast import Add, BitwiseXor, Multiply, Subtract
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.transform import Pad
+from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.dots import FOURS
 from tilewright.types import INT32, DataType, TensorType, Type
+
+_LONGEST_RUN: Final = 64
+"""Bytes along a row of a kernel that are multiplied without a loop."""
+_MOST_STRAYS: Final = 2
+"""Places of a kernel with weights wider than a byte whose products are added alone."""
 
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
@@ -62,27 +67,78 @@ class QnnConv2d(Conv2d):
         span = call.span
         data_order, kernel_order, out_order = self.axes()
         plain = Conv2d(**{**self.attributes(), "out_dtype": "int32"})
-        stored = _stored(x, w, zx, zw, N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None, span, self.groups == 1)
+        zeros = N.along(zw.value, 4, kernel_order[0]) if isinstance(zw, Constant) else None
+        rows = self._reads_rows(x.tensor_type, w.tensor_type)
+        stored = _stored(_rows(x) if rows else x, w, zx, zw, zeros, span, self.groups == 1)
         if stored is None:
             a, b = _exact(x, zx, 4, 0, span), _exact(w, zw, 4, kernel_order[0], span)
             return Call(plain, [a, b], span=span)
+        if rows:
+            return self._by_rows(x.tensor_type.shape, *stored, span)
         x, weight, zero = stored
+        if self._reads_planes(x.tensor_type, w.tensor_type):
+            return self._by_planes(x, weight, zero, span)
         depth = weight.shape[kernel_order[1]]
         filled = -depth % FOURS.width if self.groups == 1 else 0
         widths = [(0, 0)] * 4
         if filled:
             widths[data_order[1]] = (0, filled)
             weight = np.pad(weight, [(0, filled) if d == kernel_order[1] else (0, 0) for d in range(4)])
-        if zero and any(self.padding):
+        if not N.is_zero(zero) and any(self.padding):
             top, left, bottom, right = self.padding
             widths[data_order[2]], widths[data_order[3]] = (top, bottom), (left, right)
             plain = Conv2d(**{**plain.attributes(), "padding": (0, 0, 0, 0)})
         if any(map(any, widths)):
-            x = Call(Pad(tuple(widths)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
+            x = Call(Pad(tuple(widths)), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
         product = _total(plain, x, weight, span)
         sums = weight.sum(axis=tuple(kernel_order[1:]), dtype=np.int64)
         channel = out_order.index(1)
-        return _corrected(product, zero * sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
+        return _corrected(product, zero, sums.reshape([-1 if d == channel else 1 for d in range(4)]), span)
+
+    def _reads_rows(self, x: TensorType, w: TensorType) -> bool:
+        """Are a few channels that are no whole words, stored last, better multiplied as runs of a row?"""
+        _, depth, _, width = self.kernel_shape(w)
+        last = self.data_layout == (self.out_layout or self.data_layout) == "NHWC" and x.is_static and w.is_static
+        return last and self.groups == self.dilation[1] == 1 < width and depth % FOURS.width != 0 and width * depth <= _LONGEST_RUN
+
+    def _reads_planes(self, x: TensorType, w: TensorType) -> bool:
+        """Are the planes of a picture better multiplied as runs of their rows?"""
+        _, depth, _, width = self.kernel_shape(w)
+        first = self.data_layout == (self.out_layout or self.data_layout) == "NCHW" and x.is_static and w.is_static
+        return first and self.groups == self.dilation[1] == 1 < width and depth < FOURS.width and width <= _LONGEST_RUN
+
+    def _by_planes(self, x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
+        """The product of rows of planes with a kernel that is as wide as whole words."""
+        ordered = weight.transpose(self.axes()[1])  # OIHW
+        channels, *_, wide = ordered.shape
+        rows = np.pad(ordered, [(0, 0), (0, 0), (0, 0), (0, -wide % FOURS.width)])
+        top, left, bottom, right = self.padding
+        width = x.tensor_type.shape[3] + left
+        last = (width + right - wide) // self.strides[1] * self.strides[1] + rows.shape[3]
+        x = Call(Pad(((0, 0), (0, 0), (top, bottom), (left, max(right, last - width)))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+        plain = Conv2d(strides=self.strides, dilation=self.dilation, channels=channels, kernel_size=rows.shape[2:], out_dtype="int32")
+        sums = rows.sum(axis=(1, 2, 3), dtype=np.int64)
+        return _corrected(_total(plain, x, rows, span), zero, sums.reshape(1, -1, 1, 1), span)
+
+    def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
+        """The product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one channel, as wide as whole words."""
+        batch, height, width, depth = shape
+        ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
+        tall, wide, _, channels = ordered.shape
+        runs = ordered.reshape(tall, wide * depth, 1, channels)
+        runs = np.pad(runs, [(0, 0), (0, -runs.shape[1] % FOURS.width), (0, 0), (0, 0)])
+        top, left, bottom, right = self.padding
+        step = self.strides[1] * depth
+        last = (width + left + right - wide) // self.strides[1] * step + runs.shape[1]
+        after = max(right * depth, last - (width + left) * depth)
+        if top or left or bottom or after:
+            x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+        one = Call(Reshape((batch, height + top + bottom, width * depth + left * depth + after, 1)), [x], span=span)
+        plain = Conv2d(
+            strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels, kernel_size=runs.shape[:2], data_layout="NHWC",
+            kernel_layout="HWIO", out_dtype="int32",
+        )
+        return _corrected(_total(plain, one, runs, span), zero, runs.sum(axis=(0, 1, 2), dtype=np.int64), span)
 
     def relayout(self, perms: Sequence[Any]) -> Any:
         found = Conv2d.relayout(self, perms[:2])
@@ -153,8 +209,8 @@ class QnnDense(Op):
         filled = -weight.shape[1] % FOURS.width
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
-            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.constant(zero, x.tensor_type.dtype)], span=span)
-        return _corrected(_total(plain, x, weight, span), zero * weight.sum(axis=1, dtype=np.int64), span)
+            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+        return _corrected(_total(plain, x, weight, span), zero, weight.sum(axis=1, dtype=np.int64), span)
 
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
@@ -178,6 +234,12 @@ class QnnBatchMatmul(Op):
         return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)], span=call.span)
 
 
+def _rows(x: Expr) -> Expr:
+    """Pixels and channels as one axis."""
+    *lead, width, depth = x.tensor_type.shape
+    return Call(Reshape((*lead, width * depth)), [x], span=x.span)
+
+
 def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw: Type, sx: Type, sw: Type) -> None:
     N.require_quantized(x, "data")
     N.require_quantized(w, "the weight")
@@ -188,33 +250,68 @@ def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw:
     N.require_parameter(sw, "kernel_scale", w, out_axis)
 
 
-def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None, split: bool) -> tuple[Expr, Array, int] | None:
-    """Unsigned data, signed weights without a zero point, and the data's zero point; None when these are not known or too wide.
+def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None, split: bool) -> tuple[Expr, Array, Expr] | None:
+    """Unsigned data, signed weights without a zero point, and the data's zero point; None when the weights are not known or too wide.
 
     Weights are of a byte, or of one bit more where they may be `split` into two.
     """
-    if not isinstance(w, Constant) or not isinstance(zx, Constant) or zero_points is None:
+    if not isinstance(w, Constant) or zero_points is None:
         return None
     weight = w.value.astype(np.int64) - zero_points
     kind = x.tensor_type.dtype
     reach = 256 if split else 128
     if kind not in ("uint8", "int8") or weight.min(initial=0) < -reach or weight.max(initial=0) >= reach - split:
         return None
-    zero = int(zx.value.reshape(()))
+    zero = N.spread(zx, 0, 0, span)
     if kind == "int8":
-        moved = Call(Add(), [N.casted(x, "int16", span), N.constant(128, "int16")], span=span)
-        x, zero = N.casted(moved, "uint8", span), zero + 128
+        x = Call(BitwiseXor(), [N.casted(x, "uint8", span), N.constant(128, "uint8")], span=span)
+        zero = N.difference(zero, N.constant(-128, "int32"), span)
     return x, weight, zero
 
 
-def _total(plain: Op, x: Expr, weight: Array, span: Origin | None) -> Expr:
-    """The product with weights of a byte, or with two parts of wider ones: what fits into a byte, and what is beyond."""
+def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -> Expr:
+    """The product with weights of a byte, or with wider ones in two parts: what fits into a byte, and what is beyond.
+
+    A zero point leaves few weights beyond, often one: where these are at few places of the kernel, what they multiply is added alone.
+    """
     inside = np.clip(weight, -128, 127)
     product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
     beyond = weight - inside
     if not beyond.any():
         return product
-    return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
+    strays = _strays(plain, x.tensor_type.shape, beyond)
+    if strays is None:
+        return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
+    for part, column in strays:
+        taken = N.casted(Call(part, [x], span=span), "int32", span)
+        product = Call(Add(), [product, Call(Multiply(), [taken, Constant(column.astype(np.int32), span)], span=span)], span=span)
+    return product
+
+
+def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[tuple[StridedSlice, Array]] | None:
+    """For each place of the kernel with weights that are not zero: the part of the data that it multiplies, and its weights along the output channels.
+
+    None where these are many, or padding is part of the product.
+    """
+    if isinstance(plain, Dense):
+        ks = np.flatnonzero(weight.any(axis=0)).tolist()
+        return [(StridedSlice((k,), (k + 1,), axes=(len(shape) - 1,)), weight[:, k]) for k in ks] if len(ks) <= _MOST_STRAYS else None
+    data_order, kernel_order, out_order = plain.axes()
+    ordered = weight.transpose(kernel_order)
+    places = np.argwhere(ordered.any(axis=0)).tolist()
+    if any(plain.padding) or plain.groups != 1 or len(places) > _MOST_STRAYS:
+        return None
+    found = []
+    for channel, *taps in places:
+        begin, end, strides = [channel], [channel + 1], [1]
+        for axis, tap, size, step, apart in zip(data_order[2:], taps, ordered.shape[2:], plain.strides, plain.dilation, strict=True):
+            outputs = (shape[axis] - (size - 1) * apart - 1) // step + 1
+            begin.append(tap * apart)
+            end.append(tap * apart + (outputs - 1) * step + 1)
+            strides.append(step)
+        part = StridedSlice(tuple(begin), tuple(end), tuple(strides), axes=(data_order[1], *data_order[2:]))
+        found.append((part, N.along(ordered[:, channel, taps[0], taps[1]], 4, out_order.index(1))))
+    return found
 
 
 def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
@@ -222,8 +319,11 @@ def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None)
     return N.difference(N.casted(x, "int32", span), N.spread(zero_point, ndim, axis, span), span)
 
 
-def _corrected(product: Expr, excess: Array, span: Origin | None) -> Expr:
-    """A product less what the data's zero point added to it; int32 wraps around, as the sums do."""
-    if not math.prod(excess.shape) or not excess.any():
+def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:
+    """A product less what the data's zero point added to it, `zero` for each of the `sums` of weights; int32 wraps around, as the sums do."""
+    if N.is_zero(zero) or not sums.any():
         return product
-    return Call(Add(), [product, Constant((-excess).astype(INT32.numpy()))], span=span)
+    if isinstance(zero, Constant):
+        return Call(Add(), [product, Constant((-zero.value.astype(np.int64) * sums).astype(INT32.numpy()))], span=span)
+    excess = Call(Multiply(), [zero, Constant(sums.astype(INT32.numpy()))], span=span)
+    return Call(Subtract(), [product, excess], span=span)

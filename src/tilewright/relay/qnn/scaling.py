@@ -138,10 +138,14 @@ class Requantize(Scaling):
         if not isinstance(s, Constant) or not isinstance(to, Constant):
             raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span)
         wide = data.tensor_type.dtype is INT64
-        sums = "int32" if rounding == "TFLITE" and not wide else "int64"
+        factor = s.value.astype(np.float64) / to.value.astype(np.float64)
+        centred = N.is_zero(z) or data.tensor_type.dtype.bits <= 16
+        short = not wide and (rounding == "TFLITE" or (centred and N.fits_high_product(factor, rounding)))
+        sums = "int32" if short else "int64"
         whole = N.difference(N.casted(data, sums, span), N.casted(z, sums, span), span)
         if not np.all(s.value == to.value):
-            whole = N.fixed_product_graph(whole, s.value.astype(np.float64) / to.value.astype(np.float64), rounding, span, wide)
+            least = N.limits(self.out_dtype)[0] - int(out_z.value.max()) if isinstance(out_z, Constant) else -1
+            whole = N.fixed_product_graph(whole, factor, rounding, span, wide, least)
         return N.saturated_graph(whole, out_z, self.out_dtype, span)
 
 

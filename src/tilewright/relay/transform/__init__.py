@@ -17,6 +17,7 @@ from tilewright.relay.transform.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.batching_ops import BatchingOps
 from tilewright.relay.transform.bind_params import bind_params
+from tilewright.relay.transform.byte_arithmetic import ByteArithmetic
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.change_batch import ChangeBatch
@@ -94,6 +95,7 @@ __all__ = [
     "AnnotateTarget",
     "BackwardFoldScaleAxis",
     "BatchingOps",
+    "ByteArithmetic",
     "CanonicalizeCast",
     "CanonicalizeOps",
     "CapturePostDfsIndexInSpans",

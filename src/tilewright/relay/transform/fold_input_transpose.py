@@ -4,7 +4,8 @@
       -> nn.conv2d(%x, w, data_layout="NCHW", out_layout="NHWC")    when %x has four channels or less
 
 The kernel reads its input one element at a time and spreads it over the output channels, so the order of the input costs
-nothing; bringing a picture of three channels into another order costs more than a tenth of its first convolution. Bytes stay: their channels are read four at a time.
+nothing; bringing a picture of three channels into another order costs more than a tenth of its first convolution. Bytes stay, since their channels are read four at a time; but for those of kernels that
+read four neighbours of a row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.nn_conv import Conv, Conv1d, Conv2d, Conv3d
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.visitor import rewrite
+from tilewright.topi.dots import along_rows
 
 _FEW: Final = 4
 _CHANNELS_FIRST: Final = {"NWC": "NCW", "NHWC": "NCHW", "NDHWC": "NCDHW"}
@@ -44,7 +46,15 @@ def fold_input_transpose(e: Expr) -> Expr | None:
         return None
     x, rank = moved.args[0], len(conv.data_layout)
     few = isinstance(x.tensor_type.shape[1], int) and x.tensor_type.shape[1] <= _FEW
-    if not few or x.tensor_type.dtype.is_integer or conv.groups != 1 or tuple(moved.op.axes or ()) != (0, *range(2, rank), 1):
+    if x.tensor_type.dtype.is_integer and not _reads_rows(conv, x):
+        return None
+    if not few or conv.groups != 1 or tuple(moved.op.axes or ()) != (0, *range(2, rank), 1):
         return None
     direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout or conv.data_layout)  # type: ignore[type-var]
     return Call(direct, (x, e.args[1]), span=e.span)
+
+
+def _reads_rows(conv: Conv, x: Expr) -> bool:
+    """Does it multiply four neighbours along a row of a plane at once?"""
+    size, depth = conv.kernel_size, x.tensor_type.shape[1]
+    return size is not None and isinstance(depth, int) and along_rows("NCHW", depth, size, conv.padding, conv.dilation, conv.groups)

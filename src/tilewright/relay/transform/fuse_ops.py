@@ -168,11 +168,12 @@ class _Graph:
         shape, other = shape_of(mine.last), shape_of(end)
         if hardest > Fusion.INJECTIVE or shape is None or other is None:
             return False
+        once = not middle and hardest <= Fusion.BROADCAST and all(end.op.reads_once(k) for k, a in enumerate(end.args) if a is mine.last)
         if kind_of(end) == Fusion.REDUCE:
             return hardest <= Fusion.BROADCAST
         if kind_of(end) == Fusion.OUT_FUSABLE:
-            return not middle and hardest <= Fusion.BROADCAST and all(end.op.reads_once(k) for k, a in enumerate(end.args) if a is mine.last)
-        if kind_of(end) > Fusion.INJECTIVE or _size(shape) < _size(other):
+            return once
+        if kind_of(end) > Fusion.INJECTIVE or (_size(shape) < _size(other) and not once):
             return False
         return self.group[end].kind <= Fusion.INJECTIVE or (hardest <= Fusion.BROADCAST and shape == other)
 

@@ -8,6 +8,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import SettleNumerics
+from tilewright.relay.transform.byte_arithmetic import ByteArithmetic
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
@@ -56,6 +57,7 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldInputTranspose(),
         FoldConstant(fold_qnn=True),
         EliminateCommonSubexpr(),
+        ByteArithmetic(),
         *_mixed_precision(),
         SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None else target.machine.l2_bytes),
         FoldGate(),

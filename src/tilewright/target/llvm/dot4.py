@@ -60,8 +60,8 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
     callee = f.declare(f"llvm.x86.{_PMADDWD[lanes]}", wide, f"{half}, {half}")
     total = texts[2]
     for odd in (False, True):
-        a = _once(f, e.args[0], ("unsigned", odd), partial(_unsigned_half, f, lanes, odd))
-        b = _once(f, e.args[1], ("signed", odd), partial(_signed_half, f, lanes, odd))
+        a = once(f, e.args[0], ("unsigned", odd), partial(_unsigned_half, f, lanes, odd))
+        b = once(f, e.args[1], ("signed", odd), partial(_signed_half, f, lanes, odd))
         products = f.put(f"call {wide} {callee}({half} {a}, {half} {b})", level)
         total = f.put(f"add {wide} {total}, {products}", level)
     return total
@@ -94,8 +94,8 @@ def _signed(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
         b = f.put(f"bitcast <4 x i32> {text} to <16 x i8>", at)
         return f.put(f"call <4 x i32> {callee}(<4 x i32> zeroinitializer, <16 x i8> splat (i8 -128), <16 x i8> {b})", at)
 
-    a = _once(f, e.args[0], "moved", moved)
-    more = _once(f, e.args[1], "excess", excess)
+    a = once(f, e.args[0], "moved", moved)
+    more = once(f, e.args[1], "excess", excess)
     products = _by_bytes(f, "llvm.aarch64.neon.sdot.v4i32.v16i8", [a, texts[1], texts[2]], 4, level)
     return f.put(f"sub <4 x i32> {products}, {more}", level)
 
@@ -114,13 +114,13 @@ def _by_shifts(f: FunctionText, e: Call, total: str, level: int) -> str:
         return f.put(f"ashr {wide} {f.put(f'shl {wide} {text}, {number(24 - 8 * k)}', at)}, {number(24)}", at)
 
     for k in range(4):
-        a = _once(f, e.args[0], ("unsigned", k), partial(unsigned, k))
-        b = _once(f, e.args[1], ("signed", k), partial(signed, k))
+        a = once(f, e.args[0], ("unsigned", k), partial(unsigned, k))
+        b = once(f, e.args[1], ("signed", k), partial(signed, k))
         total = f.put(f"add {wide} {total}, {f.put(f'mul {wide} {a}, {b}', level)}", level)
     return total
 
 
-def _once(f: FunctionText, operand: PrimExpr, what: object, make: Callable[[str, int], str]) -> str:
+def once(f: FunctionText, operand: PrimExpr, what: object, make: Callable[[str, int], str]) -> str:
     """What `make` writes for the text of an operand and a level, the first time; its name after that."""
     key = (dot4, operand, what)
     known = f.values.get(key)

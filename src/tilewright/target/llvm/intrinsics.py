@@ -12,6 +12,7 @@ from tilewright.target.llvm import dot2
 from tilewright.target.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.target.llvm.dot4 import dot4
 from tilewright.target.llvm.extern import call_extern
+from tilewright.target.llvm.high_product import high_product
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
 
@@ -40,6 +41,8 @@ def call(f: FunctionText, e: E.Call) -> Value:
         return _reinterpret(f, texts[0], dtype, e.dtype, level), level
     if e.op is I.dot4:
         return dot4(f, e, texts, level), level
+    if e.op in (I.high_product, I.doubled_high_product):
+        return high_product(f, e, texts, level), level
     if e.op in I.PREDICATES:
         truth = BOOL.with_lanes(e.dtype.lanes)
         return convert(f, _predicate(f, e, texts[0], level), level, truth, e.dtype), level

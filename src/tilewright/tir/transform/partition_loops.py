@@ -15,21 +15,52 @@ loops were fused into it, these are cut by the inner one:
         if p % 523 * 6 + m < 3137: …          ->           with T.let(i, p % 523): if i < 522: … else: …
 
 Segments share their body, so that a cut costs nothing until the segments are specialised.
+
+In a function that takes sizes as numbers, a serial loop is also cut where the two conditions turn that an image has inside its
+padding, whatever numbers these are; each segment has the conditions that hold in it as constants:
+
+    for x in T.serial(w + 2):                          for x in T.serial(0, 1): P[x] = 0
+        P[x] = T.Select(1 <= x and x < w + 1,  ->      for x in T.serial(1, w + 1): P[x] = A[x - 1]
+                        A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0        (each end clamped to the loop)
+
+and a loop over tiles of which the last begins earlier, `min(x * 7, w - 7)`, into the first, those between, and the last.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise, product
 from typing import Final
 
 from tilewright.arith.bounds import bounds_of_form
-from tilewright.arith.linear import LinearForm
+from tilewright.arith.linear import LinearForm, expression, linear
 from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import difference, is_index
-from tilewright.expr import EQ, LT, NE, Comparison, FloorMod, IntImm, Max, Min, PrimExpr, Select, Var, const
+from tilewright.arith.simplify import difference, is_index, simplify
+from tilewright.expr import (
+    EQ,
+    GE,
+    LT,
+    NE,
+    Comparison,
+    FloorMod,
+    IntImm,
+    Load,
+    Max,
+    Min,
+    PrimExpr,
+    Select,
+    Var,
+    add,
+    const,
+    floordiv,
+    maximum,
+    minimum,
+    sub,
+)
 from tilewright.expr_walk import free_vars, substitute, walk
 from tilewright.tir.stmt import (
+    NUMBERS,
     PARALLEL,
     SERIAL,
     UNROLLED,
@@ -47,6 +78,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.scope import inside, runs_once, trips
+from tilewright.types import BOOL
 
 MOST_SEGMENTS: Final = 8
 MOST_BRANCHES: Final = 4
@@ -60,14 +92,109 @@ WHOLE: Final = "whole"
 
 def partition_loops(func: PrimFunc) -> PrimFunc:
     """`func` with its serial loops cut, and the bodies of its parallel loops branching, where conditions change."""
-    return func.with_body(_stmt(func.body, Ranges()))
+    return func.with_body(_stmt(func.body, Ranges(), bool(func.attrs.get(NUMBERS))))
 
 
-def _stmt(s: Stmt, ranges: Ranges) -> Stmt:
+def _stmt(s: Stmt, ranges: Ranges, is_open: bool) -> Stmt:
     if not isinstance(s, For):
-        return map_bodies(s, lambda x: _stmt(x, ranges)) or s
-    loop = replace(s, body=_stmt(s.body, inside(s, ranges)))
-    return _cut(loop, ranges) if loop.kind in (SERIAL, PARALLEL) and not runs_once(loop) else loop
+        return map_bodies(s, lambda x: _stmt(x, ranges, is_open)) or s
+    loop = replace(s, body=_stmt(s.body, inside(s, ranges), is_open))
+    if loop.kind not in (SERIAL, PARALLEL) or runs_once(loop):
+        return loop
+    done = _cut(loop, ranges)
+    if not is_open or done is not loop or loop.kind != SERIAL:
+        return done
+    done = _cut_overlap(loop, ranges)
+    return _cut_open(loop, ranges) if done is loop else done
+
+
+def _cut_overlap(loop: For, ranges: Ranges) -> Stmt:
+    """A loop over tiles of which the last begins earlier, `min(o * 7, w - 7)`: the first, those between, and the last."""
+    if not _is_zero(loop.min) or 3 * _stores(loop.body) > MOST_STORES:
+        return loop
+    var = loop.var
+    starts = {a for c in _all_conditions(loop.body) for a in walk(c) if isinstance(a, Min) and var in free_vars(a)}
+    if len(starts) != 1:
+        return loop
+    (start,) = starts
+    place, last = (linear(x) for x in (start.a, start.b))
+    size = place.coefs.get(var)
+    if size is None or size < 1 or len(place.coefs) != 1 or place.const or var in free_vars(start.b):
+        return loop
+    inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
+    tiles = floordiv(add(start.b, 2 * size - 1), size)
+    if inner & set(free_vars(start.b)) or not _is_zero(simplify(sub(tiles, loop.extent), ranges)):
+        return loop
+    index, more = var.dtype, sub(loop.extent, 1)
+    first = replace(loop, extent=const(1, index), body=substitute_stmt(loop.body, {start: const(0, index)}))
+    between = replace(loop, min=const(1, index), extent=sub(more, 1), body=substitute_stmt(loop.body, {start: start.a}))
+    end = replace(loop, min=more, extent=minimum(more, const(1, index)), body=substitute_stmt(loop.body, {start: expression(last, index)}))
+    return seq(first, between, end)
+
+
+def _is_zero(e: PrimExpr) -> bool:
+    return isinstance(e, IntImm) and e.value == 0
+
+
+def _cut_open(loop: For, ranges: Ranges) -> Stmt:
+    """A loop in up to three: before the values for which its conditions hold, those, and behind them."""
+    if loop.annotations.get(WHOLE) or 3 * _stores(loop.body) > MOST_STORES // 2:
+        return loop
+    turns = _turns(loop, inside(loop, ranges))
+    begin, over = ({t.value for t in turns if t.begins is begins} for begins in (True, False))
+    if not turns:
+        return loop
+    end = add(loop.min, loop.extent)
+    first = minimum(maximum(reduce(maximum, begin), loop.min), end) if begin else loop.min
+    last = minimum(maximum(reduce(minimum, over), first), end) if over else end
+    exact = len(begin) < 2 and len(over) < 2 and not any(t.inner for t in turns)
+    yes, no = const(1, BOOL), const(0, BOOL)
+    before: dict[PrimExpr, PrimExpr] = {t.condition: no for t in turns if t.begins} if exact else {}
+    behind: dict[PrimExpr, PrimExpr] = {t.condition: no for t in turns if not t.begins} if exact else {}
+    between: dict[PrimExpr, PrimExpr] = {t.condition: yes for t in turns}
+    parts = ((loop.min, first, before), (first, last, between), (last, end, behind))
+    return seq(*(replace(loop, min=low, extent=sub(high, low), body=substitute_stmt(loop.body, known)) for low, high, known in parts if low is not high))
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """From the `value` of a loop variable on (`begins`), or below it, a condition holds for all values of the loops inside, on which it depends if `inner`."""
+
+    condition: Comparison
+    value: PrimExpr
+    begins: bool
+    inner: bool
+
+
+def _turns(loop: For, ranges: Ranges) -> list[_Turn]:
+    """Where the conditions inside turn that are a multiple of 1 of the loop's variable and otherwise depend on loops inside, of known bounds, or on those outside."""
+    found, index = [], loop.var.dtype
+    inner = {x.var for x in walk_stmt(loop.body) if isinstance(x, (For, Let))}
+    for x in walk_stmt(loop.body):
+        span = trips(x) if isinstance(x, For) else None
+        if isinstance(x, For) and span:
+            ranges = ranges.bind(x.var, span.start, span.stop - 1)
+    for c in dict.fromkeys(_all_conditions(loop.body)):
+        kind, d = difference(c, ranges)
+        k, rest = d.without(loop.var)
+        if abs(k) != 1 or kind not in (LT, GE) or any(loop.var in free_vars(a) for a in rest.coefs) or _reads(rest):
+            continue
+        within = LinearForm({a: n for a, n in rest.coefs.items() if inner & set(free_vars(a))})
+        around = LinearForm({a: n for a, n in rest.coefs.items() if a not in within.coefs}, rest.const)
+        least, most = bounds_of_form(within, ranges)
+        if least is None or most is None:
+            continue
+        begins = (kind is GE) == (k == 1)
+        if k == 1:
+            form = around.times(-1).plus(LinearForm({}, -(least if begins else most)))
+        else:
+            form = around.plus(LinearForm({}, (most if begins else least) + 1))
+        found.append(_Turn(c, simplify(expression(form, index), ranges), begins, bool(within.coefs)))
+    return found
+
+
+def _reads(form: LinearForm) -> bool:
+    return any(isinstance(e, Load) for a in form.coefs for e in walk(a))
 
 
 def _cut(loop: For, ranges: Ranges) -> Stmt:

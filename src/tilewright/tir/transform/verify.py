@@ -165,7 +165,7 @@ def _call(e: Any) -> str | None:
     if e.op is I.reinterpret:
         (given,) = kinds
         return None if given.bits * given.lanes == e.dtype.bits * e.dtype.lanes else f"makes {e.dtype} of the bits of {given}"
-    if len(kinds) > 1 and not (e.op.effect or isinstance(e.op, I.Extern) or e.op in (I.dot2, I.dot4)):
+    if len(kinds) > 1 and not (e.op.effect or isinstance(e.op, I.Extern) or e.op in (I.dot2, I.dot4, I.high_product, I.doubled_high_product)):
         return f"mixes {', '.join(map(str, sorted(kinds, key=str)))}"
     lanes = 1 if e.op in _ACROSS else max((d.lanes for d in kinds), default=1)
     return None if e.op.effect or e.dtype.lanes == lanes else f"is {e.dtype}, of {lanes} lanes"

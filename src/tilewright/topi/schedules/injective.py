@@ -59,14 +59,20 @@ def _same_element(block: Block) -> bool:
     """Is every load at the indices of the store, or of a single element?"""
     at = tuple(i.var for i in block.iters)
     sizes = tuple(i.extent for i in block.iters)
+    single = tuple(number_of(n) == 1 for n in sizes)
     for st in walk_stmt(block.body):
         for top in expressions(st):
             for e in walk(top):
-                if isinstance(e, Load) and not _scalar(e) and (len(e.indices) != len(at) or any(a is not b for a, b in zip(e.indices, at, strict=True))):
+                if isinstance(e, Load) and not _scalar(e) and not _is_at(e, at, single):
                     return False
                 if e in at and not any(e is a for a in at):
                     return False
     return _only_as_index(block, at) and all(number_of(n) != 0 for n in sizes)
+
+
+def _is_at(e: Load, at: tuple[PrimExpr, ...], single: tuple[bool, ...]) -> bool:
+    """Is a load at these indices? Along an axis of one element (`single`), 0 is its index too."""
+    return len(e.indices) == len(at) and all(a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True))
 
 
 def _runs(block: Block) -> list[int]:

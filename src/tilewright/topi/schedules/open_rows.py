@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tilewright.arith.open_sizes import granted
-from tilewright.expr import LE, LT, PrimExpr, add, as_expr, compare, floordiv, sub
+from tilewright.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.topi import machine
+from tilewright.topi.tiles import Tile, conv_tile
 from tilewright.types import OpenSize
 
 MOST_OPEN_ROWS: Final = 8
@@ -56,10 +59,40 @@ def balanced(rows: int, most: int) -> Heights:
     """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is known."""
     if not isinstance(rows, OpenSize):
         return ()
+    needed = _needed(rows, most)
+    return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
+
+
+def balanced_pixels(pixels: int, most: int) -> Heights:
+    """The same for the pixels of an image, of which there are many where it takes long: a few heights, and 1 for less than half of the tallest."""
+    if not isinstance(pixels, OpenSize) or most < 4:
+        return balanced(pixels, most)
+    half, needed = most // 2, _needed(pixels, most)
+    lower = any_of(fewer_than(pixels, most), compare(LE, needed, half))
+    return (1, fewer_than(pixels, half)), (half, lower), (most - 1, compare(LE, needed, most - 1)), (most, compare(LE, needed, most))
+
+
+def widths(outputs: int, most: int) -> Heights:
+    """A few widths of tiles along a row, from half of the widest on: in a tile that is only partly inside, the rest is computed and not stored."""
+    if not isinstance(outputs, OpenSize):
+        return ()
+    needed = _needed(outputs, most)
+    return tuple((width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in (4, 5, 7, 8)}))
+
+
+def _needed(rows: int, most: int) -> PrimExpr:
+    """The lowest height with which there are as few tiles as with the tallest."""
     total = as_expr(rows)
     tiles = floordiv(add(total, most - 1), most)
-    needed = floordiv(add(total, sub(tiles, 1)), tiles)
-    return tuple((height, compare(LE, needed, height)) for height in range(1, most + 1))
+    return floordiv(add(total, sub(tiles, 1)), tiles)
+
+
+def tile_along(outputs: int, channels: int, steps: int, stride: int, taps: int, together: bool = False) -> tuple[Tile, bool]:
+    """The tile of a convolution along a row of `outputs`, of the current height where their number is open, and whether its taps share inputs."""
+    if not isinstance(outputs, OpenSize):
+        return conv_tile(outputs, channels, steps, machine.current(), stride, taps, together=together)
+    tile, shared = conv_tile(OPEN_ROWS, channels, steps, machine.current(), stride, taps, MOST_OPEN_ROWS, together)
+    return replace(tile, rows=current() or tile.rows), shared
 
 
 def fewer_than(rows: int, number: int) -> PrimExpr:

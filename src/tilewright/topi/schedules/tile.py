@@ -14,7 +14,7 @@ from typing import Final
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.schedules import open_rows
+from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
 from tilewright.types import OpenSize
@@ -176,19 +176,25 @@ def schedule_conv(k: KernelBlocks) -> None:
     axes, _ = s.axes(k.output)
     order: tuple[int, ...] = k.anchor.attrs["channels_last"]
     *images, ow, oc = (axes[d] for d in order)
+    if any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow, oc)):
+        open_images.check_axes(k, images, k.anchor.attrs["channels"], oc)
     group: list[Var] = []
     if groups > 1:
         g, oc = s.split(oc, [groups, None])
         group = [g]
     even = s.extent(oc) % tile.columns == 0
+    is_open = any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow))
+    bands = open_images.bands(s, images) if is_open else []
     ow_outer, ow_inner = s.split(ow, [None, tile.rows])
     panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
-    s.reorder(*group, panel, *images, ow_outer, ow_inner, vector, lane)
+    s.reorder(*bands[:1], *group, panel, *(bands[1:] or images), ow_outer, ow_inner, vector, lane)
     accumulate(k, acc, ow_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
     for v in (ow_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    if (padded := k.anchor.attrs.get("padded")) is not None:
+    if is_open:
+        open_images.copy_whole(k, k.anchor.attrs["padded"])
+    elif (padded := k.anchor.attrs.get("padded")) is not None:
         *planes, _, x = s.loops(k.name(padded))
         s.vectorize(s.split(x, [None, k.machine.lanes(padded.body[0].dtype)])[1])
         if k.multiply_time >= WORTH_SHARING:
@@ -196,7 +202,10 @@ def schedule_conv(k: KernelBlocks) -> None:
     for name in (name for op, name in k.names.items() if op.prepack is not None):
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
-    _share(k, [*group, panel], s.fuse(*images), even, windows=True)
+    if is_open:
+        open_images.share(k, [*bands[:1], *group, panel])
+    else:
+        _share(k, [*group, panel], s.fuse(*images), even, windows=True)
 
 
 def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> Var:

@@ -18,16 +18,24 @@ all channels, which lie beside each other and fill every place:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from tilewright.expr import Var
+from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
+from tilewright.topi import machine as machines
+from tilewright.topi.machine import Machine
+from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.types import OpenSize
 
 _MOST_UNROLLED: Final = 64
 _MOST_OF_A_ROW: Final = 128
 _PAGE: Final = 4096
 _LINE: Final = 64
+_TYPICAL_ROW: Final = 32
+"""Outputs of a row whose length is open, for estimates."""
 _HOPELESS: Final = 2.0
 """Lines wanted in one place over those that it has, from where on neighbouring channels are the lesser evil though they do not fit either."""
 _IDLE: Final = 1.25
@@ -36,20 +44,65 @@ _IDLE: Final = 1.25
 
 def schedule_window(k: KernelBlocks) -> None:
     """`out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…, ow, c]`."""
-    s, acc, machine = k.schedule, k.name(k.anchor), k.machine
+    s, machine = k.schedule, k.machine
     axes, _ = s.axes(k.output)
     batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
     lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
+    if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow, channel)):
+        open_images.check_axes(k, [batch, *rows], k.anchor.outputs[0].extents[-1], channel)
+        _schedule_open(k, [batch, *rows], ow, channel, lanes)
+        return
     outputs, crowded = _outputs(k, s.extent(ow), s.extent(channel))
     block, lane = s.split(channel, [None, lanes], overlap=True)
     outer, inner = s.split(ow, [None, outputs])
     nest = [outer, *rows, block] if crowded else [block, *rows, outer]
     s.reorder(batch, *nest, inner, lane)
+    _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
+    parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
+
+
+def outputs_together(width: int, taps: int, stride: int) -> int:
+    """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
+    most = 4 if machines.current().vector_registers < 32 or _keeps_weights(taps, stride) else 7
+    return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
+
+
+def crowds(pixel: int, window: Sequence[int], stride: int) -> bool:
+    """Whether pixels of so many bytes crowd the cache, in rows of which it is not known how long they are."""
+    machine, outputs = machines.current(), _TYPICAL_ROW
+    return _crowd(pixel, _reached(window, stride, outputs), machine) > 1
+
+
+def _keeps_weights(taps: int, stride: int) -> bool:
+    """Whether all weights of a window stay in registers beside four outputs."""
+    return taps <= 9 and stride == 1
+
+
+def _schedule_open(k: KernelBlocks, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
+    """Over an image of open size: down the rows of a band for one vector of channels, or, where pixels crowd the cache, in a copy of the band with its padding."""
+    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), k.anchor.attrs["taps"], k.anchor.attrs["stride"])
+    padded: ComputeOp | None = k.anchor.attrs.get("padded")
+    block, lane = s.split(channel, [None, lanes], overlap=True)
+    band, row = open_images.bands(s, images)
+    outer, inner = s.split(ow, [None, outputs], overlap=padded is None)
+    s.reorder(band, block, row, outer, inner, lane)
+    _reduce_in_registers(k, outer, inner, lane, outputs, lanes)
+    piece = s.fuse(band, block)
+    if padded is not None:
+        copied = s.compute_at(k.name(padded), piece)
+        if lanes > 1:
+            s.vectorize(copied[-1])
+    parallel_over(s, [piece], 2 * k.multiply_time)
+
+
+def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
+    """The accumulators of one tile of outputs."""
+    s, acc = k.schedule, k.name(k.anchor)
     s.set_scope(acc, "local")
-    s.compute_at(acc, nest[-1])
+    s.compute_at(acc, at)
     spatial, reduce = s.axes(acc)
     around = s.loops(acc)
-    tile = [v for v in spatial if around.index(v) > around.index(nest[-1])]
+    tile = [v for v in spatial if around.index(v) > around.index(at)]
     s.reorder(*reduce, *tile)
     columns = [tile.pop()] if lanes > 1 else []
     _unroll_taps(s, reduce, outputs)
@@ -57,7 +110,6 @@ def schedule_window(k: KernelBlocks) -> None:
         s.unroll(v)
     for v in (*columns, lane):
         s.vectorize(v)
-    parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
 
 
 def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
@@ -68,24 +120,32 @@ def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
     """
     most = 4 if k.machine.vector_registers < 32 else 7
     pixel = channels * k.anchor.inputs[0].dtype.itemsize
-    places = min(_PAGE // _LINE, _PAGE // math.gcd(pixel, _PAGE))
-    crowd = _touched(k, width) / (places * max(1, k.machine.l1_bytes // _PAGE))
+    crowd = _crowd(pixel, _touched(k, width), k.machine)
     if crowd > 1:
         wide = _divisor(width, most)
         several = [wide, _divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
         fitting = next((r for r in several if _touched(k, r) * pixel <= k.machine.l1_bytes), None)
         if fitting is not None or crowd > _HOPELESS:
             return fitting or wide, True
-    if k.anchor.attrs["taps"] <= 9 and k.anchor.attrs["stride"] == 1 and width % 4 == 0:
+    if _keeps_weights(k.anchor.attrs["taps"], k.anchor.attrs["stride"]) and width % 4 == 0:
         most = 4
     return _divisor(width, most), False
 
 
 def _touched(k: KernelBlocks, outputs: int) -> int:
     """How many pixels some neighbouring outputs of a row touch: those of their windows, and themselves."""
-    *above, along = map(k.schedule.extent, _taps(k))
-    stride: int = k.anchor.attrs["stride"]
+    return _reached([k.schedule.extent(v) for v in _taps(k)], k.anchor.attrs["stride"], outputs)
+
+
+def _reached(window: Sequence[int], stride: int, outputs: int) -> int:
+    *above, along = window
     return math.prod(above) * ((outputs - 1) * stride + along) + outputs
+
+
+def _crowd(pixel: int, touched: int, machine: Machine) -> float:
+    """How many lines are wanted in each place of the first-level cache that pixels of so many bytes reach, over how many it holds."""
+    places = min(_PAGE // _LINE, _PAGE // math.gcd(pixel, _PAGE))
+    return touched / (places * max(1, machine.l1_bytes // _PAGE))
 
 
 def _taps(k: KernelBlocks) -> list[Var]:

@@ -141,7 +141,7 @@ class ModelInputs:
             if kind.HasField("shape") and len(dims) != len(given):
                 raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
             for dim, size in zip(dims, given, strict=False):
-                known = size if isinstance(size, scalar.Var) else int(size)
+                known = size if isinstance(size, scalar.PrimExpr) else int(size)
                 if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),), (known,)):
                     raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other")
         return fixed
@@ -197,7 +197,7 @@ class Kind:
 
 
 def _is_shape(given: Any) -> bool:
-    return isinstance(given, Sequence) and all(isinstance(d, scalar.Var) or (isinstance(d, (int, np.integer)) and d >= 0) for d in given)
+    return isinstance(given, Sequence) and all(isinstance(d, scalar.PrimExpr) or (isinstance(d, (int, np.integer)) and d >= 0) for d in given)
 
 
 def kind_of(proto: onnx.ValueInfoProto) -> Kind:

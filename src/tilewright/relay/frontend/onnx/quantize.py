@@ -146,6 +146,8 @@ def _exact(x: Expr, zero_point: Expr | None, axis: int) -> Expr:
 def matmul_integer(a: Expr, b: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, *, node: Node) -> Expr:
     """A zero point for each row of A, or for each column of B, may be given as a vector."""
     za, zb, unit = _one(a_zero_point), _one(b_zero_point), Constant(np.ones((), np.float32))
+    if zb is None and b_zero_point is not None and rank(b_zero_point) == 1:
+        zb = _constant(cast(b_zero_point, INT32))
     if rank(b) == 2 and rank(a) >= 2 and za is not None and zb is not None:
         return op.qnn.dense(a, transpose(b, (1, 0)), za, zb, unit, unit, units=node.static(b, "B")[1])
     return matmul(_exact(a, a_zero_point, -2), _exact(b, b_zero_point, -1), node=node)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
+from tilewright.arith.open_sizes import takes_open
 from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.antialias import resize_antialiased
@@ -121,11 +123,12 @@ def _resize(
         return x
     if not all(isinstance(dims[k], int) and isinstance(sizes[k], int) for k in moved):
         factors = [scales[k] if scales is not None else 0.0 for k in moved]
-        if mode != "nearest" or transformation != "asymmetric" or rounding != "floor" or not all(f >= 1 and f == int(f) for f in factors):
+        if mode == "nearest" and transformation == "asymmetric" and rounding == "floor" and all(f >= 1 and f == int(f) for f in factors):
+            for k, factor in zip(moved, factors, strict=True):
+                x = op.repeat(x, repeats=int(factor), axis=k)
+            return x
+        if not takes_open():
             node.static(x, "X")
-        for k, factor in zip(moved, factors, strict=True):
-            x = op.repeat(x, repeats=int(factor), axis=k)
-        return x
     return _resize_axes(x, moved, sizes, mode, transformation, rounding, node, cubic_alpha, cubic_exclude, extrapolation_value, region, scales)
 
 
@@ -136,7 +139,10 @@ def _scaled(size: Any, scale: float) -> Any:
     if whole == scale and whole > 0:
         return size * whole
     inverse = round(1 / scale) if scale else 0
-    return size // inverse if inverse and 1 / inverse == scale else size * scale
+    if inverse and 1 / inverse == scale:
+        return size // inverse
+    exact = Fraction(scale).limit_denominator(1 << 14)
+    return size * exact.numerator // exact.denominator if takes_open() else size * scale
 
 
 def _resize_axes(

@@ -20,7 +20,7 @@ from tilewright.relay.frontend.pytorch import (
     transform,
     vision,
 )
-from tilewright.relay.frontend.pytorch.model import from_graph, from_pytorch, from_shapes, signature
+from tilewright.relay.frontend.pytorch.model import from_graph, from_pytorch, from_shapes, operators, signature
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.registry import converter as register_converter
@@ -28,4 +28,4 @@ from tilewright.relay.frontend.pytorch.registry import converter as register_con
 FAMILIES = (attention, create, indexing, linear, losses, math, nn, padding, pooling, quantize, recurrent, reduce, resize, signal, transform, vision)
 """The modules whose import fills the table of converters."""
 
-__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_graph", "from_pytorch", "from_shapes", "register_converter", "signature"]
+__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_graph", "from_pytorch", "from_shapes", "operators", "register_converter", "signature"]

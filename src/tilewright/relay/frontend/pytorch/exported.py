@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright import expr as scalar
@@ -26,7 +26,7 @@ class GraphWalk:
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """What the graph gives for its placeholders."""
-        refuse_missing(missing(self.module, self.importer))
+        refuse_missing([name for name, overload, _ in operators(self.module) if self.importer.missing(name, overload)])
         return self._run(inputs)
 
     def _run(self, inputs: Sequence[Any]) -> Any:
@@ -104,18 +104,15 @@ def target_name(target: Any) -> str:
     return f"{module}::{name}"
 
 
-def missing(module: Any, importer: Importer) -> list[str]:
-    """The operators of a graph, and of those that it calls, without a converter."""
-    found = []
+def operators(module: Any) -> Iterator[tuple[str, str, str]]:
+    """The operators of a graph and of those that it calls: name, overload, and the name of the node."""
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is not operator.getitem:
             name = target_name(node.target)
-            overload = getattr(getattr(node.target, "_schema", None), "overload_name", "")
-            if not name.startswith("higher_order::") and importer.missing(name, overload):
-                found.append(name)
+            if not name.startswith("higher_order::"):
+                yield name, getattr(getattr(node.target, "_schema", None), "overload_name", ""), node.name
         elif node.op == "get_attr" and hasattr(getattr(module, node.target, None), "graph"):
-            found += missing(getattr(module, node.target), importer)
-    return found
+            yield from operators(getattr(module, node.target))
 
 
 def symbolic_dim(size: Any, symbols: dict[str, scalar.Var]) -> Any:

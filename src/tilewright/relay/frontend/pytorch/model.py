@@ -12,6 +12,7 @@ from tilewright.errors import ModelError
 from tilewright.expr import PrimExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
+from tilewright.relay.frontend.pytorch import exported, script
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
 from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
@@ -78,12 +79,31 @@ def from_shapes(model: Any, shapes: Mapping[str, Any]) -> IRModule:
     return _imported(module, _infos(module, shapes), Importer(True, "float32", None, file))[0]
 
 
+def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
+    """What the model is, the names of its nodes by operator, and the operators that have no converter."""
+    module, file = read_model(model)
+    importer = Importer(True, "float32", None, file)
+    is_exported = _is_exported(module)
+    names: dict[str, list[str]] = {}
+    unknown: set[str] = set()
+    for kind, overload, name in exported.operators(module.graph_module) if is_exported else script.operators(_graph(module)):
+        names.setdefault(kind, []).append(name)
+        if importer.missing(kind, overload):
+            unknown.add(kind)
+    return "torch.export" if is_exported else "TorchScript", names, unknown
+
+
+def _graph(module: Any) -> Any:
+    """The graph of a TorchScript module or function, what its submodules do in it."""
+    return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+
+
 def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Name, shape and type of each input, some of whose shapes are given."""
     if _is_exported(module):
         own = exported_infos(module)
         return [(n, (tuple(shapes.get(n, s)), t)) for n, (s, t) in own]
-    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    graph = _graph(module)
     names = _input_names(graph)
     if any(n not in shapes for n in names):
         return _traced_infos(module)
@@ -166,7 +186,7 @@ def _is_shape(given: Any) -> bool:
 
 
 def _scripted(module: Any, infos: Infos | None, importer: Importer) -> tuple[list[Var], list[str], Any]:
-    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    graph = _graph(module)
     names = _input_names(graph)
     given = list(infos) if infos is not None else _traced_infos(module)
     if len(given) != len(names):
@@ -184,7 +204,7 @@ def _input_names(graph: Any) -> list[str]:
 
 def _traced_infos(module: Any) -> list[tuple[str, Any]]:
     """Shapes and types of the inputs as the trace had them, where the graph or the file says so."""
-    graph = module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    graph = _graph(module)
     names = _input_names(graph)
     kinds = [i.type() for i in list(graph.inputs())[-len(names) :]] if names else []
     if all(hasattr(t, "sizes") and t.sizes() is not None and t.dtype() is not None for t in kinds):

@@ -6,7 +6,7 @@ Whatever Python decides while the module runs is decided here where it is known:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.errors import ModelError, Origin
@@ -32,7 +32,7 @@ class ScriptWalk:
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a graph whose first input may be the module."""
-        refuse_missing(_missing(graph, self.importer))
+        refuse_missing([kind for kind, overload, _ in operators(graph) if self.importer.missing(kind, overload)])
         names = [i.debugName() for i in graph.inputs()]
         if len(names) == len(inputs) + 1:
             self.values[names[0]], self.paths[names[0]] = self.module, ""
@@ -195,17 +195,14 @@ def _schema(node: Any) -> Any:
     return None if text.startswith("(no schema") else _parsed(text)
 
 
-def _missing(block: Any, importer: Importer) -> list[str]:
-    found = []
+def operators(block: Any) -> Iterator[tuple[str, str, str]]:
+    """The operators of a block and of those in it: kind, overload and the name of the first result. Those of TorchScript itself are left out."""
     for node in block.nodes():
-        kind = node.kind()
-        if kind not in _SPECIAL:
+        if node.kind() not in _SPECIAL:
             schema = _schema(node)
-            if importer.missing(kind, schema.overload_name if schema is not None else ""):
-                found.append(kind)
+            yield node.kind(), schema.overload_name if schema is not None else "", next((o.debugName() for o in node.outputs()), "")
         for inner in node.blocks():
-            found += _missing(inner, importer)
-    return found
+            yield from operators(inner)
 
 
 _SPECIAL: Final[Mapping[str, Callable[..., list[Any]]]] = {

@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.frontend.tflite import logarithms
 from tilewright.relay.frontend.tflite.fixed_point import logistic_16, tanh_16
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, parameters_of, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
@@ -250,8 +251,10 @@ def log_softmax(x: Value, *, node: Node) -> Expr:
     if not x.is_quantized:
         return op.nn.log_softmax(x.expr, axis=-1)
     t = node.output
+    if x.dtype == "int8":
+        return logarithms.log_softmax(x.expr, x.scale)
     if x.dtype != "uint8":
-        node.refuse(f"it is of {x.dtype}, and is supported for floats and uint8; keep it out of what is quantized")
+        node.refuse(f"it is of {x.dtype}, and is supported for floats, int8 and uint8; keep it out of what is quantized")
     exponentials = _exponentials(x, 1.0)
     sums = op.take(op.cumsum(exponentials, axis=x.rank - 1), constant([x.shape[-1] - 1], "int32"), axis=x.rank - 1)
     scale = np.float32(x.scale) / np.float32(scale_of(t))

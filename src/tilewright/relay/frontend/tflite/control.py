@@ -65,7 +65,10 @@ def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: Comp
     states = [x.expr for x in inputs]
     for _ in range(_MOST):
         going = node.settled(node.import_graph(cond, states)[0])
-        if not node.value(Value(going, node.output)).reshape(-1)[0]:
+        holds = node.value(Value(going, node.output))
+        if holds.size != 1:
+            node.refuse(f"its condition has the shape {holds.shape}, and must be one truth value; the file is damaged: convert it again")
+        if not holds.item():
             return states
         states = [node.settled(s) for s in node.import_graph(body, states)]
     return node.refuse(f"its values change their types ({why.message}), and it has more than {_MOST} turns; keep the shapes the same in every turn")

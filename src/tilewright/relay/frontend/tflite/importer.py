@@ -6,7 +6,9 @@ span; what comes out of constants alone is a constant at once. Missing converter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ from tilewright.relay.frontend.known import KnownValues, has_unknown_sizes
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.origins import locate
 from tilewright.relay.frontend.tflite import deferred
-from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Tensor, read_model
+from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Signature, Tensor, read_model
 from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex, is_quantized
 from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, described
 from tilewright.relay.frontend.tflite.resources import Resources
@@ -34,42 +36,62 @@ _SENSELESS: Final = (ArithmeticError, LookupError, TypeError, ValueError, Memory
 _WRITERS: Final = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE_IMPORT"})
 """Operators that are run although nothing uses a result of them."""
 _DEEPEST: Final = 32
+_LARGEST_STATE: Final = 1 << 28
+"""Elements of a variable."""
 
 
 def from_tflite(
     model: Any, shape_dict: Mapping[str, Sequence[int]] | None = None, dtype_dict: Mapping[str, str] | None = None,
-    op_converter: Mapping[str, Callable[..., Any]] | None = None,
+    op_converter: Mapping[str, Callable[..., Any]] | None = None, signature: str | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """Import a TFLite model as an `IRModule` whose `main` has the model's inputs as parameters, by the names of their tensors.
 
     `model` is a path, the bytes of a file, or a `tflite.Model`. `shape_dict` has shapes of inputs by name, in place of
     those that the file says (where the file leaves a dimension open, it says 1). `dtype_dict` must agree with the model. `op_converter` has functions for operators of
-    your own, or in place of ours, by the operator's name; see `register_converter`. The weights are constants, so the second result is empty.
+    your own, or in place of ours, by the operator's name; see `register_converter`. `signature` is the key of one of the model's entries, where it has several: its graph is imported, and
+    inputs and outputs have the names of the signature. The weights are constants, so the second result is empty.
 
     Raises `ModelError` for a file that is no whole TFLite model or contradicts itself, `OpNotImplemented` with the list of all operators that
     have no converter, and `ShapeError` where an operator refuses its arguments; all name the operator.
     """
     read = read_model(model)
-    graph = read.graphs[0]
+    entry = None if signature is None else signature_of(read, signature)
+    graph = read.graphs[0 if entry is None else entry.graph]
     own = {kind: described(kind, function) for kind, function in (op_converter or {}).items()}
     importer = Importer(read, {**CONVERTERS, **own})
     importer.check_supported()
-    variables = inputs_of(graph, shape_dict, dtype_dict)
+    variables = inputs_of(graph, shape_dict, dtype_dict, {} if entry is None else {n: name for name, n in entry.inputs.items()})
     outputs = importer.graph(graph, [op.complex_parts(v) if is_complex(t) else v for v, t in zip(variables, _tensors(graph, graph.inputs), strict=True)], None, 0)
     outputs = [op.complex_of_parts(x) if is_complex(t) else x for x, t in zip(outputs, _tensors(graph, graph.outputs), strict=True)]
-    names = _distinct([graph.tensors[n].name or f"output{k}" for k, n in enumerate(graph.outputs)])
+    said = {} if entry is None else {n: name for name, n in entry.outputs.items()}
+    names = _distinct([said.get(n) or graph.tensors[n].name or f"output{k}" for k, n in enumerate(graph.outputs)])
     main = with_outputs(variables, names, outputs, [True] * len(outputs))
     return IRModule.from_expr(with_numerics(main, "tflite") if any(is_quantized(t) for g in read.graphs for t in g.tensors) else main), {}
+
+
+def signature_of(model: Model, key: str) -> Signature:
+    """The entry of that name. Raises `ModelError` where there is none, or its tensors are not those that its graph takes and gives."""
+    found = next((s for s in model.signatures if s.key == key), None)
+    if found is None:
+        raise ModelError(f"the model has no signature '{key}'; its signatures are: {', '.join(s.key for s in model.signatures) or 'none'}")
+    graph = model.graphs[found.graph]
+    for said, numbers in ((found.inputs, graph.inputs), (found.outputs, graph.outputs)):
+        wrong = next((name for name, n in said.items() if n not in numbers), None)
+        if wrong is not None:
+            raise ModelError(f"the signature '{key}' has '{wrong}', which its graph neither takes nor gives; the file is damaged: convert it again")
+    return found
 
 
 def _tensors(graph: Graph, numbers: Sequence[int]) -> list[Tensor]:
     return [graph.tensors[n] for n in numbers]
 
 
-def inputs_of(graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None) -> list[Var]:
-    """The inputs of a graph as variables. Raises `ModelError` for shapes and types that it does not have."""
+def inputs_of(
+    graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None, said: Mapping[int, str] | None = None,
+) -> list[Var]:
+    """The inputs of a graph as variables; `said` has names of some by the number of the tensor. Raises `ModelError` for shapes and types that it does not have."""
     tensors = _tensors(graph, graph.inputs)
-    names = _distinct([t.name or f"input{k}" for k, t in enumerate(tensors)])
+    names = _distinct([(said or {}).get(n) or t.name or f"input{k}" for k, (n, t) in enumerate(zip(graph.inputs, tensors, strict=True))])
     for given in (*(shapes or {}), *(dtypes or {})):
         if given not in names:
             raise ModelError(f"the model has no input '{given}'; its inputs are: {', '.join(names) or 'none'}")
@@ -146,6 +168,8 @@ class Importer:
             if t.is_stored:
                 found = Constant(t.value(), Origin(t.name, "tensor", self.model.file))
             elif t.is_variable or 0 in t.shape:
+                if math.prod(t.shape) > _LARGEST_STATE:
+                    raise ModelError(f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any network's: convert it again")
                 found = Constant(np.zeros(t.shape, element_type(t).numpy()))
             else:
                 raise ModelError(f"tensor '{t.name}' is used before it is computed, and has no stored value; the file is damaged: convert it again")
@@ -155,22 +179,22 @@ class Importer:
     def _converted(
         self, graph: Graph, operator: Operator, origin: Origin, values: dict[int, Expr], outside: Outside | None, depth: int,
     ) -> list[Expr]:
-        try:
+        with _located(origin):
             args = [Value(self._lookup(graph, n, values), graph.tensors[n]) if n >= 0 else None for n in operator.inputs]
-            results = self.operator(operator, origin, args, [graph.tensors[n] for n in operator.outputs], [graph.tensors[n] for n in operator.intermediates], outside, depth)
-        except CompileError as error:
-            if error.origin is not None:
-                raise
-            raise type(error)(error.message, origin) from error
-        except _SENSELESS as error:
-            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
-            raise ModelError(f"its inputs and options cannot be made sense of ({said}); where the TFLite interpreter runs the model, this is a fault of "
-                             "the importer", origin) from error
+        return self.operator(operator, origin, args, [graph.tensors[n] for n in operator.outputs], [graph.tensors[n] for n in operator.intermediates], outside, depth)
+
+    def operator(
+        self, operator: Operator, origin: Origin, args: list[Value | None], outputs: Sequence[Tensor], intermediates: Sequence[Tensor],
+        outside: Outside | None, depth: int,
+    ) -> list[Expr]:
+        """The results of an operator. Raises `CompileError` that names it."""
+        with _located(origin):
+            results = self._results(operator, origin, args, outputs, intermediates, outside, depth)
         if len(results) < len(operator.outputs):
             raise ModelError(f"{len(results)} of its {len(operator.outputs)} outputs are supported", origin)
         return results
 
-    def operator(
+    def _results(
         self, operator: Operator, origin: Origin, args: list[Value | None], outputs: Sequence[Tensor], intermediates: Sequence[Tensor],
         outside: Outside | None, depth: int,
     ) -> list[Expr]:
@@ -199,6 +223,21 @@ class Importer:
         elif outside is not None:
             raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn to turn", origin)
         return deferred.defer(self.model, operator, origin, args, outputs, intermediates)
+
+
+@contextlib.contextmanager
+def _located(origin: Origin) -> Iterator[None]:
+    """Whatever is raised within names the operator."""
+    try:
+        yield
+    except CompileError as error:
+        if error.origin is not None:
+            raise
+        raise type(error)(error.message, origin) from error
+    except _SENSELESS as error:
+        said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+        raise ModelError(f"its inputs and options cannot be made sense of ({said}); where the TFLite interpreter runs the model, this is a fault of "
+                         "the importer", origin) from error
 
 
 def _needed(graph: Graph) -> list[Operator]:

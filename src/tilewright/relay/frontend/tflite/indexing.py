@@ -58,13 +58,13 @@ def sparse_to_dense(indices: Value, shape: Value, values: Value, default: Value,
 @converter("ONE_HOT")
 def one_hot(indices: Value, depth: Value, on: Value, off: Value, *, axis: int = 0, node: Node) -> Expr:
     place = axis_of(axis, indices.rank + 1, node)
-    size = int(node.scalar(depth))
+    size = node.whole(depth)
     return op.one_hot(indices.expr, reshape(on.expr, ()), reshape(off.expr, ()), depth=size, axis=place, dtype=on.dtype)
 
 
 @converter("TOPK_V2")
 def topk(x: Value, k: Value, *, node: Node) -> tuple[Expr, ...]:
-    count, kind = int(node.scalar(k)), node.outputs[1].dtype
+    count, kind = node.whole(k), node.outputs[1].dtype
     if not 0 <= count <= x.shape[-1]:
         node.refuse(f"the {count} greatest of {x.shape[-1]} elements are asked for")
     if not count:
@@ -90,7 +90,7 @@ _IDENTITIES = {"add": 0, "mul": 1}
 def _unsorted(kind: str, mode: str) -> None:
     @converter(kind)
     def convert(x: Value, segments: Value, count: Value, *, node: Node) -> Expr:
-        number, rest = int(node.scalar(count)), x.shape[segments.rank :]
+        number, rest = node.whole(count), x.shape[segments.rank :]
         low, high = (-math.inf, math.inf) if DataType(x.dtype).is_float else limits(x.dtype)
         least, most = (np.finfo(x.dtype).min, np.finfo(x.dtype).max) if DataType(x.dtype).is_float else (low, high)
         first = {"min": most, "max": least}.get(mode, _IDENTITIES.get(mode))
@@ -175,7 +175,7 @@ def non_max_suppression_v5(
 
 def _suppressed(boxes: Value, scores: Value, most: Value, iou: Value, least: Value, node: Node) -> tuple[Expr, Expr, Expr]:
     """The places of the chosen boxes and their scores, zeros behind the last, and how many they are."""
-    size, n = int(node.scalar(most)), boxes.shape[0]
+    size, n = node.whole(most), boxes.shape[0]
     whole = op.vision.all_class_non_max_suppression(
         reshape(boxes.expr, (1, n, 4)), reshape(scores.expr, (1, 1, n)), max_output_boxes_per_class=size, iou_threshold=float(node.scalar(iou)),
         score_threshold=float(node.scalar(least)), output_format="tensorflow",

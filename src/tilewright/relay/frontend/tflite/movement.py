@@ -42,7 +42,7 @@ def squeeze(x: Value, *, squeeze_dims: tuple[int, ...] = (), node: Node) -> Expr
 
 @converter("EXPAND_DIMS")
 def expand_dims(x: Value, axis: Value, *, node: Node) -> Expr:
-    place = axis_of(int(node.scalar(axis)), x.rank + 1, node)
+    place = axis_of(node.whole(axis), x.rank + 1, node)
     return reshape(x.expr, (*x.shape[:place], 1, *x.shape[place:]))
 
 
@@ -99,7 +99,7 @@ def unpack(x: Value, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
 
 @converter("SPLIT")
 def split(axis: Value, x: Value, *, num_splits: int = 0, node: Node) -> tuple[Expr, ...]:
-    along = axis_of(int(node.scalar(axis)), x.rank, node)
+    along = axis_of(node.whole(axis), x.rank, node)
     if num_splits < 1 or x.shape[along] % num_splits:
         node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not {num_splits} equal parts")
     if num_splits == 1:
@@ -109,7 +109,7 @@ def split(axis: Value, x: Value, *, num_splits: int = 0, node: Node) -> tuple[Ex
 
 @converter("SPLIT_V")
 def split_v(x: Value, sizes: Value, axis: Value, *, num_splits: int = 0, node: Node) -> tuple[Expr, ...]:
-    along = axis_of(int(node.scalar(axis)), x.rank, node)
+    along = axis_of(node.whole(axis), x.rank, node)
     parts = list(node.ints(sizes))
     if parts.count(-1) == 1:
         parts[parts.index(-1)] = x.shape[along] - sum(p for p in parts if p != -1)
@@ -243,7 +243,10 @@ def broadcast_to(x: Value, shape: Value, *, node: Node) -> Expr:
 
 @converter("BROADCAST_ARGS")
 def broadcast_args(a: Value, b: Value, *, node: Node) -> Expr:
-    found = np.broadcast_shapes(node.ints(a), node.ints(b))
+    try:
+        found = np.broadcast_shapes(node.ints(a), node.ints(b))
+    except ValueError:
+        node.refuse(f"shapes {node.ints(a)} and {node.ints(b)} have no shape in common")
     return Constant(np.asarray(found, a.dtype))
 
 

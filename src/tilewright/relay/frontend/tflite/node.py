@@ -148,7 +148,17 @@ class Node:
 
     def ints(self, x: Value) -> tuple[int, ...]:
         """The value of an input as Python ints."""
-        return tuple(int(v) for v in self.value(x).flat)
+        found = self.value(x)
+        if found.dtype.kind not in "iub":
+            self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is damaged: convert it again")
+        return tuple(int(v) for v in found.flat)
+
+    def whole(self, x: Value) -> int:
+        """The one whole number in an input."""
+        found = self.ints(x)
+        if len(found) != 1:
+            self.refuse(f"tensor '{x.tensor.name}' must be one number, and its shape is {self.value(x).shape}")
+        return found[0]
 
     def scalar(self, x: Value) -> Any:
         """The one number in an input."""

@@ -74,7 +74,7 @@ def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node:
 @converter("MULTINOMIAL")
 def multinomial(logits: Value, samples: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
     """For each number drawn, how many of the row's cumulated shares are not above it."""
-    count = int(node.scalar(samples))
+    count = node.whole(samples)
     batch, classes = logits.shape
     drawn = words(*_seeds(seed, seed2, node), 2 * batch * count).astype(np.uint64).reshape(-1, 2)
     mantissa = (drawn[:, 0] & np.uint64(0xFFFFF)) << np.uint64(32) | drawn[:, 1]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tilewright.errors import ModelError
 from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, number, reshape, slice_axis, transpose
@@ -53,7 +54,8 @@ class _Gate:
 
     def of(self, x: Expr, h: Expr, c: Expr, aux: Expr | None) -> Expr:
         """What goes into the gate's activation."""
-        assert self.input is not None and self.recurrent is not None
+        if self.input is None or self.recurrent is None:
+            raise ModelError("one of its gates has no weights; the file is damaged: convert it again")
         total = op.add(op.nn.dense(x, self.input), op.nn.dense(h, self.recurrent))
         if aux is not None and self.auxiliary is not None:
             total = op.add(total, op.nn.dense(aux, self.auxiliary))
@@ -235,6 +237,8 @@ def svdf(
 ) -> Expr:
     """A filter over features and over the last steps in time: a matrix product, then one over what is remembered."""
     _require_floats(x, node)
+    if not x.rank == feature.rank == time.rank == 2:
+        node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, and must have 2 each")
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if rank < 1 or filters % rank:
         node.refuse(f"it has {filters} filters of rank {rank}, which does not divide them")

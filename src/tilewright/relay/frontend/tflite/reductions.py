@@ -91,19 +91,19 @@ def _quantized_mean(x: Value, along: tuple[int, ...], count: int, node: Node) ->
 
 @converter("ARG_MAX")
 def arg_max(x: Value, axis: Value, *, output_type: int = 0, node: Node) -> Expr:
-    along = axis_of(int(node.scalar(axis)), x.rank, node)
+    along = axis_of(node.whole(axis), x.rank, node)
     return cast(op.argmax(x.expr, axis=(along,)), node.output.dtype)
 
 
 @converter("ARG_MIN")
 def arg_min(x: Value, axis: Value, *, output_type: int = 0, node: Node) -> Expr:
-    along = axis_of(int(node.scalar(axis)), x.rank, node)
+    along = axis_of(node.whole(axis), x.rank, node)
     return cast(op.argmin(x.expr, axis=(along,)), node.output.dtype)
 
 
 @converter("CUMSUM")
 def cumsum(x: Value, axis: Value, *, exclusive: bool = False, reverse: bool = False, node: Node) -> Expr:
-    along = axis_of(int(node.scalar(axis)), x.rank, node)
+    along = axis_of(node.whole(axis), x.rank, node)
     data = op.reverse(x.expr, axis=along) if reverse else x.expr
     found = op.cumsum(data, axis=along, exclusive=exclusive)
     return op.reverse(found, axis=along) if reverse else found

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.errors import ModelError
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of
@@ -27,11 +28,20 @@ _BOUNDS: Final[dict[str, tuple[float | None, float | None]]] = {
     "NONE": (None, None), "RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0),
 }
 """What activations hold numbers between."""
+_INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_LARGEST: Final = float(1 << 31)
+"""What a fixed-point multiplier has to be below."""
 
 
 def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1) -> Expr:
-    """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of `dtype`."""
+    """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of `dtype`.
+
+    Raises `ModelError` where no fixed-point number is the quotient of the scales.
+    """
     scales = np.asarray(scale, np.float64)
+    if not (np.abs(scales) < to * _LARGEST).all():
+        raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, which no fixed-point number does; the file is damaged: "
+                         "convert it again")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"), constant(zero_point, "int32"),
         axis=axis, rounding="TFLITE", out_dtype=dtype,
@@ -70,6 +80,9 @@ def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
 
 
 def limits(dtype: str) -> tuple[int, int]:
+    """The smallest and largest integer of a type; raises `ModelError` for another type, which is the result of a quantized operator that is none."""
+    if dtype not in _INTEGERS:
+        raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is damaged: convert it again")
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 

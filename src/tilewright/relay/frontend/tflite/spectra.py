@@ -13,9 +13,10 @@ from tilewright.relay.frontend.tflite.registry import converter
 
 @converter("RFFT2D")
 def rfft2d(x: Value, fft_length: Value, *, node: Node) -> Expr:
-    rows, columns = node.ints(fft_length)
-    if x.rank < 2 or min(rows, columns) < 1:
-        node.refuse(f"a transform of {rows} by {columns} of an input of shape {x.shape} makes no sense")
+    sizes = node.ints(fft_length)
+    if len(sizes) != 2 or x.rank < 2 or min(sizes) < 1:
+        node.refuse(f"a transform of {' by '.join(map(str, sizes)) or 'no sizes'} of an input of shape {x.shape} makes no sense")
+    rows, columns = sizes
     lead = x.shape[:-2]
     data = x.expr
     for axis, size in ((x.rank - 2, rows), (x.rank - 1, columns)):

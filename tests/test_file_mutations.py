@@ -1,0 +1,142 @@
+"""Damaged and hostile files of TFLite and PyTorch are imported or refused by one of our errors; nothing in them is executed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflite_mutations
+import tilewright
+from damaged_files import EXECUTED
+from tflite_models import Op, T, model
+from tilewright.errors import ModelError, ShapeError
+from tilewright.relay.frontend.tflite import from_tflite
+
+pytestmark = pytest.mark.core
+
+
+@pytest.mark.parametrize(("script", "count"), [("tflite_mutations.py", 60), ("torch_mutations.py", 60)])
+def test_mutated_files_are_refused_or_run(script: str, count: int) -> None:
+    """Through every door, each in a process with limits. What is compiled is run, too."""
+    if script.startswith("torch"):
+        pytest.importorskip("torch")
+    environment = {**os.environ, "TILEWRIGHT_CACHE_DIR": "off"}
+    command = [sys.executable, str(Path(__file__).with_name(script)), "--small", "--json", "--count", str(count)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = json.loads(ran.stdout.splitlines()[-1])
+    assert sum(said["counts"].values()) == count and said["bad"] == []
+    assert said["counts"]["ran"] > 1 and said["counts"]["refused"] > 20
+
+
+def test_a_number_makes_one_file() -> None:
+    kinds = [tflite_mutations.small_models()]
+    assert tflite_mutations.made(3, kinds) == tflite_mutations.made(3, kinds) != tflite_mutations.made(4, kinds)
+
+
+# TFLite
+
+
+def one(kind: str, x: T, y: T, options: str = "", values: dict[str, object] | None = None, more: tuple[T, ...] = ()) -> bytes:
+    tensors = [x, *more, y]
+    return model(tensors, [Op(kind, list(range(len(tensors) - 1)), [len(tensors) - 1], options, values or {})], [0], [len(tensors) - 1])
+
+
+X = T("x", (1, 4), "int8", None, 0.1, 3)
+POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
+
+
+@pytest.mark.parametrize(("source", "message"), [
+    (one("SOFTMAX", X, T("y", (1, 4)), "SoftmaxOptions", {"Beta": 1.0}), "has no scale, and the operator needs one"),
+    (one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)), "its result is said to be of float32, and what is quantized gives integers"),
+    (one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}), r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"),
+    (one("AVERAGE_POOL_2D", T("x", (1, 5, 5, 0), "int8", None, 0.1), T("y", (1, 5, 5, 0), "int8", None, 0.1), "Pool2DOptions", POOLED), "are in 0 groups, and must be in one at least"),
+    (model([T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")], [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]), "have no shape in common"),
+    (one("TILE", T("x", (2,)), T("y", (4,)), more=(T("n", (1,), "float32", [2.0]),)), "tensor 'n' must be whole numbers, and is float32"),
+])
+def test_senseless_models(source: bytes, message: str) -> None:
+    with pytest.raises((ModelError, ShapeError), match=message):
+        from_tflite(source)
+
+
+# PyTorch
+
+
+def archive(path: Path, **entries: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as made:
+        for name, data in entries.items():
+            made.writestr(name.replace("__in__", "/").replace("__dot__", "."), data)
+    return path
+
+
+LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.cos\nmkdir\n(X\x0c\x00\x00\x00was-executedtR."
+MEMO = b"\x80\x04\x8c\x02os\x94\x8c\x05mkdir\x94\x8c\x0bcollections\x8c\x0bOrderedDict\x30\x30h\x00h\x01\x93\x8c\x0cwas-executed\x85R."
+CODE = b"class M(Module):\n  training : bool\n  def %s:\n    return x\n"
+
+
+@pytest.mark.parametrize(("entries", "message"), [
+    ({"m__in__data__dot__pkl": MEMO}, r"would call a name\.that is not written out"),
+    ({"m__in__models__in__model__dot__json": b"{}", "m__in__data__in__w__dot__pt": LEGACY}, "would be read as a pickle of the oldest form"),
+    ({"m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}', "m__in__weight_0": LEGACY}, "would be read as a pickle"),
+    ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "is damaged: m/models/model.json is no JSON"),
+    ({"m__in__models__in__model__dot__json": b'{"expr_str": "9**9**9"}'}, "has the size '9\\*\\*9\\*\\*9', which is no arithmetic"),
+    ({"m__in__code__in__x__dot__py": CODE % b"__setstate__(self, x)"}, "has a __setstate__, which runs when the file is read"),
+    ({"m__in__code__in__x__dot__py": CODE % b'forward(self, x=ops.aten.save([], "was-executed"))'}, "calls something in a default value"),
+    ({"m__in__code__in__x__dot__py": b"(" * 5000 + b")" * 5000}, "is no TorchScript"),
+    ({"m__in__data__in__aotinductor__in__x__dot__txt": b""}, "is machine code; export the program without compiling it"),
+])
+def test_archives_that_would_run_something(entries: dict[str, bytes], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=message):
+        tilewright.compile(archive(tmp_path / "m.pt", **entries))
+    assert not (tmp_path / EXECUTED).exists()
+
+
+@pytest.mark.parametrize(("wrap", "message"), [
+    (lambda data: b"before" + data, "something stands before or behind the archive"),
+    (lambda data: data + b"behind", "something stands before or behind the archive"),
+    (lambda data: LEGACY, r"is a pickle, as torch\.save wrote them before version 1\.6; reading one runs code from it"),
+    (lambda data: data[:40], "is no archive that torch.jit.save or torch.export.save wrote"),
+])
+def test_what_stands_around_an_archive(wrap: object, message: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = archive(tmp_path / "m.pt", m__in__version=b"3\n")
+    path.write_bytes(wrap(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(ModelError, match=message):
+        tilewright.compile(path)
+
+
+def test_names_that_are_there_twice(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as written, pytest.warns(UserWarning, match="Duplicate"):
+        written.writestr("m/version", b"3\n")
+        written.writestr("m/version", b"4\n")
+    (tmp_path / "m.pt").write_bytes(made.getvalue())
+    with pytest.raises(ModelError, match="its entry 'm/version' is there twice"):
+        tilewright.compile(tmp_path / "m.pt")
+
+
+def test_check_says_what_a_program_of_torch_has(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(np.ones((2, 3), np.float32))
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()).eval()
+    torch.export.save(torch.export.export(network, (x,)), tmp_path / "m.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.trace(network, x).save(str(tmp_path / "m.pt"))
+    for file, kind in (("m.pt2", "torch.export"), ("m.pt", "TorchScript")):
+        report = tilewright.check(tmp_path / file, shapes={"input": (2, 3)})
+        assert report.ok and report.opsets == {kind: 1}
+        assert {o.name: o.runs for o in report.operators} == {"aten::linear": "native", "aten::relu": "native"}
+        assert [(v.shape, v.dtype) for v in report.inputs] == [((2, 3), "float32")]

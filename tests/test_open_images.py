@@ -1,0 +1,201 @@
+"""One program for images of any height and width: convolutions, pools, resizes and whole networks, beside ONNX Runtime."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from small_models import onnxruntime_answers
+from tilewright.arith import Ranges, simplify
+from tilewright.errors import InputError, OpenSizeWarning
+from tilewright.expr import Var
+from tilewright.runtime.artifact import load_executable
+from tilewright.runtime.sizes import multiple_of
+
+pytestmark = pytest.mark.core
+
+SIZES = [(1, 1), (1, 7), (5, 3), (8, 8), (9, 13), (17, 31), (7, 100)]
+Nodes = Sequence[onnx.NodeProto]
+
+
+def node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, list(inputs), [output], **attributes)
+
+
+def real(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def model(nodes: Nodes, channels: int, weights: dict[str, Any]) -> onnx.ModelProto:
+    taken = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, "h", "w"])
+    stored = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
+    graph = helper.make_graph(list(nodes), "g", [taken], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored)
+    return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def convolution(channels: int, outputs: int, kernel: int, stride: int = 1, padding: Sequence[int] | int | None = None, dilation: int = 1, group: int = 1) -> onnx.ModelProto:
+    pads = (kernel - 1) * dilation // 2 if padding is None else padding
+    weights = {"w": real(outputs, channels // group, kernel, kernel) / np.float32(kernel * (channels / group) ** 0.5), "b": real(outputs)}
+    conv = node("Conv", "xwb", "c", strides=[stride] * 2, pads=[pads] * 4 if isinstance(pads, int) else list(pads), dilations=[dilation] * 2, group=group)
+    return model([conv, node("Relu", "c", "y")], channels, weights)
+
+
+def pool(kind: str, kernel: int, stride: int, padding: int, channels: int = 24, **attributes: Any) -> onnx.ModelProto:
+    nodes = [node("Conv", "xw", "c"), node(kind, "c", "y", kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[padding] * 4, **attributes)]
+    return model(nodes, channels, {"w": real(channels, channels, 1, 1) / 4})
+
+
+def resized(mode: str, transformation: str, rounding: str = "round_prefer_floor", scales: Sequence[float] = ()) -> onnx.ModelProto:
+    """Half of the image, resized by `scales`, or back to the size of the image."""
+    how = {"mode": mode, "coordinate_transformation_mode": transformation, "nearest_mode": rounding}
+    weights: dict[str, Any] = {"w": real(8, 3, 3, 3) / 5, "v": real(6, 8, 1, 1)}
+    nodes = [node("Conv", "xw", "c", pads=[1] * 4, strides=[2, 2])]
+    if scales:
+        weights["s"] = np.array([1, 1, *scales], np.float32)
+        nodes.append(node("Resize", ["c", "", "s"], "u", **how))
+    else:
+        weights |= {"lead": np.array([1, 8]), "from": np.array([2]), "to": np.array([4])}
+        nodes += [node("Shape", "x", "shape"), node("Slice", ["shape", "from", "to"], "hw"), node("Concat", ["lead", "hw"], "all", axis=0)]
+        nodes.append(node("Resize", ["c", "", "", "all"], "u", **how))
+    return model([*nodes, node("Conv", "uv", "y")], 3, weights)
+
+
+def check(of: onnx.ModelProto, shape: Sequence[Any], sizes: Sequence[tuple[int, int]], **options: Any) -> Any:
+    """Compile without a warning, and compare with ONNX Runtime at each size."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = tilewright.compile(of, shapes={"x": tuple(shape)}, threads=2, **options)
+    for h, w in sizes:
+        x = real(1, int(shape[1]), h, w)
+        (wanted,) = onnxruntime_answers(of, {"x": x})
+        np.testing.assert_allclose(program(x), wanted, rtol=1e-3, atol=1e-5, err_msg=f"{h} by {w}")
+    assert len(program.executable._plans) == len(set(sizes))
+    return program
+
+
+@pytest.mark.parametrize("arguments", [
+    (16, 32, 3), (3, 16, 3, 2), (32, 48, 1), (32, 48, 1, 2), (8, 24, 5, 1, (0, 2, 4, 1)), (16, 16, 3, 2, 2, 2), (16, 32, 3, 1, 1, 1, 2), (16, 200, 3),
+])
+def test_convolutions(arguments: tuple[Any, ...]) -> None:
+    check(convolution(*arguments), (1, arguments[0], "h", "w"), SIZES if arguments[2] < 5 else [(5, 3), (9, 13), (7, 100)])
+
+
+def test_a_convolution_without_padding_has_a_smallest_image() -> None:
+    check(convolution(16, 16, 3, 1, 0), (1, 16, "h=3..", "w=3.."), [(3, 3), (3, 9), (17, 31)])
+
+
+@pytest.mark.parametrize(("channels", "kernel", "stride"), [(32, 3, 1), (40, 5, 2), (8, 3, 2), (33, 3, 1)])
+def test_depthwise_convolutions(channels: int, kernel: int, stride: int) -> None:
+    check(convolution(channels, channels, kernel, stride, group=channels), (1, channels, "h", "w"), SIZES)
+
+
+@pytest.mark.parametrize("of", [
+    pool("MaxPool", 3, 2, 1), pool("AveragePool", 3, 2, 1), pool("AveragePool", 3, 1, 1, count_include_pad=1), pool("MaxPool", 1, 2, 0),
+], ids=["max", "mean", "mean with padding", "every other"])
+def test_pools(of: onnx.ModelProto) -> None:
+    check(of, (1, 24, "h", "w"), SIZES)
+
+
+@pytest.mark.parametrize("arguments", [
+    ("nearest", "asymmetric", "floor", (2, 2)), ("nearest", "half_pixel", "round_prefer_floor", (2, 3)), ("linear", "half_pixel", "floor", (2, 2)),
+    ("linear", "half_pixel", "floor", (1.5, 2.5)), ("linear", "align_corners", "floor", (2, 2)), ("linear", "pytorch_half_pixel", "floor", (4, 2)),
+    ("linear", "half_pixel"), ("linear", "asymmetric"), ("linear", "align_corners"), ("linear", "pytorch_half_pixel"), ("nearest", "asymmetric", "floor"), ("nearest", "half_pixel"),
+], ids=str)
+def test_resizes(arguments: tuple[Any, ...]) -> None:
+    check(resized(*arguments), (1, 3, "h=3..", "w=3.."), [(3, 3), (5, 3), (9, 13), (17, 30)])
+
+
+def test_a_cubic_resize() -> None:
+    check(resized("cubic", "half_pixel"), (1, 3, "h=3..", "w=3.."), [(5, 3), (9, 13)])
+
+
+def test_one_side_is_open() -> None:
+    of = model([node("Conv", "xw", "c", pads=[1] * 4), node("Conv", "cv", "d", pads=[1] * 4, group=16), node("GlobalAveragePool", "d", "y")], 3, {
+        "w": real(16, 3, 3, 3) / 5, "v": real(16, 1, 3, 3) / 3})
+    check(of, (1, 3, 12, "w"), [(12, 1), (12, 17), (12, 50)])
+    check(of, (1, 3, "h", 7), [(1, 7), (17, 7), (30, 7)])
+
+
+def classifier() -> onnx.ModelProto:
+    """A stem, a residual block that halves the image, an inverted one with a gate of channels, and what is left after the mean over the image."""
+    shapes = {"stem": (16, 3, 3, 3), "a": (32, 16, 3, 3), "b": (32, 32, 3, 3), "short": (32, 16, 1, 1), "up": (64, 32, 1, 1), "depth": (64, 1, 5, 5), "less": (8, 64, 1, 1),
+              "more": (64, 8, 1, 1), "down": (32, 64, 1, 1)}
+    weights: dict[str, Any] = {k: real(*s) / np.float32(np.prod(s[1:]) ** 0.5) for k, s in shapes.items()} | {"last": real(32, 10) / 4}
+    nodes = [
+        node("Conv", ["x", "stem"], "c0", pads=[1] * 4, strides=[2, 2]), node("Relu", ["c0"], "r0"), node("MaxPool", ["r0"], "p0", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4),
+        node("Conv", ["p0", "a"], "c1", pads=[1] * 4, strides=[2, 2]), node("Relu", ["c1"], "r1"), node("Conv", ["r1", "b"], "c2", pads=[1] * 4),
+        node("Conv", ["p0", "short"], "c3", strides=[2, 2]), node("Add", ["c2", "c3"], "a0"), node("Relu", ["a0"], "r2"),
+        node("Conv", ["r2", "up"], "c4"), node("HardSwish", ["c4"], "h0"), node("Conv", ["h0", "depth"], "c5", pads=[2] * 4, group=64), node("HardSwish", ["c5"], "h1"),
+        node("GlobalAveragePool", ["h1"], "g0"), node("Conv", ["g0", "less"], "c6"), node("Relu", ["c6"], "r3"), node("Conv", ["r3", "more"], "c7"), node("HardSigmoid", ["c7"], "s0"),
+        node("Mul", ["h1", "s0"], "m0"), node("Conv", ["m0", "down"], "c8"), node("Add", ["c8", "r2"], "a1"),
+        node("GlobalAveragePool", ["a1"], "g1"), node("Flatten", ["g1"], "f"), node("Gemm", ["f", "last"], "y"),
+    ]
+    return model(nodes, 3, weights)
+
+
+def pyramid() -> onnx.ModelProto:
+    """An image halved three times, and the halves joined again on the way back, as detectors of text have it."""
+    weights: dict[str, Any] = {f"d{k}": real(16, 3 if k == 0 else 16, 3, 3) / 6 for k in range(3)} | {f"s{k}": real(8, 16, 1, 1) / 4 for k in range(3)}
+    weights |= {"scales": np.array([1, 1, 2, 2], np.float32), "wide": real(4, 16, 3, 3) / 6, "t0": real(4, 4, 2, 2), "t1": real(4, 1, 2, 2)}
+    nodes = [n for k in range(3) for n in (
+        node("Conv", ["x" if k == 0 else f"r{k - 1}", f"d{k}"], f"c{k}", pads=[1] * 4, strides=[2, 2]), node("Relu", [f"c{k}"], f"r{k}"), node("Conv", [f"r{k}", f"s{k}"], f"l{k}"))]
+    for k, above in ((1, "l2"), (0, "m1")):
+        nodes += [node("Resize", [above, "", "scales"], f"u{k}", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"), node("Add", [f"l{k}", f"u{k}"], f"m{k}")]
+    nodes += [node("Concat", ["m0", "u0"], "j", axis=1), node("Conv", ["j", "wide"], "v", pads=[1] * 4), node("ConvTranspose", ["v", "t0"], "w0", strides=[2, 2]),
+              node("Relu", ["w0"], "w1"), node("ConvTranspose", ["w1", "t1"], "w2", strides=[2, 2]), node("Sigmoid", ["w2"], "y")]
+    return model(nodes, 3, weights)
+
+
+def test_a_classifier() -> None:
+    check(classifier(), (1, 3, "h=16..", "w=16.."), [(16, 16), (17, 31), (64, 48), (40, 57)])
+
+
+def test_multiples_of_a_number(tmp_path: Path) -> None:
+    program = check(pyramid(), (1, 3, "h=8..64:8", "w:8"), [(8, 8), (16, 40), (64, 24)])
+    assert [str(t) for t in program.inputs] == ["float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)]"]
+    assert [str(s) for s in program.artifact.manifest.symbols] == ["h_by_8 from 1 to 8", "w_by_8 from 1"]
+    loaded = load_executable(program.save(tmp_path / "pyramid.so"))
+    x = real(1, 3, 24, 8)
+    np.testing.assert_array_equal(loaded(x), program(x))
+    with pytest.raises(InputError, match=re.escape("input 'x' has shape [1, 3, 12, 8], expected float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)] where h_by_8 = 1")):
+        loaded(real(1, 3, 12, 8))
+    told = "dimension 2 of input 'x' is 72, and the program was compiled for (h_by_8 * 8) from 8 to 64; compile it with a wider range of '(h_by_8 * 8)'"
+    with pytest.raises(InputError, match=re.escape(told)):
+        loaded(real(1, 3, 72, 8))
+
+
+def test_where_multiples_are_needed_the_warning_says_what_does_not_fit() -> None:
+    with pytest.warns(OpenSizeWarning, match=r"is compiled for each combination of its sizes: Add .* do not broadcast: dimension -2 is .* in one and"):
+        program = tilewright.compile(pyramid(), shapes={"x": (1, 3, "h", "w")}, threads=1)
+    assert program(real(1, 3, 8, 16)).shape == (1, 1, 16, 32)
+
+
+@pytest.mark.parametrize(("shape", "message"), [
+    ((1, 3, "h=9..15:8", 8), "dimension 'h' is asked for from 9 to 15 in multiples of 8, of which there is none"),
+    ((1, 3, "h:8", "h:16"), "dimension 'h' is given in multiples of two numbers; dimension 3 of input 'x' has 'h:16'"),
+    ((1, 3, "h:0", 8), "dimension 2 of input 'x' is 'h:0'; write a number, a name"),
+])
+def test_multiples_that_make_no_sense_are_refused(shape: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tilewright.compile(pyramid(), shapes={"x": shape})
+
+
+def test_multiples_on_the_command_line() -> None:
+    from tilewright.driver.options import input_shapes
+
+    assert input_shapes("x:[1,3,h=32..1280:32,w:32]") == {"x": (1, 3, "h=32..1280:32", "w:32")}
+
+
+def test_a_size_that_is_a_multiple_of_a_name() -> None:
+    assert [multiple_of(s) for s in ("n", "(n * 32)", "(n + 1)", 3)] == [("n", 1), ("n", 32), None, None]
+    h = Var("h")
+    assert str(simplify((h * 32 - 1) // 2 + 1, Ranges())) == "(h * 16)"
