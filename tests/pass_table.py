@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tilewright.ir.transform import PASSES, Pass
-from tilewright.relay import transform
+from tilewright.relay import quantize, transform
 from tilewright.relay.qnn import transform as qnn
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "passes.md"
@@ -25,6 +25,9 @@ def passes() -> list[tuple[str, type[Pass]]]:
         if not cls.__module__.startswith("tilewright.relay."):
             continue
         public = getattr(transform, name, None)
+        if getattr(quantize, name, None) is cls:
+            found.append((f"quantize.{name}", cls))
+            continue
         if public is not cls and getattr(qnn, name, None) is not cls:
             raise LookupError(f"no module of passes has {name}")
         found.append((f"transform.{name}", cls) if public is cls else (f"qnn.transform.{name.removeprefix('Qnn')}", cls))

@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -56,6 +57,20 @@ def test_the_session_in_the_place_of_onnx_runtime_runs(models_here: Path) -> Non
     names = {"x": np.zeros((1, 3, 64, 64), np.float32)}
     exec(compile(source, "from_onnx_runtime.md", "exec"), names)
     assert names["y"].shape == (1, 10)
+
+
+def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python, then its command on data in a file."""
+    page = ROOT / "docs" / "post_training.md"
+    names: dict[str, Any] = {}
+    for source in blocks(page, "python"):
+        exec(compile(source, page.name, "exec"), names)
+    assert names["y"].shape == (1, 10)
+    assert names["q"].report.error < 0.1
+    np.savez("data.npz", x=names["images"])
+    (command,) = blocks(page, "sh")
+    assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+    assert (models_here / "report.json").exists()
 
 
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:
@@ -163,7 +178,7 @@ def test_rooms_and_files_that_are_named_exist(page: Path) -> None:
 def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
-    for command in ("compile", "run"):
+    for command in ("compile", "run", "quantize"):
         assert main([command, "--help"]) == 0
         options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help", "--verbose"}
         assert {option for option in options if option not in text} == set()

@@ -25,7 +25,7 @@ _NAMES: Final = {
     "DataType": ("types", "DataType"), "DataTypeCode": ("types", "DataTypeCode"), "Target": ("target.target", "Target"), "convert": ("ir.container", "convert"),
     "get_global_func": ("registry", "get_global_func"), "register_func": ("registry", "register_func"), "build": ("compiler.functions", "build"), "check": ("compiler.check", "check"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
     "InferenceSession": ("onnx_session", "InferenceSession"), "SessionOptions": ("onnx_session", "SessionOptions"),
-    "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"),
+    "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"), "quantize": ("compiler.quantize", "quantize"),
 }
 """Public name -> the module that has it, and its name there."""
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tilewright.compiler.check import check
     from tilewright.compiler.functions import build, lower
     from tilewright.compiler.model import Model, compile
+    from tilewright.compiler.quantize import quantize
     from tilewright.errors import TVMError
     from tilewright.ir.container import convert
     from tilewright.ir.module import IRModule
@@ -85,7 +86,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target", "__version__", "arith", "build", "check", "compile", "contrib", "convert", "cpu", "device", "driver",
-    "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "nd", "params", "parser", "register_func", "registry", "relay", "runtime", "script",
+    "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "nd", "params", "parser", "quantize", "register_func", "registry", "relay", "runtime", "script",
     "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform",
 ]
 

@@ -1,4 +1,5 @@
-"""The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`.
+"""The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
+`tilewright quantize MODEL`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -6,6 +7,7 @@ went wrong stands on stderr after `Error:`, never as a traceback unless `-v` ask
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 from collections.abc import Sequence
@@ -176,6 +178,46 @@ def check_command(
     (report.show_json if as_json else report.show)(found)
     if not found.ok:
         raise typer.Exit(1)
+
+
+@app.command("quantize")
+def quantize_command(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],
+    data: Annotated[Path, typer.Option("--data", exists=True, dir_okay=False, help="A .npz of inputs by name; samples along the first axis.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL_int8.tar.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Also write the errors of all layers and outputs as JSON.")] = None,
+    calibration: Annotated[str, typer.Option(help="How ranges are chosen: minmax, percentile, kl or mse.")] = "minmax",
+    percentile: Annotated[float, typer.Option(help="The part of all magnitudes that --calibration percentile keeps.")] = 0.9999,
+    per_tensor: Annotated[bool, typer.Option("--per-tensor", help="One scale for each weight, not one for each output channel.")] = False,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="As many levels below zero as above.")] = False,
+    bias_correction: Annotated[bool, typer.Option("--bias-correction", help="Make up for what quantization takes from the mean of channels.")] = False,
+    max_error: Annotated[float | None, typer.Option(help="Leave the worst layers in float until the outputs' relative error is at most this.")] = None,
+    skip: Annotated[str, typer.Option(metavar="LAYERS", help="Layers to leave in float, separated by commas.")] = "",
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    threads: Threads = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Quantize a float MODEL to int8 by calibration data, compile it, and say what that costs in accuracy."""
+    from tilewright.compiler.quantize import quantize
+    from tilewright.driver import quantization
+
+    path = output or Path(f"{model.stem}_int8.tar")
+    if path.suffix not in options.FORMATS:
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
+    begin = time.perf_counter()
+    made = quantize(
+        model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration, percentile=percentile, per_channel=not per_tensor,
+        symmetric=symmetric, bias_correction=bias_correction, max_error=max_error, skip=options.names("--skip", skip),
+    )
+    compiled = made.compile(target, threads)
+    compiled.save(path)
+    if report is not None:
+        files.write_text(report, json.dumps(made.report.as_dict(), indent=1) + "\n")
+    quantization.show(made.report)
+    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
+    if verbose:
+        _show_details(compiled)
 
 
 def _compile(

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         frontend,
         function,
         prelude,
+        quantize,
         scope_builder,
         testing,
         transform,
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
-    "adt", "analysis", "backend", "build_module", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "scope_builder", "testing", "transform",
+    "adt", "analysis", "backend", "build_module", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing", "transform",
     "ty", "type_functor",
 })
 
@@ -161,6 +162,7 @@ __all__ = [
     "parse_expr",
     "prelude",
     "qnn",
+    "quantize",
     "random",
     "reverse_reshape",
     "save_param_dict",

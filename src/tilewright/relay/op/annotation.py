@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
+
 from tilewright import te
+from tilewright.errors import CompileError, ShapeError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Fusion, Op, function, op, public_function, tensors
+from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
+from tilewright.relay.op.elementwise import Round
+from tilewright.relay.op.registry import Array, Fusion, Op, function, op, public_function, tensors
 from tilewright.topi.math import identity
-from tilewright.types import TensorType, Type
+from tilewright.topi.shapes import broadcast_shapes
+from tilewright.types import FLOAT32, TensorType, Type
 
 
 class Mark(Op):
@@ -127,6 +133,46 @@ class DeviceCopy(Op):
         return call.args[0] if self.src_virtual_device == self.dst_virtual_device else None
 
 
+@op("relay.op.annotation.simulated_quantize", kind=Fusion.BROADCAST)
+class SimulatedQuantize(Op):
+    """round(clip(data / dom_scale, clip_min, clip_max)) * dom_scale: what is left of `data` when it is quantized, as float32.
+
+    `clip_min` and `clip_max` are whole numbers, so that they say the zero point too: of uint8 it is `-clip_min`. `dom_scale` is one number, or one
+    for each channel in a shape that broadcasts. `kind` says what the data are (`relay.quantize.QAnnotateKind`): a value that is
+    only marked (0), a layer's input (1), its weights (2), or its sums (3).
+    """
+
+    telling = True
+    kind_of_value: int = 1
+    sign: bool = True
+    rounding: str = "round"
+
+    def __post_init__(self) -> None:
+        if self.rounding != "round":
+            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which is 'round'")
+
+    def infer(self, data: Type, dom_scale: Type, clip_min: Type, clip_max: Type) -> TensorType:
+        t, *parameters = tensors(data, dom_scale, clip_min, clip_max)
+        if any(p.dtype is not FLOAT32 for p in (t, *parameters)) or broadcast_shapes(t.shape, parameters[0].shape) != t.shape:
+            raise ShapeError(f"data, scale and bounds must be float32 and the scale broadcast to the data, and they are {t!r}, {parameters!r}")
+        return t
+
+    def reference(self, data: Array, dom_scale: Array, clip_min: Array, clip_max: Array) -> Array:
+        if not self.kind_of_value:
+            return data
+        return np.rint(np.clip(data / dom_scale, clip_min, clip_max)) * dom_scale
+
+    def simplify(self, call: Call) -> Expr:
+        """The same in operators of real numbers."""
+        data, scale, low, high = call.args
+        if not self.kind_of_value:
+            return data
+        held: Expr = Call(Divide(), [data, scale], span=call.span)
+        for step, bound in ((Maximum(), low), (Minimum(), high)):
+            held = Call(step, [held, bound], span=call.span)
+        return Call(Multiply(), [Call(Round(), [held], span=call.span), scale], span=call.span)
+
+
 def device_name(device: Any) -> str:
     """A device as attributes name it: `tvm.cpu(0)`, `"cpu"` and `"cpu:0"` are "cpu:0"."""
     text = device if isinstance(device, str) else f"{getattr(device, 'kind', device)}:{getattr(device, 'index', 0)}"
@@ -148,6 +194,7 @@ cast_hint: Final = function(CastHint)
 stop_fusion: Final = function(StopFusion)
 compiler_begin: Final = function(CompilerBegin)
 compiler_end: Final = function(CompilerEnd)
+simulated_quantize: Final = function(SimulatedQuantize)
 
 
 def __getattr__(name: str) -> Any:

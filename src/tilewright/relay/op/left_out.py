@@ -38,7 +38,6 @@ LEFT_OUT: Final[dict[str, str]] = {
     "debug": "it stops a program that runs; evaluate a part of it with relay.create_executor, or use the debug executor",
     "annotation.bitpack_start": _HARDWARE,
     "annotation.bitpack_end": _HARDWARE,
-    "relay.op.annotation.simulated_quantize": "it is a step inside of the field's calibration; models are quantized with qnn.quantize and qnn.dequantize",
     "contrib.ethosu.conv2d": _HARDWARE,
     "contrib.ethosu.depthwise_conv2d": _HARDWARE,
     "contrib.ethosu.pooling": _HARDWARE,

@@ -1,0 +1,89 @@
+"""`tilewright.quantize`: a float model file and data in, a compiled network of integers out, in one call.
+
+    q = tilewright.quantize("model.onnx", images)
+    q.report.error; q.report.layers            relative errors of the outputs, and of each layer
+    m = q.compile(threads=2); m.save("int8.so")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.compiler.formats import format_of
+from tilewright.compiler.model import Model, compile
+from tilewright.errors import InputError, OptionError
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Expr
+from tilewright.relay.quantize.errors import Report
+from tilewright.relay.quantize.post_training import PostTraining, post_training
+from tilewright.settings import nearest
+
+
+@dataclass(frozen=True)
+class QuantizedModel:
+    """A network of integers (`module`, in the qnn dialect) and the `report` of its errors."""
+
+    module: IRModule
+    report: Report
+
+    def compile(self, target: Any = "llvm", threads: int | None = None, **options: Any) -> Model:
+        """The compiled model; arguments are those of `tilewright.compile`."""
+        return compile(self.module, None, target, threads, **options)
+
+
+def quantize(model: Any, data: Any, shapes: Mapping[str, Sequence[int]] | None = None, **options: Any) -> QuantizedModel:
+    """Quantize a float model to bytes by what its values are for `data`.
+
+    `model` is what `tilewright.compile` takes. `data` are inputs: a dictionary of arrays, with any number of samples along the first axis, a path of such a `.npz`, an iterable of
+    dictionaries, or arrays where there is one input. Sizes that the model leaves open are those of `shapes`, else those of the first sample. `options` are
+    those of `relay.quantize.PostTraining`. Raises `InputError` for data that do not fit, `OptionError`, and what `tilewright.compile` raises for a model.
+    """
+    known = list(PostTraining.__dataclass_fields__)
+    for name in options:
+        if name not in known:
+            raise OptionError(f"quantize: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}")
+    config = PostTraining(**options)
+    samples = _read(data)
+    params: dict[str, Any] = {}
+    if isinstance(model, (IRModule, Expr)):
+        mod = model if isinstance(model, IRModule) else IRModule.from_expr(model)
+    else:
+        form = format_of(model)
+        mod, params = form.read(model, _sizes(form.survey(model, dict(shapes or {}))[0], samples, dict(shapes or {})))
+    found = post_training(mod, params, samples, config)
+    return QuantizedModel(found.module, found.report)
+
+
+def _read(data: Any) -> Any:
+    """Data that are not in a file; an iterable as a list, since they are read more than once."""
+    if isinstance(data, (str, os.PathLike)):
+        try:
+            with np.load(Path(data), allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        except (OSError, ValueError, EOFError, AttributeError, TypeError) as error:
+            raise InputError(f"cannot read calibration data from '{data}': {error}; write a .npz with np.savez(path, input_name=array)") from None
+    if isinstance(data, Mapping) or hasattr(data, "shape"):
+        return data
+    if not isinstance(data, Iterable):
+        raise InputError(f"calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a {type(data).__name__} was given")
+    return list(data)
+
+
+def _sizes(signature: Sequence[tuple[str, Sequence[int | str], str]], data: Any, shapes: dict[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """Shapes of all inputs whose sizes are open: those that are given, else those of the first sample; one sample at a time where the batch is open."""
+    first = data[0] if isinstance(data, list) and data else data
+    for name, dims, _ in signature:
+        if name in shapes or all(isinstance(d, int) for d in dims):
+            continue
+        found = first.get(name) if isinstance(first, Mapping) else first if len(signature) == 1 else None
+        if found is None:
+            raise InputError(f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}")
+        whole = tuple(np.shape(found))
+        shapes[name] = (1, *whole[1:]) if isinstance(data, Mapping) or hasattr(data, "shape") else whole
+    return shapes

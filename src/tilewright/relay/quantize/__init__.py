@@ -1,0 +1,22 @@
+"""Quantization of float networks: `relay.quantize.quantize` with the field's options, and `post_training` from data in one call.
+
+    with relay.quantize.qconfig(global_scale=8.0):           ranges by the field's rules
+        mod = relay.quantize.quantize(mod, params)
+    found = relay.quantize.post_training(mod, data)          ranges of each value and channel, with a report of errors
+
+Both choose places in the same way (`places.py`), simulate there (`simulate.py`), find ranges (`ranges.py`), and make integers of it (`integers.py`): operators of the
+qnn dialect, as quantized models of the frontends have them.
+"""
+
+from tilewright.relay.quantize.calibration import QuantizeCalibrate, calibrate
+from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig, kind2str, qconfig
+from tilewright.relay.quantize.errors import LayerError, Report
+from tilewright.relay.quantize.flow import prerequisite_optimize, quantize
+from tilewright.relay.quantize.integers import QuantizeRealize, realize
+from tilewright.relay.quantize.post_training import PostTraining, Quantized, post_training
+from tilewright.relay.quantize.simulate import QuantizeAnnotate, QuantizePartition, annotate, partition
+
+__all__ = [
+    "LayerError", "PostTraining", "QAnnotateKind", "QConfig", "QuantizeAnnotate", "QuantizeCalibrate", "QuantizePartition", "QuantizeRealize", "Quantized", "Report", "annotate",
+    "calibrate", "current_qconfig", "kind2str", "partition", "post_training", "prerequisite_optimize", "qconfig", "quantize", "realize",
+]

@@ -1,0 +1,119 @@
+"""How `relay.quantize` quantizes: the field's options under the field's names, on a context variable.
+
+    with relay.quantize.qconfig(calibrate_mode="kl_divergence", skip_conv_layers=[]):
+        quantized = relay.quantize.quantize(mod, params, dataset)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
+
+from tilewright.errors import OptionError
+from tilewright.settings import nearest
+
+CALIBRATE_MODES: Final = ("global_scale", "kl_divergence", "percentile")
+WEIGHT_SCALES: Final = ("power2", "max")
+PARTITIONS: Final = ("disabled", "enabled", "fully_integral")
+
+
+class QAnnotateKind(enum.IntEnum):
+    """What a quantized value is to its layer."""
+
+    IDENTITY = 0
+    INPUT = 1
+    WEIGHT = 2
+    ACTIVATION = 3
+    BIAS = 4
+
+
+def kind2str(kind: int) -> str:
+    """The name that the options have for a kind: "input", "weight", …"""
+    return QAnnotateKind(kind).name.lower()
+
+
+@dataclass(frozen=True)
+class QConfig:
+    """The options of `relay.quantize`, with the field's defaults; a context manager. Raises `OptionError` for values that mean nothing.
+
+    Values of a layer's input have `nbit_input` bits in `dtype_input`, weights `nbit_weight` in `dtype_weight`; sums are int32. `calibrate_mode` says where a
+    value's range comes from: `global_scale` for all, or data (`kl_divergence`, `percentile`), `calibrate_chunk_by` values at a time (-1: all). `weight_scale`
+    is the largest weight ("max") or the power of two above it ("power2"). `skip_conv_layers` are numbers of convolutions, from zero on, that stay in float;
+    `skip_dense_layer` leaves all products there, `debug_enabled_ops` all operators but those named. `do_simulation` leaves the simulated
+    quantization in float. `rounding` is that of requantizations: halves UPWARD or TONEAREST (to the even). `partition_conversions` puts what quantizes inputs and
+    dequantizes outputs into functions of their own; "fully_integral" refuses a network with floats between.
+    """
+
+    nbit_input: int = 8
+    nbit_weight: int = 8
+    nbit_activation: int = 32
+    dtype_input: str = "int8"
+    dtype_weight: str = "int8"
+    dtype_activation: str = "int32"
+    calibrate_mode: str = "global_scale"
+    global_scale: float = 8.0
+    weight_scale: str = "power2"
+    skip_dense_layer: bool = True
+    skip_conv_layers: Sequence[int] | None = (0,)
+    do_simulation: bool = False
+    round_for_shift: bool = True
+    debug_enabled_ops: Sequence[str] | None = None
+    rounding: str = "UPWARD"
+    calibrate_chunk_by: int = -1
+    partition_conversions: str = "disabled"
+    _tokens: list[Token[QConfig | None]] = field(default_factory=list, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        chosen = (
+            ("calibrate_mode", CALIBRATE_MODES), ("weight_scale", WEIGHT_SCALES), ("partition_conversions", PARTITIONS),
+            ("rounding", ("UPWARD", "TONEAREST")), ("dtype_input", ("int8", "uint8")), ("dtype_weight", ("int8",)), ("dtype_activation", ("int32",)),
+            ("nbit_activation", (32,)), ("round_for_shift", (True,)),
+        )
+        for name, values in chosen:
+            given = getattr(self, name)
+            if given not in values:
+                near = nearest(given, [v for v in values if isinstance(v, str)]) if isinstance(given, str) else ""
+                raise OptionError(f"qconfig: {name} is {given!r}; what there is: {', '.join(map(str, values))}{near}")
+        for name in ("nbit_input", "nbit_weight"):
+            bits = getattr(self, name)
+            if not isinstance(bits, int) or not 2 <= bits <= 8:
+                raise OptionError(f"qconfig: {name} is {bits!r}; kernels multiply bytes, so it is a whole number from 2 to 8")
+        if not self.global_scale > 0:
+            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a value, above zero")
+        if not isinstance(self.calibrate_chunk_by, int) or self.calibrate_chunk_by == 0 or self.calibrate_chunk_by < -1:
+            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it is how many values are calibrated at a time, or -1 for all")
+
+    def get_nbit_by_kind(self, kind: int) -> int:
+        """The bits of a kind of values."""
+        return int(getattr(self, f"nbit_{kind2str(kind)}"))
+
+    def get_dtype_by_kind(self, kind: int) -> str:
+        """The type of a kind of values."""
+        return str(getattr(self, f"dtype_{kind2str(kind)}"))
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_CURRENT.set(self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _CURRENT.reset(self._tokens.pop())
+
+
+_CURRENT: ContextVar[QConfig | None] = ContextVar("tilewright_quantize_config", default=None)
+
+
+def current_qconfig() -> QConfig:
+    """The options of the innermost `with qconfig(…)`, or the defaults."""
+    return _CURRENT.get() or QConfig()
+
+
+def qconfig(**options: Any) -> QConfig:
+    """Options by name, for a `with`; raises `OptionError` for a name that there is not."""
+    known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
+    for name in options:
+        if name not in known:
+            raise OptionError(f"qconfig: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}")
+    return QConfig(**options)

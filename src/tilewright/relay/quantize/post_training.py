@@ -1,0 +1,232 @@
+"""Post-training quantization: a float network and data in, a network of integers and a report of its errors out, in one call.
+
+Weights are signed bytes with a scale for each output channel, values bytes with a zero point; ranges come from data (`ranges.py`). Layers whose error is not to be
+borne stay in float: those named in `skip`, and with `max_error` as many of the worst as it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from tilewright.errors import CompileError, OptionError
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
+from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.quantize.errors import LayerError, Report, Setting, channel_shifts, layer_errors, output_errors
+from tilewright.relay.quantize.flow import prerequisite_optimize
+from tilewright.relay.quantize.integers import QuantizeRealize
+from tilewright.relay.quantize.places import Places, find_places, is_layer, layers
+from tilewright.relay.quantize.ranges import Distribution, Levels, divergence_of, least_error_of, percentile_of
+from tilewright.relay.quantize.running import distributions, runner, samples_of
+from tilewright.relay.quantize.simulate import Parameters, channel_axis, constants, rebuilt, weight_axis
+from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.visitor import consumers, post_order
+from tilewright.settings import nearest
+
+T = TypeVar("T")
+CALIBRATIONS: Final = ("minmax", "percentile", "kl", "mse")
+
+
+@dataclass(frozen=True)
+class PostTraining:
+    """How a network is quantized. Raises `OptionError` for values that mean nothing.
+
+    `calibration` chooses the range of a value: "minmax", "percentile" (of magnitudes, `percentile` of them), "kl" or "mse". `per_channel` gives weights a scale for each output
+    channel; `symmetric` values have as many levels below zero as above. Values are stored as `dtype`, "uint8" or "int8". `bias_correction` adds to each
+    layer's bias what quantization takes from the mean of each channel. Layers named in `skip` stay in float, and with `max_error`, a relative error
+    of outputs, so do the worst others. Errors are measured on the first `measured` samples.
+    """
+
+    calibration: str = "minmax"
+    percentile: float = 0.9999
+    per_channel: bool = True
+    symmetric: bool = False
+    dtype: str = "uint8"
+    bias_correction: bool = False
+    max_error: float | None = None
+    skip: Sequence[str] = ()
+    measured: int = 32
+
+    def __post_init__(self) -> None:
+        for name, known in (("calibration", CALIBRATIONS), ("dtype", ("uint8", "int8"))):
+            given = getattr(self, name)
+            if given not in known:
+                raise OptionError(f"{name} is {given!r}; it is one of {', '.join(known)}{nearest(str(given), known)}")
+        if not 0 < self.percentile <= 1:
+            raise OptionError(f"percentile is {self.percentile!r}; it is the part of all values that is kept, above 0 and up to 1")
+        if self.max_error is not None and not self.max_error >= 0:
+            raise OptionError(f"max_error is {self.max_error!r}; it is a relative error: 0.05 is five percent")
+        if self.measured < 1:
+            raise OptionError(f"measured is {self.measured!r}; errors are measured on at least one sample")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A network of integers, and how far from the float network it is."""
+
+    module: IRModule
+    report: Report
+
+
+def post_training(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Any = None, config: PostTraining | None = None) -> Quantized:
+    """Quantize the `main` of a float module by what its values are for `dataset`: inputs by name, or arrays where there is one input.
+
+    Needs known shapes. Raises `OptionError` for options and names of layers, `InputError` for data that do not fit, `CompileError` where there is nothing to quantize.
+    """
+    return _Work(prerequisite_optimize(mod, params), dataset, config or PostTraining()).quantized()
+
+
+class _Work:
+    """A float network, its layers by name, and what the data say of its values."""
+
+    def __init__(self, mod: IRModule, dataset: Any, config: PostTraining) -> None:
+        self.mod, self.config = mod, config
+        main = mod["main"]
+        if dataset is None:
+            raise OptionError("post-training quantization finds ranges in data; give inputs of the network: a dictionary of arrays, or an iterable of them")
+        self.function: Function = with_biases(main) if config.bias_correction else main
+        self.names = layer_names(self.function)
+        if not self.names:
+            raise CompileError("there is nothing to quantize: the network has no convolution in two dimensions and no product of float32 with constant weights")
+        for name in config.skip:
+            if name not in self.names.values():
+                raise OptionError(f"skip: there is no layer '{name}'{nearest(name, self.names.values()) or '; the layers are: ' + ', '.join(self.names.values())}")
+        self.samples = samples_of(dataset, self.function)
+        self.measured = self.samples[: config.measured]
+        self.kept = {e for e, name in self.names.items() if name in config.skip}
+        places = self.places(self.kept)
+        self.seen = distributions(self.function, list(places.values), self.samples, counted=config.calibration != "minmax")
+        self.ends = {e: self._ends(d) for e, d in self.seen.items()}
+        self.weights = {e: constants(self._weight_levels(e)) for e in self.names}
+
+    def places(self, kept: set[Call]) -> Places:
+        return find_places(self.function, lambda e: e not in kept)
+
+    def _ends(self, d: Distribution) -> tuple[float, float]:
+        """The range of one value."""
+        match self.config.calibration:
+            case "percentile":
+                return d.within(percentile_of(d, self.config.percentile))
+            case "kl":
+                return d.within(divergence_of(d))
+            case "mse":
+                return least_error_of(d, self._levels)
+        return d.within(d.most())
+
+    def _levels(self, low: float, high: float) -> Levels:
+        return Levels.symmetric(max(-low, high), 8) if self.config.symmetric else Levels.between(low, high)
+
+    def _weight_levels(self, layer: Call) -> Levels:
+        assert isinstance(layer.args[1], Constant)
+        w = np.abs(layer.args[1].value)
+        axes = tuple(d for d in range(w.ndim) if d != weight_axis(layer))
+        return Levels.symmetric(w.max(axis=axes, keepdims=True) if self.config.per_channel else w.max(), 8)
+
+    def parameters(self, places: Places) -> dict[Expr, Parameters]:
+        """For each scale of these places, the range of all that have it."""
+        ends: dict[Expr, tuple[float, float]] = {}
+        for e in places.values:
+            low, high = self.ends[e]
+            least, greatest = ends.get(places.scales[e], (low, high))
+            ends[places.scales[e]] = min(low, least), max(high, greatest)
+        return {e: constants(self._levels(*pair)) for e, pair in ends.items()}
+
+    def setting(self, places: Places) -> Setting:
+        """How these places are quantized."""
+        values = self.parameters(places)
+        plain = Setting(self.function, places, values.__getitem__, self.weights.__getitem__)
+        if not self.config.bias_correction or not places.layers:
+            return plain
+        shifts = channel_shifts(plain, self.samples)
+        biases: dict[Expr, Constant] = {}
+        for e in post_order(self.function.body, inside=False):
+            if isinstance(e, Call) and isinstance(e.op, BiasAdd) and e.args[0] in shifts and isinstance(e.args[1], Constant):
+                biases[e] = Constant(e.args[1].value + shifts[e.args[0]], e.args[1].span)
+        return replace(plain, biases=biases)
+
+    def integers(self, how: Setting) -> IRModule:
+        """The module in integers, with float layers where they are not among the places."""
+        made = self.mod.copy()
+        made["main"] = how.simulated()
+        return FoldConstant()(QuantizeRealize(self.config.dtype)(made))
+
+    def quantized(self) -> Quantized:
+        names = _output_names(self.function)
+        run = runner(self.function, _outputs(self.function))
+        expected = [run(s) for s in self.measured]
+        order = list(self.names)
+        first = self.setting(self.places(self.kept))
+        errors = layer_errors(first, order, self.measured)
+        worst = sorted(first.places.layers, key=lambda e: -errors[e][0])
+
+        def attempt(how: Setting) -> tuple[Setting, IRModule, dict[str, float]]:
+            mod = self.integers(how)
+            return how, mod, output_errors(names, runner(mod["main"], _outputs(mod["main"])), expected, self.measured)
+
+        found = attempt(first)
+        wanted = self.config.max_error
+        if wanted is not None and max(found[2].values()) > wanted:
+            found = _fewest(lambda count: attempt(self.setting(self.places(self.kept | set(worst[:count])))), len(worst), lambda f: max(f[2].values()) <= wanted)
+        how, mod, outputs = found
+        now = errors if how is first else layer_errors(how, order, self.measured)
+        chosen = set(how.places.layers)
+        rows = tuple(LayerError(self.names[e], e.op.name, errors[e][0], now[e][1], e in chosen) for e in order)
+        return Quantized(mod, Report(self.config.calibration, len(self.samples), rows, outputs, _constant_bytes(self.function), _constant_bytes(mod["main"])))
+
+
+def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -> T:
+    """What `attempt` gives for the least number up to `most` for which it is good, that of `most` where none is; found by halving, as if more were never worse."""
+    low, high = 1, most
+    found: T | None = None
+    while low < high:
+        middle = (low + high) // 2
+        tried = attempt(middle)
+        if good(tried):
+            high, found = middle, tried
+        else:
+            low = middle + 1
+    return attempt(most) if found is None else found
+
+
+def layer_names(function: Function) -> dict[Call, str]:
+    """The layers that can be quantized, named after the model's nodes, or by kind and number where these have no name or the same."""
+    found: dict[Call, str] = {}
+    taken: set[str] = set()
+    for k, e in enumerate(layers(function)):
+        name = e.span.name if e.span is not None and e.span.name else f"{e.op.name.rpartition('.')[2]}_{k}"
+        name = name if name not in taken else f"{name}_{k}"
+        taken.add(name)
+        found[e] = name
+    return found
+
+
+def with_biases(function: Function) -> Function:
+    """`function` with a bias of zeros behind each layer that has none of its own."""
+    users = consumers(post_order(function, inside=False))
+
+    def biased(old: Expr, new: Expr) -> Expr:
+        if not isinstance(old, Call) or not is_layer(old):
+            return new
+        if len(users[old]) == 1 and isinstance(users[old][0], Call) and isinstance(users[old][0].op, BiasAdd):  # type: ignore[attr-defined]
+            return new
+        axis = channel_axis(old)
+        return Call(BiasAdd(axis), [new, Constant(np.zeros(old.tensor_type.shape[axis], np.float32))], span=old.span)
+
+    return rebuilt(function, biased)
+
+
+def _outputs(function: Function) -> tuple[Expr, ...]:
+    return function.body.fields if isinstance(function.body, Tuple) else (function.body,)
+
+
+def _output_names(function: Function) -> list[str]:
+    names = function.attrs.get("output_tensor_names", ())
+    return [names[k] if k < len(names) else f"output{k}" for k in range(len(_outputs(function)))]
+
+
+def _constant_bytes(function: Function) -> int:
+    return sum(e.value.nbytes for e in post_order(function.body, inside=False) if isinstance(e, Constant))

@@ -1,0 +1,167 @@
+"""Which range of numbers bytes shall stand for: distributions of values, and how a range is chosen of one.
+
+A value is quantized as `round(clip(x / scale, low, high))`; low and high are whole numbers, so that zero is one of the levels exactly. A narrow range has
+fine levels and cuts off what is outside of it: the least and greatest value (`minmax`), a part of all values (`percentile`), the least divergence
+of the distribution (`kl`; Migacz, "8-bit Inference with TensorRT", GTC 2017), or the least mean squared error (`mse`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import InputError
+
+Array = np.ndarray[Any, Any]
+
+_BINS: Final = 1 << 14
+"""Bins on both sides of zero: after the last doubling of the range one is at most 1/4096 of the greatest magnitude."""
+_FOLDED: Final = 1 << 11
+"""Bins of magnitudes for the search of a divergence."""
+_CUTS: Final = 96
+"""Candidates for a cut, evenly between a quarter and all of the range."""
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """What a value is quantized with: `scale`, one number or an array that broadcasts, and the least and greatest level."""
+
+    scale: Array
+    low: int
+    high: int
+
+    @staticmethod
+    def symmetric(most: Array | float, bits: int) -> Levels:
+        """Levels for magnitudes up to `most`, as many below zero as above."""
+        high = (1 << (bits - 1)) - 1
+        return Levels(_scale(np.asarray(most, np.float64) / high), -high, high)
+
+    @staticmethod
+    def between(low: float, high: float, bits: int = 8) -> Levels:
+        """All levels of `bits` for values from `low` to `high`, and for zero."""
+        low, high = min(low, 0.0), max(high, 0.0)
+        count = (1 << bits) - 1
+        scale = _scale(np.asarray((high - low) / count, np.float64))
+        zero = int(np.clip(np.rint(-low / float(scale)), 0, count))
+        return Levels(scale, -zero, count - zero)
+
+    def apply(self, x: Array) -> Array:
+        """What is left of `x`."""
+        return np.asarray(np.rint(np.clip(x / self.scale, self.low, self.high)) * self.scale, np.float32)
+
+
+def _scale(scale: Array) -> Array:
+    """float32, above zero: a value that is always zero has some scale."""
+    return np.where(scale < np.finfo(np.float32).tiny, 1.0, scale).astype(np.float32)
+
+
+class Distribution:
+    """How often which numbers occur: bins of one width on both sides of zero, whose range doubles as greater numbers come. Exact least and greatest number."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(_BINS, np.int64)
+        self.range = 0.0
+        self.least, self.greatest = np.inf, -np.inf
+
+    def add(self, values: Array, counted: bool = True) -> None:
+        """Take these in, only the least and greatest of them where nothing is `counted`; raises `InputError` for what is no finite number."""
+        if not values.size:
+            return
+        x = values.ravel()
+        least, greatest = float(x.min()), float(x.max())
+        if not np.isfinite(least) or not np.isfinite(greatest):
+            raise InputError("a value of the network is infinite or no number for the calibration data; such data say nothing of its range")
+        self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
+        if not counted:
+            return
+        most = max(-least, greatest)
+        if self.range == 0.0:
+            self.range = most
+        while 0.0 < self.range < most:
+            self._double()
+        if self.range == 0.0:
+            self.counts[_BINS // 2] += x.size
+            return
+        places = np.clip(((x.astype(np.float64) + self.range) * (_BINS / (2 * self.range))).astype(np.int64), 0, _BINS - 1)
+        self.counts += np.bincount(places, minlength=_BINS)
+
+    def _double(self) -> None:
+        pairs = self.counts.reshape(-1, 2).sum(1)
+        self.counts = np.zeros_like(self.counts)
+        self.counts[_BINS // 4 : 3 * _BINS // 4] = pairs
+        self.range *= 2
+
+    def edges(self) -> Array:
+        """Where bins begin, and the last one ends."""
+        return np.linspace(-self.range, self.range, _BINS + 1)
+
+    def magnitudes(self, bins: int = _BINS // 2) -> Array:
+        """How often magnitudes occur, in bins from zero to the end of the range."""
+        half = self.counts.shape[0] // 2
+        folded = self.counts[half:] + self.counts[:half][::-1]
+        return np.asarray(folded.reshape(bins, -1).sum(1))
+
+    def most(self) -> float:
+        """The greatest magnitude; raises `InputError` where nothing was counted."""
+        if self.least > self.greatest:
+            raise InputError("there are no calibration data; give at least one input")
+        return max(-self.least, self.greatest)
+
+    def within(self, most: float) -> tuple[float, float]:
+        """The least and greatest number, as far as their magnitude is not above `most`."""
+        return max(self.least, -most), min(self.greatest, most)
+
+
+def percentile_of(d: Distribution, part: float) -> float:
+    """The magnitude that `part` of all values are not above."""
+    most, counts = d.most(), d.magnitudes()
+    upto = np.cumsum(counts)
+    place = int(np.searchsorted(upto, part * upto[-1]))
+    return float(min(most, (place + 1) * d.range / len(counts)))
+
+
+def divergence_of(d: Distribution, levels: int = 128) -> float:
+    """The cut of magnitudes for which `levels` levels say most of the distribution: the least Kullback-Leibler divergence."""
+    most = d.most()
+    if most == 0.0:
+        return most
+    counts = d.magnitudes(_FOLDED).astype(np.float64)
+    counts[0] = counts[1]  # exact zeros (of relu, of padding) have a level of their own, whatever the cut
+    last = max(levels, int(np.ceil(most / d.range * _FOLDED)))
+    cuts = np.unique(np.linspace(levels, last, 2 * _CUTS).astype(int))
+    found = min(cuts, key=lambda cut: _divergence(counts, int(cut), levels))
+    return float(min(most, found * d.range / _FOLDED))
+
+
+def _divergence(counts: Array, cut: int, levels: int) -> float:
+    """KL(p, q): p are the counts with all beyond `cut` in the last bin, q the counts within as `levels` levels tell them apart."""
+    within = counts[:cut]
+    p = within.copy()
+    p[-1] += counts[cut:].sum()
+    of_bin = np.arange(cut) * levels // cut
+    there = p > 0
+    sums = np.bincount(of_bin, weights=within, minlength=levels)
+    shares = np.bincount(of_bin, weights=there.astype(np.float64), minlength=levels)
+    q = np.where(there, (sums / np.maximum(shares, 1))[of_bin], 0.0)
+    p, q = p / p.sum(), q / max(q.sum(), 1e-300)
+    floor = 1e-9
+    return float(np.sum(np.where(p > 0, p * np.log(np.maximum(p, floor) / np.maximum(q, floor)), 0.0)))
+
+
+def least_error_of(d: Distribution, make: Callable[[float, float], Levels]) -> tuple[float, float]:
+    """The part of the range, cut at both ends alike, with the least mean squared error; `make` has the levels of a range."""
+    if d.most() == 0.0:
+        return 0.0, 0.0
+    edges = d.edges()
+    there = np.flatnonzero(d.counts)
+    middles, weights = ((edges[:-1] + edges[1:]) / 2)[there], d.counts[there]
+
+    def error(part: float) -> float:
+        levels = make(d.least * part, d.greatest * part)
+        return float(np.sum(weights * (levels.apply(middles) - middles) ** 2))
+
+    best = min(np.linspace(1.0, 0.25, _CUTS), key=error)
+    return d.least * float(best), d.greatest * float(best)
