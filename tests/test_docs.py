@@ -116,9 +116,10 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
-def test_the_python_of_the_page_on_relay_texts_runs(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["relay_text", "quantisation"])
+def test_the_python_of_a_page_on_relay_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the page shows is what its Python prints."""
-    page = ROOT / "docs" / "relay_text.md"
+    page = ROOT / "docs" / f"{name}.md"
     names: dict[str, object] = {}
     for source in blocks(page, "python"):
         exec(compile(source, page.name, "exec"), names)

@@ -32,10 +32,10 @@ UNKNOWN = {"test_onehot__1", "test_upsample3d_trilinear__1"}
 _MENDED = {"node/test_adam_multiple", *(f"node/test_qlinearmatmul_{n}D_int8_float{bits}" for n in (2, 3) for bits in (16, 32)),
            "node/test_averagepool_3d_dilations_large_count_include_pad_is_1_ceil_mode_is_True"}
 """What newer releases of ONNX expect otherwise for the same inputs."""
-APART_FROM_FILES = {f"test_random_bernoulli__{k}" for k in (3, 4, 5, 6)} | {f"test_qlinearsoftmax__{k}" for k in (1, 2, 3)} | _MENDED
+APART_FROM_FILES = {f"test_random_bernoulli__{k}" for k in (3, 4, 5, 6)} | _MENDED
 APART_FROM_FILES |= {name for name in APART if "bernoulli" in name or "dropout" in name}
-"""Files that differ from ONNX's reference implementation: Bernoulli with the probabilities the wrong way round, softmax that is not rounded to
-the nearest, and what newer releases mended; and numbers drawn of which a few are compared."""
+"""Files that differ from ONNX's reference implementation: Bernoulli with the probabilities the wrong way round, and what newer
+releases mended; and numbers drawn of which a few are compared."""
 
 
 def suite(name: str, into: Path) -> list[Case]:

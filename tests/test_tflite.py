@@ -59,7 +59,7 @@ def test_every_converter_is_of_an_operator_of_the_schema() -> None:
 
 def test_a_quantized_convolution_is_one_of_the_dialect() -> None:
     text = str(from_tflite(MODELS["conv_int8"]())[0])
-    assert "qnn.conv2d" in text and 'rounding="TFLITE"' in text and 'data_layout="NHWC"' in text
+    assert "qnn.conv2d" in text and 'numerics="tflite"' in text and 'data_layout="NHWC"' in text
 
 
 def test_the_model_may_be_a_path_bytes_or_an_object_of_the_schema_package(tmp_path: Path) -> None:

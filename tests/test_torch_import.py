@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import warnings
 import zipfile
 from pathlib import Path
@@ -182,16 +183,59 @@ def quantized() -> Any:
 
 def test_a_quantized_network_gives_the_bits_of_torch() -> None:
     module, x = quantized(), picture()
-    mod, _ = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))])
-    assert "qnn.conv2d" in str(mod) and "qnn.dense" in str(mod)
-    np.testing.assert_array_equal(tilewright.compile(mod)(x.numpy()), module(x).numpy())
+    infos = [("x", (2, 3, 8, 8))]
+    mod, params = relay.frontend.from_pytorch(traced(module, x), infos)
+    frozen, none = relay.frontend.from_pytorch(traced(module, x), infos, freeze_params=True)
+    assert "qnn.conv2d" in str(mod) and "qnn.dense" in str(mod) and not none
+    for m in (relay.transform.bind_params(mod, params), frozen):
+        np.testing.assert_array_equal(tilewright.compile(m)(x.numpy()), module(x).numpy())
 
 
-def test_integers_of_quantized_layers_are_kept_as_parameters_where_that_is_asked_for() -> None:
+def test_weights_of_quantized_layers_are_parameters_real_or_integers() -> None:
     module, x = quantized(), picture()
-    _, without = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))])
-    _, kept = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))], keep_quantized_weight=True)
-    assert not without and [str(a.dtype) for a in kept.values()] == ["int8"] * 3
+    _, real = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))])
+    mod, kept = relay.frontend.from_pytorch(traced(module, x), [("x", (2, 3, 8, 8))], keep_quantized_weight=True)
+    assert list(real) == list(kept) == [f"module.{n}_{w}" for n in ("0", "3", "5._packed_params") for w in ("weight", "bias")]
+    assert [str(a.dtype) for a in real.values()] == ["float32"] * 6 and [str(a.dtype) for a in kept.values()] == ["int8", "int32"] * 3
+    found = tilewright.compile(relay.transform.bind_params(mod, kept))(x.numpy())
+    np.testing.assert_allclose(found, module(x).numpy(), atol=float(module.module[5].scale))  # the bias is rounded, which moves few results by one unit
+
+
+FIELD = """
+  %0 = qnn.quantize(%input, 0.0186579f, 114, out_dtype="uint8", axis=1);
+  %1 = nn.pad(%0, 114f, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]]);
+  %2 = qnn.quantize(%features.0.0_weight, 0.00288958f, 0, out_dtype="int8", axis=0);
+  %3 = qnn.conv2d(%1, %2, 114, 0, 0.0186579f, 0.00288958f, strides=[2, 2], padding=[0, 0, 0, 0], channels=32, kernel_size=[3, 3], out_dtype="int32");
+  %4 = qnn.quantize(%features.0.0_bias, 5.39136e-05f, 0, out_dtype="int32", axis=0);
+  %5 = nn.bias_add(%3, %4);
+  %6 = qnn.requantize(%5, 5.39136e-05f, 0, 0.0150183f, 0, axis=1, out_dtype="int32");
+  %7 = clip(%6, a_min=0f, a_max=255f);
+  %8 = cast(%7, dtype="uint8");
+"""
+
+
+def test_the_text_of_a_quantized_convolution_is_the_one_of_the_field() -> None:
+    """The first block of torchvision's quantized mobilenet_v2, as TVM printed it."""
+    nnq = torch.ao.nn.quantized
+    conv = nnq.ConvReLU2d if hasattr(nnq, "ConvReLU2d") else torch.ao.nn.intrinsic.quantized.ConvReLU2d
+    layer = conv(3, 32, 3, stride=2, padding=1)
+    layer.set_weight_bias(torch.quantize_per_tensor(torch.randn(32, 3, 3, 3) * 0.1, 0.00288958, 0, torch.qint8), torch.randn(32) * 0.1)
+    layer.scale, layer.zero_point = 0.0150183, 0
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.quant = nnq.Quantize(torch.tensor([0.0186579]), torch.tensor([114]), torch.quint8)
+            self.features = torch.nn.Sequential(torch.nn.Sequential(layer))
+
+        def forward(self, x: Any) -> Any:
+            return self.features(self.quant(x)).int_repr()
+
+    mod, params = relay.frontend.from_pytorch(traced(Block(), torch.zeros(1, 3, 224, 224)), [("input", (1, 3, 224, 224))])
+    body = mod["main"].astext(show_meta_data=False)
+    block = FIELD.strip("\n").replace(".0.0_", "_0_0_").replace("5.39136e-05f", "5.3913496e-05f")  # of names without dots; of scales with six digits
+    assert block in re.sub(r" /\* [^*]* \*/", "", body)
+    assert list(params) == ["features.0.0_weight", "features.0.0_bias"] and mod["main"].attrs["numerics"] == f"torch-{torch.backends.quantized.engine}"
 
 
 # torch.compile

@@ -29,6 +29,10 @@ def _erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
 
 
+def _multiply_add(x: Any, y: Any, z: Any) -> Any:
+    return np.asarray(np.asarray(x, np.float64) * y + z, np.float32)[()]
+
+
 def _bits(x: Any) -> Any:
     """The bits of bfloat16 values, as uint32."""
     return np.asarray(x, DataType("bfloat16").numpy()).view(np.uint16).astype(np.uint32)[()]
@@ -67,6 +71,8 @@ nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
 pow: Final = Intrinsic("pow", np.power)
 fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
+multiply_add: Final = Intrinsic("multiply_add", _multiply_add)
+"""`x * y + z` of float32, rounded once whatever the machine; `fma` is that where the machine has an instruction for it, which is faster on others."""
 pair: Final = Intrinsic("pair", lambda low, high: _bits(low) | _bits(high) << np.uint32(16))
 """`pair(low, high)`: two bfloat16 as the halves of a uint32, as they stand side by side in memory."""
 dot2: Final = Intrinsic("dot2", lambda a, b, c: c + _halves(a)[0] * _halves(b)[0] + _halves(a)[1] * _halves(b)[1])

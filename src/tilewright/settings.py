@@ -48,6 +48,10 @@ SETTINGS: Final = _table(
     ),
     Setting("relay.ToMixedPrecision.acc_type", str, "float32", "what the products of mixed precision are summed in", ("float32", "float16", "bfloat16")),
     Setting("relay.ToMixedPrecision.keep_orig_output_dtype", bool, False, "whether the pass on its own gives results their first type back"),
+    Setting(
+        "relay.qnn.numerics", str, "", "whose roundings quantized operators have; empty: those of the runtime that the model is from",
+        ("", "tflite", "onnx", "torch", "torch-x86", "torch-onednn", "torch-fbgemm", "torch-qnnpack", "fast"),
+    ),
     Setting("relay.SplitBatch.images", int, 0, "how many images of a batch to compute at once; 0: as many as suit the caches, -1: all"),
     Setting(
         "relay.check_rewrites", object, False,

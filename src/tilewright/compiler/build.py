@@ -25,6 +25,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.nd import Device
 from tilewright.relay.expr import Expr, Function, Tuple
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
@@ -52,7 +54,7 @@ def build_made(
             mod, modules = take_external(make())
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
-                lowered = lower_control(InferType()(mod)) if needs_control(mod["main"]) else None
+                lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(mod)))) if needs_control(mod["main"]) else None
                 if lowered is None:
                     check_entry_types(mod["main"])
                 optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)

@@ -58,6 +58,7 @@ def compile(
     config: Mapping[str, Any] | None = None,
     disabled_pass: Sequence[str] = (),
     mixed_precision: str = "",
+    numerics: str = "",
     cache: Cache | None = None,
     specialise_after: int = 0,
 ) -> Model:
@@ -69,14 +70,16 @@ def compile(
     ranges (`("1..64", 3, "h", "w")`), there is one program for all sizes, which can be saved (`OpenSizeWarning` where the model has none);
     sizes that it is called with `specialise_after` times (0: never) are compiled for themselves in the background. `opt_level`,
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
-    stands between them in that type, with sums in float32; inputs and outputs keep their types. `threads` share the work of a call (default: all cores).
+    stands between them in that type, with sums in float32; inputs and outputs keep their types. `numerics` ("tflite", "onnx", "torch" or one of its engines, "fast")
+    rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `threads` share the work of a call (default: all cores).
 
     Raises `ModelError` for a bad file, `OpNotImplemented` with all operators that are not known, `ShapeError` where an
     operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}")
-    switches = {**(config or {}), **({"relay.ToMixedPrecision.type": mixed_precision} if mixed_precision else {})}
+    named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics}
+    switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)

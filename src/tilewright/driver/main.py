@@ -71,6 +71,9 @@ Mixed = Annotated[
         help="Compute products, and what stands between them, in bfloat16 or float16.",
     ),
 ]
+Numerics = Annotated[
+    str, typer.Option("--numerics", metavar="RUNTIME", help="Round quantized numbers as tflite, onnx, torch or fast does. Default: as the runtime that the model is from."),
+]
 Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
 
 
@@ -95,6 +98,7 @@ def compile_command(
     disabled_pass: Disabled = "",
     mixed_precision: Mixed = "",
     mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -103,7 +107,7 @@ def compile_command(
     if path.suffix not in options.FORMATS:
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
     begin = time.perf_counter()
-    compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type)], disabled_pass)
+    compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
     compiled.save(path)
     for stage in stages:
         files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
@@ -130,6 +134,7 @@ def run_command(
     disabled_pass: Disabled = "",
     mixed_precision: Mixed = "",
     mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
@@ -142,7 +147,7 @@ def run_command(
         compiled: Any = tilewright.load(model, threads)
     else:
         shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type)], disabled_pass)
+        compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))

@@ -69,6 +69,14 @@ def mixed_precision(kind: str, sums: str) -> list[str]:
     return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
 
 
+def numerics(runtime: str) -> list[str]:
+    """The switch of `--numerics`; none where it is not given."""
+    known = settings.setting("relay.qnn.numerics").choices[1:]
+    if runtime and runtime not in known:
+        raise OptionError(f"--numerics: there is no '{runtime}'; choose from {', '.join(known)}")
+    return [f"relay.qnn.numerics={runtime}"] if runtime else []
+
+
 def names(option: str, text: str, known: tuple[str, ...] = ()) -> list[str]:
     """Names separated by commas, each one of `known` when that is not empty."""
     chosen = [name.strip() for name in text.split(",") if name.strip()]

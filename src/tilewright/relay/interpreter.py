@@ -69,6 +69,8 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
         functions = {v.name_hint: what[v] for v in what.get_global_vars()}
         what = functions["main"]
     function = what if isinstance(what, Function) else Function(tuple(free_vars(what)), what)
+    if "numerics" in function.attrs:
+        function, functions = _settled(function, functions)
     if len(args) != len(function.params):
         names = ", ".join(p.name_hint for p in function.params)
         raise InputError(f"{len(args)} inputs were given, and there are {len(function.params)}: {names}")
@@ -80,6 +82,15 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     if parts == 1:
         return results[0]
     return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
+
+
+def _settled(main: Function, functions: Functions | None) -> tuple[Function, Functions]:
+    """The functions with their roundings said, which `main` leaves to a runtime."""
+    from tilewright.ir.module import IRModule
+    from tilewright.relay.qnn.settle_numerics import SettleNumerics
+
+    module = SettleNumerics()(IRModule({**(functions or {}), "main": main}))
+    return module["main"], {v.name_hint: module[v] for v in module.get_global_vars()}
 
 
 class Meaning(functools.partial[Any]):

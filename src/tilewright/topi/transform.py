@@ -121,7 +121,7 @@ def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], sh
 def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Tensor) -> te.Tensor:
     """`x` with `(before, after)` elements more along each dimension.
 
-    They are `value` (`mode` constant), the edge, or the mirror image, without the edge itself (reflect) or with it (symmetric).
+    They are `value` (`mode` constant) in the type of `x`, the edge, or the mirror image, without the edge itself (reflect) or with it (symmetric).
     """
     sizes = dims(x)
     shape = [n + before + after for n, (before, after) in zip(sizes, widths, strict=True)]
@@ -135,7 +135,7 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
             if after:
                 inside = E.all_of(inside, v < before + n)
             where.append(v - before)
-        return E.if_then_else(inside, x(*where), value())
+        return E.if_then_else(inside, x(*where), value().astype(x.dtype))
 
     def outside(v: PrimExpr, n: Any, before: int, after: int) -> PrimExpr:
         p = v - before

@@ -20,12 +20,12 @@ def from_onnx(
 
 def from_pytorch(
     script_module: Any, input_infos: Any = None, custom_convert_map: dict[str, Any] | None = None, default_dtype: str = "float32",
-    use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False,
+    use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False, freeze_params: bool = False,
 ) -> tuple[IRModule, dict[str, Any]]:
     """Import a TorchScript module or an exported program; see `tilewright.relay.frontend.pytorch.from_pytorch`."""
     from tilewright.relay.frontend.pytorch import from_pytorch as read
 
-    return read(script_module, input_infos, custom_convert_map, default_dtype, use_parser_friendly_name, keep_quantized_weight)
+    return read(script_module, input_infos, custom_convert_map, default_dtype, use_parser_friendly_name, keep_quantized_weight, freeze_params)
 
 
 def from_tflite(

@@ -18,7 +18,7 @@ from tilewright.topi import elementwise as topi
 from tilewright.topi.orders import Order, block, fits, rank, single
 from tilewright.topi.shapes import Perm, broadcast_shapes, require_broadcast, require_same_dtype
 from tilewright.topi.transform import dims
-from tilewright.types import BOOL, DataType, TensorType, Type
+from tilewright.types import BOOL, FLOAT32, DataType, TensorType, Type
 
 
 def common_order(perms: Sequence[Perm | None]) -> Perm | None:
@@ -133,6 +133,17 @@ class Divide(Function2):
     precision = Precision.FOLLOW
     of_arrays = staticmethod(_divide)
     of_elements = staticmethod(E.div)
+
+
+@op("quotient", kind=Fusion.BROADCAST)
+class Quotient(Divide):
+    """x / y of float32, rounded once: no pass makes a product with one over y of it, which is faster, and at times another number."""
+
+    def infer(self, x: Type, y: Type) -> TensorType:
+        a, b = tensors(x, y)
+        if a.dtype is not FLOAT32 or b.dtype is not FLOAT32:
+            raise ShapeError(f"quotient: its inputs must be float32, and they are {a.dtype} and {b.dtype}; cast them first")
+        return TensorType(broadcast_shapes(a.shape, b.shape), FLOAT32)
 
 
 @op("floor_divide", kind=Fusion.BROADCAST)
@@ -377,6 +388,28 @@ class Where(Broadcasting):
 
     def compute(self, condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
         return topi.broadcast(broadcast_shapes(*map(dims, (condition, x, y))), topi.selected, condition, x, y, name="where")
+
+
+@op("multiply_add", kind=Fusion.BROADCAST)
+class MultiplyAdd(Broadcasting):
+    """x * y + z of float32, rounded once. No pass takes it apart: with z = -0 it is a product that stays where it is.
+
+    Quantized networks need that to be right to the last bit, where the program that they are compared with rounds so.
+    """
+
+    def infer(self, x: Type, y: Type, z: Type) -> TensorType:
+        given = tensors(x, y, z)
+        for t in given:
+            if t.dtype is not FLOAT32:
+                raise ShapeError(f"multiply_add: its inputs must be float32, and one is {t.dtype}; cast it first")
+        return TensorType(broadcast_shapes(*(t.shape for t in given)), FLOAT32)
+
+    def reference(self, x: Array, y: Array, z: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(x.astype(np.float64) * y + z, np.float32)
+
+    def compute(self, x: te.Tensor, y: te.Tensor, z: te.Tensor) -> te.Tensor:
+        return topi.broadcast(broadcast_shapes(*map(dims, (x, y, z))), I.multiply_add, x, y, z, name="multiply_add")
 
 
 def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:

@@ -7,14 +7,14 @@ they are worth. None says that these arguments cannot be taken that way, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
-from tilewright.relay.op.broadcast import Add, Maximum, Multiply
-from tilewright.relay.op.elementwise import Cast, Clip, Relu, Round
+from tilewright.relay.op.broadcast import Maximum
+from tilewright.relay.op.elementwise import Cast, Clip, Relu
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import BatchMatmul, BiasAdd, Dense
 from tilewright.relay.op.nn_pool import GlobalAvgPool2d, MaxPool1d, MaxPool2d, MaxPool3d
@@ -32,19 +32,23 @@ _CLOSE: Final = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """`expr` of integers worth `scale * (expr - zero_point)`; scale and zero point are one number or one for each element of `axis`."""
+    """`expr` of integers worth `scale * (expr - zero_point) / parts`; scale and zero point are one number or one for each element of `axis`.
+
+    `parts` is more than one for a sum that stands for a mean.
+    """
 
     expr: Expr
     scale: Array
     zero_point: Array
     axis: int = -1
+    parts: int = 1
 
     @property
     def uniform(self) -> bool:
         return self.scale.size == 1 and self.zero_point.size == 1
 
     def parameters(self) -> tuple[Constant, Constant]:
-        return Constant(self.scale), Constant(self.zero_point)
+        return Constant(self.scale if self.parts == 1 else np.asarray(self.scale / np.float32(self.parts))), Constant(self.zero_point)
 
     def dequantized(self) -> Call:
         """The real numbers."""
@@ -52,7 +56,7 @@ class Quantized:
 
     def worth_the_same(self, other: Quantized) -> bool:
         """One scale and one zero point, and both the same."""
-        return self.uniform and other.uniform and bool(self.scale.item() == other.scale.item() and self.zero_point.item() == other.zero_point.item())
+        return self.uniform and other.uniform and self.parts == other.parts and bool(self.scale.item() == other.scale.item() and self.zero_point.item() == other.zero_point.item())
 
 
 Argument: TypeAlias = "Quantized | Expr"
@@ -161,7 +165,7 @@ def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
         return None
     zero = N.constant(x.zero_point.reshape(()), x.expr.tensor_type.dtype)
     made = Call(Relu(), [x.expr], span=call.span) if not x.zero_point.any() else Call(Maximum(), [x.expr, zero], span=call.span)
-    return Quantized(made, x.scale, x.zero_point, x.axis)
+    return replace(x, expr=made)
 
 
 @quantized_form(Clip)
@@ -181,12 +185,12 @@ def same_numbers(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not isinstance(x, Quantized) or not x.uniform or any(isinstance(a, Quantized) for a in args[1:]):
         return None
     rest: list[Any] = list(args[1:])
-    return Quantized(Call(call.op, [x.expr, *rest], span=call.span), x.scale, x.zero_point)
+    return replace(x, expr=Call(call.op, [x.expr, *rest], span=call.span))
 
 
 @quantized_form(GlobalAvgPool2d)
 def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
-    """The int32 sum of all pixels, worth a part of the scale."""
+    """The int32 sum of all pixels, of as many parts."""
     (x,) = args
     if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x) or call.attrs.layout not in ("NCHW", "NHWC"):
         return None
@@ -196,7 +200,7 @@ def global_average(call: Call, args: Sequence[Argument]) -> Quantized | None:
         return None
     count = sizes[0] * sizes[1]
     total = Call(Sum(axis=spatial, keepdims=True), [Call(Cast("int32"), [x.expr], span=call.span)], span=call.span)
-    return Quantized(total, np.asarray(x.scale / np.float32(count), np.float32), np.asarray(x.zero_point * count, np.int32))
+    return Quantized(total, x.scale, np.asarray(x.zero_point * count, np.int32), parts=count)
 
 
 @quantized_form(Concatenate)
@@ -212,27 +216,3 @@ def concatenate(call: Call, args: Sequence[Argument]) -> Quantized | None:
             return None
         found.append(p.expr)
     return Quantized(Call(call.op, [Tuple(tuple(found))], span=call.span), first.scale, first.zero_point)
-
-
-def quantized_sum(a: Quantized, b: Quantized, to: Quantized, positive: bool) -> Expr | None:
-    """The integers of a + b, or of what is above zero of it, in the units of `to`; None unless each has one scale and bytes.
-
-        quantize(sa * (a - za) + sb * (b - zb), s, z) -> saturate(round(a * (sa / s) + b * (sb / s) - (za * sa + zb * sb) / s) + z)
-    """
-    out, span = to.expr.tensor_type.dtype, to.expr.span
-    if not (a.uniform and b.uniform and to.uniform and _of_bytes(a) and _of_bytes(b) and out in ("int8", "uint8")):
-        return None
-    factors = [float(q.scale.item()) / float(to.scale.item()) for q in (a, b)]
-    offset = sum(f * int(q.zero_point.item()) for f, q in zip(factors, (a, b), strict=True))
-    x, y = (
-        Call(Multiply(), [N.casted(q.expr, "float32", span), N.constant(f, "float32")], span=span) for f, q in zip(factors, (a, b), strict=True)
-    )
-    total = Call(Add(), [x, y], span=span)
-    if offset:
-        total = Call(Add(), [total, N.constant(-offset, "float32")], span=span)
-    zero, (low, high) = int(to.zero_point.item()), N.limits(out)
-    whole = Call(Round(), [total], span=span)
-    if zero:
-        whole = Call(Add(), [whole, N.constant(zero, "float32")], span=span)
-    held = Call(Clip(float(max(low, zero) if positive else low), float(high)), [whole], span=span)
-    return N.casted(held, out, span)

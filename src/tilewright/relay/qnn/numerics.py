@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add, Divide, GreaterEqual, LeftShift, Multiply, RightShift, Subtract, Where
+from tilewright.relay.op.broadcast import Add, Divide, GreaterEqual, LeftShift, Multiply, MultiplyAdd, Quotient, RightShift, Subtract, Where
 from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round
 from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
@@ -179,7 +179,12 @@ def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:
 def quotient(a: Expr, b: Expr, span: Origin | None) -> Expr:
     if isinstance(a, Constant) and isinstance(b, Constant):
         return Constant(np.asarray(a.value / b.value, a.value.dtype), a.span)
-    return Call(Divide(), [a, b], span=span)
+    return Call(Quotient() if a.tensor_type.dtype is FLOAT32 else Divide(), [a, b], span=span)
+
+
+def product(x: Expr, factor: Expr, span: Origin | None) -> Expr:
+    """x * factor of float32, rounded where it stands: no pass merges it with what is around."""
+    return Call(MultiplyAdd(), [x, factor, constant(-0.0, FLOAT32)], span=span)
 
 
 def rounded_graph(x: Expr, rounding: str, span: Origin | None) -> Expr:

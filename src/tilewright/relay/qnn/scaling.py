@@ -81,7 +81,7 @@ class Dequantize(Scaling):
         data, scale, zero_point = _spread(call, self.axis)
         wide = FLOAT32 if data.tensor_type.dtype.bits <= 16 or N.is_zero(zero_point) else DataType("int32")  # both are exact
         real = N.difference(N.casted(data, wide, call.span), N.casted(zero_point, wide, call.span), call.span)
-        return N.casted(Call(Multiply(), [N.casted(real, FLOAT32, call.span), scale], span=call.span), self.out_dtype, call.span)
+        return N.casted(N.product(N.casted(real, FLOAT32, call.span), scale, call.span), self.out_dtype, call.span)
 
 
 @op("qnn.requantize", kind=Fusion.ELEMWISE)
@@ -91,7 +91,7 @@ class Requantize(Scaling):
 
     `compute_dtype` "int32" or "int64" (the default) multiplies by a fixed-point number of 31 bits, whose halves go up
     (UPWARD, the default) or away from zero (TONEAREST), or as in TensorFlow Lite's reference kernels (TFLITE, see `numerics.fixed_product`; there
-    the scales may be float64 and the data int64), and needs constant scales; "float32" and "float64" multiply by the quotient
+    the data may be int64; of both the scales may be float64), and needs constant scales; "float32" and "float64" multiply by the quotient
     of the scales, and halves go up or to the even number.
     """
 
@@ -106,8 +106,8 @@ class Requantize(Scaling):
 
     def infer(self, data: Type, input_scale: Type, input_zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
         t, *parameters = tensors(data, input_scale, input_zero_point, output_scale, output_zero_point)
-        exact = self.rounding == "TFLITE"
-        if not (exact and t.dtype is INT64):
+        exact = self.rounding in ("TFLITE", "UPWARD")
+        if not (self.rounding == "TFLITE" and t.dtype is INT64):
             N.require_quantized(t, "data")
         for p, what in zip(parameters, ("input_scale", "input_zero_point", "output_scale", "output_zero_point"), strict=True):
             N.require_parameter(p, what, t, self.axis, exact)

@@ -2,6 +2,9 @@
 
     qnn.transform.Legalize()            what the hooks of `relay.qnn.op.register_qnn_legalize` return
     qnn.transform.CanonicalizeOps()     qnn.add(…) -> cast, subtract, fixed_point_multiply, add, clip
+    qnn.transform.ChooseNumerics()      operators leave their roundings open, and main(numerics="onnx") says whose they are, as the option relay.qnn.numerics asks
+    qnn.transform.SettleNumerics()      qnn.requantize(…) -> qnn.requantize(…, rounding="TFLITE"), as the runtime does that a model is from
+    qnn.transform.Unify()               one shape for quantized networks of all frameworks
 """
 
 from __future__ import annotations
@@ -15,6 +18,13 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op import hooks
 from tilewright.relay.op.registry import Op
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.normal_form import NormalizeQnn
+from tilewright.relay.qnn.real_to_qnn import RealToQnn
+from tilewright.relay.qnn.settle_numerics import SettleNumerics
+from tilewright.relay.qnn.unify import Unify
+from tilewright.relay.qnn.unify_layout import UnifyLayout
+from tilewright.relay.qnn.unify_type import UnifyType
 from tilewright.relay.transform.legalize import Legalize as AnyLegalize
 from tilewright.relay.transform.legalize import asked
 from tilewright.relay.visitor import rewrite
@@ -47,4 +57,6 @@ def plain_form(e: Expr) -> Expr | None:
 
 Legalize = QnnLegalize
 CanonicalizeOps = QnnCanonicalizeOps
-__all__ = ["CanonicalizeOps", "Legalize", "QnnCanonicalizeOps", "QnnLegalize"]
+__all__ = [
+    "CanonicalizeOps", "ChooseNumerics", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
+]

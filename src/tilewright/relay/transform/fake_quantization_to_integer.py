@@ -10,8 +10,8 @@ every operator of quantized arguments is one, and its result is dequantized wher
     nn.softmax(nn.dense(qnn.dequantize(%x, sx, zx), qnn.dequantize(w, sw, 0)))
     -> %0 = qnn.dense(%x, w, zx, 0, sx, sw); nn.softmax(qnn.dequantize(%0, sx * sw, 0))
 
-A sum of two quantized values is one of their integers, each times one number, where a quantization follows. What has no rule stays
-real between dequantize and quantize: elementwise operators become part of the kernel before them either way.
+Sums, products, means of windows and softmax of quantized values that a quantization follows are computed as `relay/qnn/onnx_runtime.py` has them. What has no
+rule stays real between dequantize and quantize: elementwise operators become part of the kernel before them either way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGe
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.op.registry import Op, get
-from tilewright.relay.qnn.affine import RULES, Argument, Quantized, quantized_sum
+from tilewright.relay.qnn import onnx_runtime
+from tilewright.relay.qnn.affine import RULES, Argument, Quantized
+from tilewright.relay.qnn.numerics import limits
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import operands, post_order, rewrite
 
@@ -135,7 +137,7 @@ class _Sweep:
         wanted = Quantized(e, scale.value, zero_point.value)
         found = self.quantized.get(x)
         if found is None:
-            return self._sum(x, wanted)
+            return self._fused(x, wanted)
         if found.worth_the_same(wanted) and found.expr.known_type() == e.known_type():
             return found.expr
         parameters = [found.scale, found.zero_point]
@@ -143,16 +145,20 @@ class _Sweep:
             return None
         axis = found.axis if not found.uniform else out.axis
         how = Requantize(axis=axis, rounding="TONEAREST", compute_dtype="float32", out_dtype=out.out_dtype)
-        return Call(how, [found.expr, *map(Constant, parameters), scale, zero_point], span=e.span)
+        whole = scale if found.parts == 1 else Constant(np.asarray(scale.value * np.float32(found.parts)))
+        return Call(how, [found.expr, *map(Constant, parameters), whole, zero_point], span=e.span)
 
-    def _sum(self, x: Expr, wanted: Quantized) -> Expr | None:
-        """A sum of two quantized values, negative ones replaced by zero or not."""
-        positive = isinstance(x, Call) and isinstance(x.op, Relu)
-        total = x.args[0] if isinstance(x, Call) and positive else x
-        if not isinstance(total, Call) or not isinstance(total.op, Add):
+    def _fused(self, x: Expr, wanted: Quantized) -> Expr | None:
+        """An operator between quantized values that ONNX Runtime has a kernel for."""
+        positive = isinstance(x, Call) and isinstance(x.op, Relu) and wanted.uniform and wanted.zero_point.item() == limits(wanted.expr.tensor_type.dtype)[0]
+        made = x.args[0] if isinstance(x, Call) and positive else x
+        if not isinstance(made, Call) or not isinstance(made.op, Op):
             return None
-        a, b = (self.quantized.get(v) for v in total.args)
-        return None if a is None or b is None else quantized_sum(a, b, wanted, positive)
+        args = [self.quantized.get(a) for a in made.args]
+        if any(a is None for a in args):
+            return None
+        given = [a for a in args if a is not None]
+        return onnx_runtime.fused(made, given, wanted)
 
 
 def _dequantized(e: Call) -> Quantized | None:

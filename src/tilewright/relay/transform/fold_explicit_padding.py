@@ -1,6 +1,7 @@
-"""Fold zero padding into the convolution that reads it.
+"""Fold padding by what stands for zero into the convolution that reads it.
 
     nn.conv2d(nn.pad(%x, 0f, pad_width=((0, 0), (0, 0), (1, 1), (1, 1))), w) -> nn.conv2d(%x, w, padding=(1, 1, 1, 1))
+    qnn.conv2d(nn.pad(%x, 7f, …), w, 7, …) -> qnn.conv2d(%x, w, 7, …, padding=(1, 1, 1, 1))
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv3d
 from tilewright.relay.op.transform import Pad
+from tilewright.relay.qnn.products import QnnConv2d
 from tilewright.relay.visitor import rewrite
 
 
 @dataclass(frozen=True)
 class FoldExplicitPadding(FunctionPass):
-    """Only constant zero padding of the spatial axes."""
+    """Only constant padding of the spatial axes by zero, or by the zero point of quantized data."""
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
@@ -33,7 +35,7 @@ def fold_padding(e: Expr) -> Expr | None:
     if not (isinstance(e, Call) and isinstance(e.op, (Conv1d, Conv2d, Conv3d))):
         return None
     pad = e.args[0]
-    if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and _pads_zero(pad)):
+    if not (isinstance(pad, Call) and isinstance(pad.op, Pad) and _pads_zero(pad, e)):
         return None
     layout, width = e.op.data_layout, pad.op.pad_width
     if not layout.isupper() or any(tuple(width[layout.index(c)]) != (0, 0) for c in "NC"):
@@ -47,10 +49,15 @@ def fold_padding(e: Expr) -> Expr | None:
     return Call(type(e.op)(**attributes), [pad.args[0], *e.args[1:]], span=e.span)
 
 
-def _pads_zero(pad: Call) -> bool:
+def _pads_zero(pad: Call, conv: Call) -> bool:
     if pad.attrs.pad_mode != "constant":
         return False
-    return len(pad.args) < 2 or (isinstance(pad.args[1], Constant) and not pad.args[1].value.any())
+    value = pad.args[1] if len(pad.args) > 1 else None
+    zero = conv.args[2] if isinstance(conv.op, QnnConv2d) else None
+    if zero is None:
+        return value is None or (isinstance(value, Constant) and not value.value.any())
+    return isinstance(zero, Constant) and zero.value.size == 1 and (
+        not zero.value.any() if value is None else isinstance(value, Constant) and value.value.item() == zero.value.item())
 
 
 def both_sides(padding: int | Sequence[int], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

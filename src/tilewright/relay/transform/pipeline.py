@@ -6,6 +6,8 @@ from typing import Any
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, Sequential
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.byte_arithmetic import ByteArithmetic
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.convert_layout import ConvertLayout
@@ -32,9 +34,12 @@ from tilewright.relay.transform.to_mixed_precision import ToMixedPrecision
 def graph_passes(target: Any = None) -> Sequential:
     """The passes of `optimize`, as one."""
     return Sequential((
+        ChooseNumerics(),
+        SettleNumerics(),
         ToGraphNormalForm(),
         DynamicToStatic(),
         FakeQuantizationToInteger(use_qat=True),
+        FoldExplicitPadding(),  # of quantized convolutions, while they are such
         SimplifyInference(),
         NativeTexts(),
         DeadCodeElimination(),

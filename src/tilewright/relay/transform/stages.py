@@ -23,6 +23,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If,
 from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.deferred import Ask, pending
 from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.fold_constant import fold
 from tilewright.relay.visitor import binders, operands, post_order, rewrite, with_operands
 from tilewright.types import FuncType, TensorType, TupleType, Type
@@ -253,7 +254,8 @@ class _Cutter:
             return None, ()
         taken = [v for v in post_order(*self.outputs) if isinstance(v, Var) and v in self.params]
         body = Tuple(tuple(self.outputs)) if len(self.outputs) > 1 else next(iter(self.outputs))
-        return Function(taken, body, span=self.function.span), tuple(self.params[v] for v in taken)
+        attrs = {k: v for k, v in self.function.attrs.items() if k == NUMERICS}
+        return Function(taken, body, attrs=attrs, span=self.function.span), tuple(self.params[v] for v in taken)
 
     def _rest(self, wanted: Sequence[Expr], sized: Sequence[Call], numbers: dict[Expr, int]) -> tuple[Function, tuple[int, ...]]:
         """The program that goes on, and the numbers of the values that it takes."""

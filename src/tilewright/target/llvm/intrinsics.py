@@ -158,6 +158,21 @@ def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
     return f.put(f"fadd {kind} {f.put(f'fmul {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
 
 
+def _multiply_add(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
+    """One rounding: by the instruction, or in float64, which holds the product and, but for one case in 2^29, the sum.
+
+    Minus zero changes nothing that it is added to."""
+    kind = register_type(dtype)
+    if texts[2] == _splat(-0.0, dtype):
+        return f.put(f"fmul {kind} {texts[0]}, {texts[1]}", level)
+    if f.target.has_fma:
+        return _native("fma")(f, dtype, texts, level)
+    wide = DataType("float64").with_lanes(dtype.lanes)
+    x, y, z = (convert(f, t, level, dtype, wide) for t in texts)
+    kind = register_type(wide)
+    return convert(f, f.put(f"fadd {kind} {f.put(f'fmul {kind} {x}, {y}', level)}, {z}", level), level, wide, dtype)
+
+
 def _rsqrt(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
     return f.put(f"fdiv {register_type(dtype)} {_splat(1.0, dtype)}, {_native('sqrt')(f, dtype, texts, level)}", level)
 
@@ -177,7 +192,7 @@ _BITS: Final = {I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", 
                 I.shift_right: "ashr"}
 _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
     I.sqrt: _native("sqrt"), I.floor: _native("floor"), I.ceil: _native("ceil"), I.trunc: _native("trunc"),
-    I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
+    I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add, I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
     **{op: _library(op.name) for op in (
         I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh,
         I.acosh, I.atanh, I.pow)},

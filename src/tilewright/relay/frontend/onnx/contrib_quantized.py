@@ -13,6 +13,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.qnn import onnx_runtime
+from tilewright.relay.qnn.affine import Quantized
 
 MICROSOFT: Final = "com.microsoft"
 Array = np.ndarray[Any, Any]
@@ -78,12 +80,22 @@ def qlinear_leaky_relu(
 def qlinear_softmax(
     x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr, *, axis: int = -1, opset: int, node: Node,
 ) -> Expr:
-    """As Softmax of ONNX at `opset`: before 13 all dimensions from `axis` on count as one."""
-    value = real(x, x_scale, x_zero_point, node)
-    if opset >= 13:
-        return whole(op.nn.softmax(value, axis=axis), y_scale, y_zero_point, x, node)
-    dims, axis = shape_of(x), axis_of(axis, rank(x), node)
-    return whole(reshape(op.nn.softmax(reshape(value, (*dims[:axis], -1)), axis=-1), dims), y_scale, y_zero_point, x, node)
+    """As Softmax of ONNX at `opset`, before 13 of all dimensions from `axis` on as one; one over the scale of the result counts as a whole number."""
+    dims, along = shape_of(x), axis_of(axis, rank(x), node)
+    rows = x if opset >= 13 else reshape(x, (*dims[:along], -1))
+    along = along if opset >= 13 else rank(rows) - 1
+    y = _known_softmax(rows, (x_scale, x_zero_point), (y_scale, y_zero_point), along)
+    if y is None:
+        y = whole(op.nn.softmax(real(rows, x_scale, x_zero_point, node), axis=along), y_scale, y_zero_point, x, node)
+    return y if opset >= 13 else reshape(y, dims)
+
+
+def _known_softmax(x: Expr, given: tuple[Expr, Expr | None], wanted: tuple[Expr, Expr], axis: int) -> Expr | None:
+    parameters = [p.value if isinstance(p, Constant) else None for p in (*given, *wanted)]
+    if given[1] is None:
+        parameters[1] = np.zeros((), np.uint8)
+    found = [np.asarray(p) for p in parameters if p is not None]
+    return None if len(found) < 4 else onnx_runtime.softmax(Quantized(x, found[0], found[1]), Quantized(x, found[2], found[3]), axis)
 
 
 @converter("QLinearAveragePool", domain=MICROSOFT)

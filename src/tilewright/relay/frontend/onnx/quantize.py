@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from onnx import TensorProto
 
-from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.nn import conv, paddings
 from tilewright.relay.frontend.onnx.node import Node
@@ -20,7 +20,9 @@ from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.qnn.numerics import QUANTIZED
+from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.topi.elementwise import integer_range
 from tilewright.types import FLOAT32, INT32, MINIFLOATS, DataType
 
@@ -156,9 +158,28 @@ def qlinear_matmul(
     a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, *, node: Node,
 ) -> Expr:
     total = matmul_integer(a, b, a_zero_point, b_zero_point, node=node)
+    whole = _requantized(total, a_scale, b_scale, y_scale, y_zero_point, -1)
+    if whole is not None:
+        return whole
     rows = _along(a_scale, total, -2)
     factor = op.divide(op.multiply(rows, _along(b_scale, total, -1)), _along(y_scale, total, -2))
     return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, -2), dtype_of(y_zero_point), True, node)
+
+
+def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zero_point: Expr, axis: int) -> Expr | None:
+    """Sums in the scale of the result, where the scales are known and those of data and result one number."""
+    scales = [_constant(cast(p, FLOAT32)) for p in (x_scale, w_scale, y_scale)]
+    zero, product = _one(y_zero_point), total.args[0] if isinstance(total, Call) and isinstance(total.op, BiasAdd) else total
+    if not (isinstance(product, Call) and isinstance(product.op, (QnnConv2d, QnnDense))) or not isinstance(zero, Constant) or dtype_of(y_zero_point) not in QUANTIZED:
+        return None
+    if not all(isinstance(p, Constant) for p in scales) or scales[0].value.size != 1 or scales[2].value.size != 1:  # type: ignore[attr-defined]
+        return None
+    sx, sw, sy = (p.value.reshape(()) if p.value.size == 1 else p.value.reshape(-1) for p in scales)  # type: ignore[attr-defined]
+    worth = Call(product.op, [*product.args[:4], Constant(sx), Constant(sw)], span=product.span)
+    sums = worth if product is total else Call(total.op, [worth, *total.args[1:]], span=total.span)  # type: ignore[attr-defined]
+    return op.qnn.requantize(
+        sums, Constant(np.asarray(sx * sw, np.float32)), Constant(np.zeros((), np.int32)), Constant(sy), zero, axis=axis % rank(total), rounding="TONEAREST",
+        compute_dtype="float32", out_dtype=dtype_of(y_zero_point))
 
 
 def _along(p: Expr, x: Expr, axis: int) -> Expr:
@@ -201,5 +222,8 @@ def qlinear_conv(
                          strides=strides, node=node)
     if b is not None:
         total = op.nn.bias_add(total, b, axis=1)
+    whole = _requantized(total, x_scale, w_scale, y_scale, y_zero_point, 1)
+    if whole is not None:
+        return whole
     factor = op.divide(op.multiply(_along(x_scale, total, 1), _along(w_scale, total, 1)), _along(y_scale, total, 1))
     return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, 1), dtype_of(y_zero_point), True, node)

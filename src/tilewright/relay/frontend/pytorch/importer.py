@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
 from tilewright.expr import PrimExpr
-from tilewright.relay.expr import Constant, Expr, If, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.origins import locate
@@ -24,6 +24,7 @@ from tilewright.relay.frontend.pytorch.references import Reference, View, read, 
 from tilewright.relay.frontend.pytorch.registry import Converter, find
 from tilewright.relay.frontend.pytorch.scalars import SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
+from tilewright.relay.qnn.scaling import Quantize
 from tilewright.relay.visitor import post_order
 from tilewright.types import DataType, TensorType
 
@@ -54,6 +55,9 @@ class Importer:
         self.quantized: dict[Any, Any] = {}
         self._params: dict[Expr, Array] = {}
         self._references: dict[int, tuple[Any, Reference]] = {}
+        self._paths: dict[int, tuple[str, Any]] = {}
+        self._stored: dict[tuple[int, str], Expr] = {}
+        self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
 
     # What a model holds
@@ -73,11 +77,39 @@ class Importer:
         self._references[id(value)] = value, reference  # the tensor is kept, so that its id stays its own
         return reference
 
-    def _weight(self, name: str, array: Array) -> Expr:
-        """The integers of a quantized layer as a parameter of `main`."""
-        made = Var(f"{name}_weight", TensorType(array.shape, DataType(array.dtype)))
+    def stored(
+        self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None, origin: Origin,
+    ) -> Expr:
+        """A tensor of a quantized layer: real numbers that are quantized in the graph, as the field has them; integers where the user keeps
+        those, and a constant weight where nothing is a parameter.
+        """
+        path = self._paths.get(id(packed), (origin.name, None))[0]
+        name = f"{path.removesuffix('._packed_params')}_{what}"
+        found = self._stored.get((id(packed), what))
+        if found is None:
+            self._packed.append(packed)
+            found = self._stored[id(packed), what] = self._made(name.replace(".", "_") if self.plain_names else name, real, parameters, dtype, integers)
+        return found
+
+    def _made(self, name: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None) -> Expr:
+        scale, zero = parameters
+        span = Origin(name, "Parameter", self.file)
+        if self.freeze and integers is not None:
+            return Constant(integers, span)
+        quantize_it = Quantize(DataType(dtype), axis=0)
+        if self.keep_quantized and not self.freeze:
+            whole = quantize_it.reference(real, scale.value, zero.value) if integers is None else integers
+            return self._variable(name, whole)
+        return Call(quantize_it, [Constant(real, span) if self.freeze else self._variable(name, real), scale, zero], span=span)
+
+    def _variable(self, name: str, array: Array) -> Var:
+        made = Var(name, TensorType(array.shape, DataType(array.dtype)))
         self._params[made] = array
         return made
+
+    def called(self, value: Any, path: str) -> None:
+        """Remember the path of an object of the module that is no tensor."""
+        self._paths[id(value)] = path, value
 
     def used_params(self, outputs: Sequence[Expr]) -> dict[Var, Array]:
         """The parameters that are inputs of `main`, as far as `outputs` depend on them."""
@@ -129,7 +161,7 @@ class Importer:
             converter = find(plain[:-1], overload)
         if converter is None:
             raise OpNotImplemented(_no_converter([f"aten::{plain}"]), origin)
-        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self._weight if self.keep_quantized and not self.freeze else None)
+        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self)
         defaults = _defaults(schema)
         for argument in schema.arguments if schema is not None else ():
             if argument.name in arguments:
@@ -160,6 +192,10 @@ class Importer:
             found = converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults)
             is_signed = first.tensor_type.dtype == "int8"
             return quantize.quantized_from(found, scale, zero - 128 * is_signed, first.tensor_type.dtype, node)
+        if plain in ("avg_pool2d", "adaptive_avg_pool2d", "mean"):
+            pool = quantize.average(converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults), first, q)
+            if pool is not None:
+                return self._remember(pool, q)
         return quantize.on_real(lambda x: converter.convert(node, {**arguments, key: x}, defaults), first, node)
 
     def _remember(self, result: Any, q: Any) -> Any:

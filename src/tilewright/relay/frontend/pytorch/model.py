@@ -19,6 +19,7 @@ from tilewright.relay.frontend.pytorch.reading import read_model
 from tilewright.relay.frontend.pytorch.references import Reference
 from tilewright.relay.frontend.pytorch.script import ScriptWalk
 from tilewright.relay.groups import with_outputs
+from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -36,8 +37,9 @@ def from_pytorch(
     or `("x", ((1, 8), "int64"))`, in a list where an input is a list of tensors; an exported program knows its own, and dimensions that it
     leaves open stay symbolic. `custom_convert_map` has functions of `(inputs, input_types)` by operator (`"aten::relu"`); they come before
     the table. `default_dtype` is the type of inputs whose type is not said, and of numbers that are not whole.
-    `use_parser_friendly_name` writes `_` for the dots in names of weights. With `keep_quantized_weight` weights of quantized layers
-    stay integers in the second result. With `freeze_params` weights are constants and the second result is empty.
+    `use_parser_friendly_name` writes `_` for the dots in names of weights. Weights and biases of quantized layers are real
+    numbers in the second result, which the program quantizes; with `keep_quantized_weight` they are integers. With `freeze_params` weights are constants
+    and the second result is empty.
 
     Raises `ModelError` for a model that cannot be read, `OpNotImplemented` with the list of all operators that have no converter, and
     `ShapeError` where an operator refuses its arguments; all name the node.
@@ -58,6 +60,10 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tupl
         raise ModelError("the model gives no tensor; there is nothing to compile")
     used = importer.used_params(outputs)
     main = with_outputs((*variables, *used), kept, outputs, [True] * len(outputs))
+    if importer.quantized:
+        import torch
+
+        main = with_numerics(main, f"torch-{torch.backends.quantized.engine}")
     return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
 

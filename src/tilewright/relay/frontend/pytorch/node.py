@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from tilewright.errors import ModelError, Origin
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.qnn.numerics import along
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 
 
+class Layers(Protocol):
+    """What a program holds of its quantized layers."""
+
+    def stored(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None, origin: Origin) -> Expr:
+        """The `what` ("weight", "bias") of a layer as integers of `parameters`, a scale and a zero point along the first axis."""
+
+
 class Node:
     """One call of an operator while it is converted."""
 
-    __slots__ = ("_keep", "_known", "_params", "default_dtype", "name", "origin", "quantized")
+    __slots__ = ("_known", "_layers", "_params", "default_dtype", "name", "origin", "quantized")
 
     def __init__(
         self, name: str, origin: Origin, default_dtype: DataType, known: KnownValues, params: Callable[[Expr], Array | None], quantized: Any = None,
-        keep: Callable[[str, Array], Expr] | None = None,
+        layers: Layers | None = None,
     ) -> None:
         self.name, self.origin, self.default_dtype = name, origin, default_dtype
         self._known, self._params = known, params
-        self.quantized, self._keep = quantized, keep
+        self.quantized, self._layers = quantized, layers
         """Scales and zero points of quantized tensors: `quantize.Quantized` by expression."""
 
     def renamed(self, name: str) -> Node:
         """The same for a call of another operator, which this one is made of."""
-        return Node(name, self.origin, self.default_dtype, self._known, self._params, self.quantized, self._keep)
+        return Node(name, self.origin, self.default_dtype, self._known, self._params, self.quantized, self._layers)
 
-    def weight(self, array: Array) -> Expr:
-        """The integers of a quantized layer: a constant, or a parameter where the user wants to keep them."""
-        return Constant(array, self.origin) if self._keep is None else self._keep(self.origin.name, array)
+    def weight(self, packed: Any, integers: Array, scale: Constant, zero_point: Constant) -> Expr:
+        """The weight of a quantized layer."""
+        s, z = (along(p.value, integers.ndim, 0) for p in (scale, zero_point))
+        real = ((integers.astype(np.int32) - z).astype(np.float32) * s).astype(np.float32)
+        return self._layer_tensor(packed, "weight", real, (scale, zero_point), str(integers.dtype), integers)
+
+    def bias(self, packed: Any, real: Array, scale: Constant) -> Expr:
+        """The bias of a quantized layer in units of its sums."""
+        return self._layer_tensor(packed, "bias", real, (scale, Constant(np.zeros((), np.int32))), "int32", None)
+
+    def _layer_tensor(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None) -> Expr:
+        if self._layers is None:
+            self.refuse("it is a quantized layer, which is not supported here")
+        return self._layers.stored(packed, what, real, parameters, dtype, integers, self.origin)
 
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at this node."""

@@ -12,14 +12,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch import math as elementwise
 from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, rank, reshape, scalar, shape_of
+from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
+from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
 from tilewright.types import FLOAT32, INT32, DataType
 
@@ -73,6 +75,14 @@ def real(x: Expr, q: Quantized) -> Expr:
     return op.qnn.dequantize(x, Constant(scale), Constant(zero), axis=q.axis)
 
 
+def real_at_once(x: Expr, q: Quantized) -> Expr:
+    """The same as loops over whole vectors compute it: with one rounding, of scale * integer - scale * zero point."""
+    scale = q.scale.astype(np.float32)
+    if scale.size > 1:
+        return real(x, q)
+    return op.multiply_add(cast(x, FLOAT32), Constant(scale.reshape(())), Constant(np.asarray(scale * np.float32(-float(q.zero_point)), np.float32).reshape(())))
+
+
 def _made(x: Expr, q: Quantized, node: Node) -> Expr:
     node.quantized[x] = q
     return x
@@ -87,10 +97,34 @@ def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | D
 def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
     """What an operator that knows no quantized tensors gives: on the real numbers, quantized as its input was."""
     q = parameters_of(x, node)
-    found = convert(real(x, q))
+    found = convert(real_at_once(x, q) if node.name.startswith("leaky_relu") else real(x, q))
     if not isinstance(found, Expr) or not dtype_of(found).is_float or q.scale.size > 1:
         node.refuse("it has no form for quantized tensors; take the operator out of the part of the model that is quantized")
     return quantized_from(found, q.scale, q.zero_point, dtype_of(x), node)
+
+
+def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
+    """The means of windows of integers, in their own scale, where `pool` is the pool of the real numbers; None for windows of several sizes."""
+    if not isinstance(pool, Call) or q.scale.size > 1:
+        return None
+    attributes = pool.op.attributes()
+    if isinstance(pool.op, AdaptiveAvgPool2d):
+        sizes, wanted = [n.tensor_type.shape[2:] for n in (x, pool)]
+        if not all(isinstance(n, int) and isinstance(m, int) and n % m == 0 for n, m in zip(sizes, wanted, strict=True)):
+            return None
+        window = tuple(n // m for n, m in zip(sizes, wanted, strict=True))
+        attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
+    elif isinstance(pool.op, Mean):
+        sizes = x.tensor_type.shape[2:]
+        if rank(x) != 4 or sorted(a % 4 for a in attributes["axis"]) != [2, 3] or not all(isinstance(n, int) for n in sizes):
+            return None
+        attributes = {"pool_size": sizes, "strides": sizes, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
+        parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
+        return reshape(op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes), pool.tensor_type.shape)
+    elif not isinstance(pool.op, AvgPool2d):
+        return None
+    parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
+    return op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes)
 
 
 # Into integers and back
@@ -98,13 +132,19 @@ def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
 
 @converter("quantize_per_tensor")
 def quantize_per_tensor(self: Expr, scale: Any, zero_point: Any, dtype: Any, node: Node) -> Expr:
-    return quantized_from(self, _number(scale, "scale", node), _number(zero_point, "zero_point", node), dtype_named(dtype, node), node)
+    q = Quantized(_number(scale, "scale", node).astype(np.float32), _number(zero_point, "zero_point", node))
+    return _quantized_as(self, q, dtype_named(dtype, node), 1 if rank(self) > 1 else -1, node)
 
 
 @converter("quantize_per_channel")
 def quantize_per_channel(self: Expr, scales: Expr, zero_points: Expr, axis: int, dtype: Any, node: Node) -> Expr:
     q = Quantized(node.value(scales, "scales").astype(np.float32), node.value(zero_points, "zero_points"), axis_of(axis, rank(self), node))
-    return _made(stored(self, q.scale, q.zero_point, dtype_named(dtype, node), q.axis), q, node)
+    return _quantized_as(self, q, dtype_named(dtype, node), q.axis, node)
+
+
+def _quantized_as(x: Expr, q: Quantized, kind: DataType, axis: int, node: Node) -> Expr:
+    made = op.qnn.quantize(cast(x, FLOAT32), _parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32), axis=axis, out_dtype=kind)
+    return _made(made, q, node)
 
 
 @converter("dequantize")
@@ -150,31 +190,43 @@ def _packed(packed: Any, node: Node) -> tuple[Any, ...]:
 def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, Array | None]:
     """The sums of a layer as int32, what one of them is worth by output channel, and the bias."""
     weight, w, bias, rest = _packed(packed, node)
-    zero_x, zero_w = Constant(q.zero_point.astype(np.int32).reshape(())), Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    scale_x, scale_w = Constant(q.scale.astype(np.float32).reshape(())), Constant(w.scale if w.scale.size > 1 else w.scale.reshape(()))
+    zero_x, zero_w = _parameter(q.zero_point, np.int32), _parameter(w.zero_point, np.int32)
+    scale_x, scale_w = _parameter(q.scale, np.float32), _parameter(w.scale, np.float32)
+    kernel = node.weight(packed, weight, scale_w, zero_w)
     if not rest:
         rows = x if rank(x) == 2 else reshape(x, (-1, shape_of(x)[-1]))
-        total: Expr = op.qnn.dense(rows, node.weight(weight), zero_x, zero_w, scale_x, scale_w, units=weight.shape[0])
-        total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
+        total: Expr = op.qnn.dense(rows, kernel, zero_x, zero_w, scale_x, scale_w, units=weight.shape[0], out_dtype=INT32)
     else:
         stride, padding, dilation, groups = rest
         n = weight.ndim - 2
         if n != 2:
             node.refuse(f"it is a quantized convolution of {n} dimensions, and those of two are supported")
-        pads = on_axes(list(padding), n)
+        around = [(0, 0), (0, 0), *((p, p) for p in on_axes(list(padding), n))]
         total = op.qnn.conv2d(
-            x, node.weight(weight), zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n), padding=(*pads, *pads), dilation=on_axes(list(dilation), n),
-            groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:])
+            pad(x, around, Constant(np.asarray(q.zero_point, np.float32).reshape(()))), kernel, zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n),
+            padding=(0, 0, 0, 0), dilation=on_axes(list(dilation), n), groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:], out_dtype=INT32)
     worth = (q.scale.astype(np.float32) * w.scale).astype(np.float32)
     return total, worth, bias
 
 
+def _parameter(p: Array, dtype: Any) -> Constant:
+    """A scale or zero point: one number, or a vector."""
+    return Constant(p.astype(dtype) if p.size > 1 else p.astype(dtype).reshape(()))
+
+
 def _layer(x: Expr, packed: Any, scale: Any, zero_point: Any, node: Node, relu: bool) -> Expr:
+    """The sums, a bias in units of them, requantized, and held in the range of the type."""
     total, worth, bias = _sums(x, packed, node, parameters_of(x, node))
-    axis = 1 if rank(total) == 4 else rank(total) - 1
-    y = op.multiply(cast(total, FLOAT32), _along(worth, rank(total), axis))
-    y = y if bias is None else op.add(y, _along(bias, rank(total), axis))
-    return quantized_from(y, scale, zero_point, dtype_of(x), node, int(zero_point) if relu else None)
+    units, none = _parameter(worth, np.float32), Constant(np.zeros((), np.int32))
+    if bias is not None:
+        total = op.nn.bias_add(total, node.bias(packed, bias, units), axis=1)
+    kind, to, zero = dtype_of(x), np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
+    whole = op.qnn.requantize(total, units, none, Constant(to), Constant(zero), axis=1, out_dtype=INT32)
+    low, high = limits(kind)
+    y: Expr = cast(op.clip(whole, a_min=float(max(low, int(zero)) if relu else low), a_max=float(high)), kind)
+    lead = shape_of(x)[:-1]
+    y = y if rank(total) == 4 or len(lead) == 1 else reshape(y, (*lead, shape_of(y)[-1]))
+    return _made(y, Quantized(to, zero.astype(np.int64)), node)
 
 
 @converter("quantized::linear", "quantized::linear_relu")
@@ -204,7 +256,8 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
     one = Constant(np.ones((), np.float32))
     rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
     zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    total: Expr = op.qnn.dense(rows, node.weight(weight), cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
+    kernel = node.weight(W_prepack, weight, _parameter(w.scale, np.float32), zero_w)
+    total: Expr = op.qnn.dense(rows, kernel, cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
     total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
     y = op.multiply(cast(total, FLOAT32), op.multiply(scale, _along(w.scale, rank(total), -1)))
     y = y if bias is None else op.add(y, _along(bias, rank(total), -1))
@@ -216,21 +269,48 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
 
 @converter("quantized::add", "quantized::add_relu", "quantized::mul", "quantized::mul_relu")
 def quantized_binary(qa: Expr, qb: Expr, scale: float, zero_point: int, node: Node) -> Expr:
-    a, b = real(qa, parameters_of(qa, node)), real(qb, parameters_of(qb, node))
-    found = op.add(a, b) if "add" in node.name else op.multiply(a, b)
-    return quantized_from(found, scale, zero_point, dtype_of(qa), node, int(zero_point) if node.name.endswith("relu") else None)
+    q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
+    build = op.qnn.add if "add" in node.name else op.qnn.mul
+    given = [c for p in (parameters_of(qa, node), parameters_of(qb, node), q) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
+    return _made(_held(build(qa, qb, *given), int(zero_point), node.name.endswith("relu")), q, node)
 
 
-@converter("quantized::add_scalar", "quantized::mul_scalar", "quantized::add_scalar_relu", "quantized::mul_scalar_relu")
-def quantized_scalar(qa: Expr, b: Any, node: Node) -> Expr:
-    """Times a number, the scale changes and not the integers."""
-    q = parameters_of(qa, node)
-    if "mul" in node.name:
-        if b <= 0 or node.name.endswith("relu"):
-            node.refuse(f"it multiplies by {b} (with relu: {node.name.endswith('relu')}), and only plain products with positive numbers are supported")
-        return _made(op.copy(qa), Quantized((q.scale * np.float32(b)).astype(np.float32), q.zero_point), node)
-    found = op.add(real(qa, q), Constant(np.asarray(b, np.float32)))
-    return quantized_from(found, q.scale, q.zero_point, dtype_of(qa), node, int(q.zero_point) if node.name.endswith("relu") else None)
+def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
+    """Integers of which none stands for a number below zero, where there is a `relu`."""
+    low, high = limits(dtype_of(x))
+    return op.clip(x, a_min=float(zero_point), a_max=float(high)) if relu and zero_point > low else x
+
+
+@converter("quantized::add_scalar", "quantized::add_scalar_relu")
+def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
+    """The zero point moves and not the integers; where it would leave the range, the scale grows so that it stays at the end."""
+    q, kind = parameters_of(qa, node), dtype_of(qa)
+    (low, high), scale, zero = limits(kind), float(q.scale), int(q.zero_point)
+    steps = int(np.rint(b / scale))
+    moved, positive = zero - steps, node.name.endswith("relu")
+    if low <= moved <= high:
+        held = op.maximum(qa, scalar(moved, qa)) if positive else op.copy(qa)
+        return _made(held, Quantized(q.scale, np.asarray(moved)), node)
+    end = low if moved < low else high
+    grown = np.asarray(abs((high if moved < low else low) - moved) / (high - low) * scale, np.float32)
+    total = op.add(cast(qa, INT32), Constant(np.asarray(steps - zero, np.int32)))
+    total = op.nn.relu(total) if positive else total
+    factor = np.float32(scale) * (np.float32(1) / grown)
+    whole = op.round(op.multiply(cast(total, FLOAT32), Constant(np.asarray(factor, np.float32))))
+    held = op.clip(op.add(whole, Constant(np.asarray(end, np.float32))), a_min=float(low), a_max=float(high))
+    return _made(cast(held, kind), Quantized(grown, np.asarray(end)), node)
+
+
+@converter("quantized::mul_scalar", "quantized::mul_scalar_relu")
+def quantized_mul_scalar(qa: Expr, b: float, node: Node) -> Expr:
+    """The scale changes and not the integers, but that they are turned round for a number below zero."""
+    q, kind = parameters_of(qa, node), dtype_of(qa)
+    (low, high), zero = limits(kind), int(q.zero_point)
+    if b == 0:
+        return _made(op.zeros_like(qa), Quantized(np.asarray(1, np.float32), np.asarray(0)), node)
+    turned = op.copy(qa) if b > 0 else cast(op.subtract(scalar(low + high, cast(qa, INT32)), cast(qa, INT32)), kind)
+    made = Quantized(np.asarray(float(q.scale) * abs(b), np.float32), np.asarray(zero if b > 0 else high - (zero - low)))
+    return _made(_held(turned, int(made.zero_point), node.name.endswith("relu")), made, node)
 
 
 @converter("quantized::cat", "quantized::cat_relu")
@@ -254,18 +334,27 @@ def quantized_activation(
     alpha: float = 1.0, inplace: bool = False, dim: int = -1,
 ) -> Expr:
     x = next(v for v in (input, qx, self) if v is not None)
-    r = real(x, parameters_of(x, node))
+    q = parameters_of(x, node)
+    if node.name == "quantized::softmax":
+        to = Quantized(np.asarray(output_scale, np.float32), np.asarray(output_zero_point, np.int64))
+        given = [c for p in (q, to) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
+        return _made(op.qnn.softmax(x, *given, axis=axis_of(dim, rank(x), node)), to, node)
+    r = real_at_once(x, q)
     build: dict[str, Callable[[], Expr]] = {
         "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r, alpha=float(negative_slope)),
         "elu": lambda: elementwise.elu(r, alpha), "sigmoid": lambda: op.sigmoid(r), "celu": lambda: elementwise.celu(r, alpha),
-        "softmax": lambda: op.nn.softmax(r, axis=axis_of(dim, rank(r), node)),
     }
     return quantized_from(build[node.name.removeprefix("quantized::")](), output_scale, output_zero_point, dtype_of(x), node)
 
 
 @converter("quantized::relu6")
 def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
-    return on_real(elementwise.relu6, qx, node)  # type: ignore[no-any-return]
+    """Held between the integers of 0 and 6."""
+    q = parameters_of(qx, node)
+    low, high = limits(dtype_of(qx))
+    zero = int(q.zero_point)
+    six = int(np.rint(np.float32(6) * (np.float32(1) / q.scale.astype(np.float32)))) + zero
+    return _made(op.clip(qx, a_min=float(max(low, zero)), a_max=float(min(high, six))), q, node)
 
 
 @converter("quantized::batch_norm2d", "quantized::batch_norm", "quantized::batch_norm2d_relu")
@@ -285,8 +374,25 @@ FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2
 # PT2E: integers in the open
 
 
+@converter("quantized_decomposed::choose_qparams", "quantized_decomposed::choose_qparams_symmetric")
+def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any, node: Node) -> tuple[Expr, Expr]:
+    """A scale and a zero point by the range of a tensor, which zero belongs to; around zero, where that is symmetric."""
+    axes, zero = tuple(range(rank(input))), scalar(0, input)
+    low, high = op.minimum(op.min(input, axis=axes), zero), op.maximum(op.max(input, axis=axes), zero)
+    if node.name.endswith("symmetric"):
+        most = op.maximum(op.negative(low), high)
+        scale = op.maximum(op.quotient(most, scalar((quant_max - quant_min) / 2, input)), scalar(eps, input))
+        return scale, Constant(np.asarray(128 if dtype_named(dtype, node) == "uint8" else 0, np.int32))
+    scale = op.maximum(op.quotient(op.subtract(high, low), scalar(quant_max - quant_min, input)), scalar(eps, input))
+    point = op.subtract(scalar(quant_min, input), op.round(op.quotient(low, scale)))
+    return scale, cast(op.clip(point, a_min=float(quant_min), a_max=float(quant_max)), INT32)
+
+
 @converter("quantized_decomposed::quantize_per_tensor")
 def decomposed_quantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+    if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
+        whole = op.round(op.multiply(cast(input, FLOAT32), op.quotient(Constant(np.ones((), np.float32)), scale)))
+        return cast(op.clip(op.add(whole, cast(zero_point, FLOAT32)), a_min=float(quant_min), a_max=float(quant_max)), dtype_named(dtype, node))
     return _quantized_in(input, _number(scale, "scale", node), _number(zero_point, "zero_point", node), -1, quant_min, quant_max, dtype_named(dtype, node))
 
 
@@ -305,6 +411,8 @@ def _quantized_in(x: Expr, scale: Array, zero_point: Array, axis: int, least: in
 
 @converter("quantized_decomposed::dequantize_per_tensor")
 def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None) -> Expr:
+    if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
+        return op.multiply(op.subtract(cast(input, FLOAT32), cast(zero_point, FLOAT32)), scale)
     return real(input, Quantized(_number(scale, "scale", node), _number(zero_point, "zero_point", node)))
 
 

@@ -176,7 +176,11 @@ def _held(importer: Importer, value: Any, path: str) -> Any:
         return importer.parameter(path, value)
     if isinstance(value, (list, tuple)):
         return [_held(importer, v, f"{path}.{k}") for k, v in enumerate(value)]
-    return {k: _held(importer, v, f"{path}.{k}") for k, v in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {k: _held(importer, v, f"{path}.{k}") for k, v in value.items()}
+    if hasattr(value, "_type"):  # an object of a class of torch, as the parameters of a quantized layer are
+        importer.called(value, path)
+    return value
 
 
 @functools.lru_cache(4096)

@@ -13,7 +13,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite import logarithms
 from tilewright.relay.frontend.tflite.fixed_point import logistic_16, tanh_16
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.node import Node, Value, constant, parameters_of, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import bounded, centred, limits, place, requantize, saturated
 from tilewright.relay.frontend.tflite.tables import by_table, function_of, interpolated, interpolation_table
@@ -190,6 +190,8 @@ def softmax(x: Value, *, beta: float = 0.0, node: Node) -> Expr:
         return op.nn.softmax(op.multiply(x.expr, constant(beta, x.dtype)) if beta != 1 else x.expr, axis=-1)
     if x.dtype == "int16":
         return _softmax_16(x, beta, node)
+    if beta == 1:
+        return op.qnn.softmax(x.expr, *parameters_of(x.tensor), *parameters_of(node.output), axis=-1)
     return _quantized_probabilities(x, _exponentials(x, beta), node)
 
 

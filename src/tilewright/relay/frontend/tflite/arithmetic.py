@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, parameters_of, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.quotients import quotient_table
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, limits, requantize, rescaled, saturated
@@ -39,6 +39,8 @@ def _sum(a: Value, b: Value, combine: Callable[..., Expr], powers_of_two: bool, 
     if not _both_quantized(a, b, node):
         return combine(a.expr, b.expr)
     t = node.output
+    if a.dtype != "int16" and combine is op.add:
+        return op.qnn.add(a.expr, b.expr, *(p for v in (a.tensor, b.tensor, t) for p in parameters_of(v)))
     if a.dtype == "int16" and powers_of_two:
         logs = [_log2(s) for s in (a.scale, b.scale, scale_of(t))]
         if None not in logs and not (a.zero_point or b.zero_point or zero_point_of(t)):
@@ -73,6 +75,9 @@ def mul(a: Value, b: Value, *, fused_activation_function: int = 0, node: Node) -
     if not _both_quantized(a, b, node):
         return activate(op.multiply(a.expr, b.expr), fused_activation_function, node)
     t = node.output
+    if a.dtype != "int16":
+        product = op.qnn.mul(a.expr, b.expr, *(p for v in (a.tensor, b.tensor, t) for p in parameters_of(v)))
+        return activate(product, fused_activation_function, node)
     factor = np.float32(np.float32(a.scale) * np.float32(b.scale)) / np.float32(scale_of(t))
     product = op.multiply(centred(a.expr, a.zero_point), centred(b.expr, b.zero_point))
     return activate(requantize(product, float(factor), 1.0, zero_point_of(t), t.dtype), fused_activation_function, node)

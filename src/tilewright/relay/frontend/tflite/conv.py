@@ -9,12 +9,13 @@ import numpy as np
 
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, reshape, transpose
+from tilewright.relay.frontend.shaping import cast, pad, reshape, transpose
 from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, is_hybrid, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import activate, centred, to_output
+from tilewright.relay.frontend.tflite.rescale import activate, centred, open_requantize, to_output
 from tilewright.relay.frontend.tflite.windows import padding_of
+from tilewright.types import INT32
 
 
 @converter("CONV_2D")
@@ -71,14 +72,21 @@ def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[
     if x.dtype == "int16":
         kind = sum_type(b)
         total = op.nn.conv2d(cast(x.expr, kind), cast(weight, kind), out_dtype=kind, **attrs)
-    else:
-        zero_points = w.quantization.zero_points
-        same = len(set(zero_points)) == 1
-        total = op.qnn.conv2d(
-            x.expr, weight, constant(x.zero_point, "int32"), constant(zero_points[0] if same else zero_points, "int32"), constant(x.scale, "float32"),
-            constant(one_or_all(w.quantization.scales), "float32"), out_dtype="int32", **attrs,
-        )
-    return to_output(biased(total, b), product_scales(x, w), node.output, axis=3)
+        return to_output(biased(total, b), product_scales(x, w), node.output, axis=3)
+    zero_points = w.quantization.zero_points
+    same = len(set(zero_points)) == 1
+    top, left, bottom, right = attrs["padding"]
+    data = pad(x.expr, ((0, 0), (top, bottom), (left, right), (0, 0)), constant(x.zero_point, "float32"))
+    total = op.qnn.conv2d(
+        data, weight, constant(x.zero_point, "int32"), constant(zero_points[0] if same else zero_points, "int32"), constant(x.scale, "float32"),
+        constant(one_or_all(w.quantization.scales), "float32"), out_dtype=INT32, **{**attrs, "padding": (0, 0, 0, 0)},
+    )
+    return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=3)
+
+
+def rounded_scales(x: Value, w: Value) -> Any:
+    """What sums of products are worth, as the field has it: rounded to float32. What the kernels multiply by is in `qnn/sources.py`."""
+    return np.float32(x.scale) * np.asarray(w.quantization.scales, np.float32)
 
 
 def one_or_all(scales: Sequence[float]) -> Any:
@@ -103,7 +111,10 @@ def product_scales(x: Value, w: Value) -> Any:
 
 def biased(total: Expr, b: Value | None) -> Expr:
     """The bias added to the last dimension."""
-    return total if b is None else op.add(total, cast(b.expr, total.tensor_type.dtype))
+    if b is None:
+        return total
+    bias, last = cast(b.expr, total.tensor_type.dtype), total.tensor_type.ndim - 1
+    return op.nn.bias_add(total, bias, axis=last) if bias.tensor_type.shape == total.tensor_type.shape[last:] else op.add(total, bias)
 
 
 @converter("TRANSPOSE_CONV")

@@ -22,10 +22,11 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.origins import locate
 from tilewright.relay.frontend.tflite import deferred
 from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Signature, Tensor, read_model
-from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex
+from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex, is_quantized
 from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, described
 from tilewright.relay.frontend.tflite.resources import Resources
 from tilewright.relay.groups import with_outputs
+from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -65,7 +66,7 @@ def from_tflite(
     said = {} if entry is None else {n: name for name, n in entry.outputs.items()}
     names = _distinct([said.get(n) or graph.tensors[n].name or f"output{k}" for k, n in enumerate(graph.outputs)])
     main = with_outputs(variables, names, outputs, [True] * len(outputs))
-    return IRModule.from_expr(main), {}
+    return IRModule.from_expr(with_numerics(main, "tflite") if any(is_quantized(t) for g in read.graphs for t in g.tensors) else main), {}
 
 
 def signature_of(model: Model, key: str) -> Signature:

@@ -10,12 +10,13 @@ import numpy as np
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape, transpose
-from tilewright.relay.frontend.tflite.conv import biased, one_or_all, sum_type
+from tilewright.relay.frontend.tflite.conv import biased, one_or_all, rounded_scales, sum_type
 from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, is_hybrid, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import activate, centred, to_output
+from tilewright.relay.frontend.tflite.rescale import activate, centred, open_requantize, to_output
 from tilewright.topi.shapes import broadcast_shapes
+from tilewright.types import INT32
 
 
 @converter("FULLY_CONNECTED")
@@ -53,8 +54,9 @@ def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node
         weight_zero = zero_points[0] if len(set(zero_points)) == 1 else zero_points
         total = op.qnn.dense(
             data, w.expr, constant(x.zero_point, "int32"), constant(weight_zero, "int32"), constant(x.scale, "float32"),
-            constant(one_or_all(w.quantization.scales), "float32"), units=units, out_dtype="int32",
+            constant(one_or_all(w.quantization.scales), "float32"), units=units, out_dtype=INT32,
         )
+        return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=1)
     return to_output(biased(total, b), _scales(x, w), node.output, axis=1)
 
 

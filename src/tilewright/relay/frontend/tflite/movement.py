@@ -193,8 +193,7 @@ def _taken(x: Expr, begins: Sequence[int], counts: Sequence[int], steps: Sequenc
 
 @converter("PAD")
 def pad_zero(x: Value, paddings: Value, *, node: Node) -> Expr:
-    fill = x.zero_point if x.is_quantized else 0
-    return _padded(x, paddings, constant(fill, x.dtype), node)
+    return _padded(x, paddings, constant(x.zero_point, "float32") if x.is_quantized else constant(0, x.dtype), node)
 
 
 @converter("PADV2")

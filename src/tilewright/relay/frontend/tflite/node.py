@@ -97,6 +97,11 @@ def zero_point_of(t: Tensor) -> int:
     return quantization_of(t).zero_points[0]
 
 
+def parameters_of(t: Tensor) -> tuple[Constant, Constant]:
+    """Scale and zero point of a tensor that has one of each, as arguments of operators of `relay.qnn`."""
+    return constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32")
+
+
 class Node:
     """One operator of the model while it is converted."""
 

@@ -1,16 +1,13 @@
-"""Pools, channels last. The mean of integers is rounded with halves away from zero, and windows count only what is inside of the image."""
+"""Pools, channels last. Windows count only what is inside of the image."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast
-from tilewright.relay.frontend.tflite.node import Node, Value, constant
+from tilewright.relay.frontend.tflite.node import Node, Value, parameters_of
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate
 from tilewright.relay.frontend.tflite.windows import padding_of
@@ -43,39 +40,9 @@ def average_pool_2d(
     if not x.is_quantized:
         found: Expr = op.nn.avg_pool2d(x.expr, count_include_pad=False, **windows.attributes())
     else:
-        found = _integer_mean(x, windows)
+        parameters = parameters_of(x.tensor)
+        found = op.qnn.avg_pool2d(x.expr, *parameters, *parameters, count_include_pad=False, **windows.attributes())
     return activate(found, fused_activation_function, node)
-
-
-def _integer_mean(x: Value, windows: _Windows) -> Expr:
-    """The sum of each window divided by how many elements of the image are in it."""
-    height, width = x.shape[1:3]
-    top, left, bottom, right = windows.padding
-    ones = np.pad(np.ones((height, width), np.int32), ((top, bottom), (left, right)))
-    each = np.lib.stride_tricks.sliding_window_view(ones, windows.size)
-    counts = each[:: windows.strides[0], :: windows.strides[1]].sum((2, 3), dtype=np.int32)
-    total = _sums(cast(x.expr, "int32"), windows)
-    number = Constant(counts.reshape(1, *counts.shape, 1)) if counts.min() != counts.max() else constant(counts.flat[0], "int32")
-    half = Constant(number.value // 2)
-    moved = op.where(op.greater(total, constant(0, "int32")), op.add(total, half), op.subtract(total, half))
-    return cast(_truncated_quotient(moved, number), x.dtype)
-
-
-def _truncated_quotient(x: Expr, n: Constant) -> Expr:
-    """The quotient of int32 numbers, rounded towards zero."""
-    size = op.floor_divide(op.abs(x), n)
-    return op.where(op.less(x, constant(0, "int32")), op.negative(size), size)
-
-
-def _sums(x: Expr, windows: _Windows) -> Expr:
-    """The sums of windows of int32 numbers, padding zero: a depthwise convolution with ones."""
-    _, height, width, channels = x.tensor_type.shape
-    if not any(windows.padding) and windows.size == (height, width):
-        return op.sum(x, axis=(1, 2), keepdims=True)
-    return op.nn.conv2d(
-        x, Constant(np.ones((*windows.size, 1, channels), np.int32)), strides=windows.strides, padding=windows.padding, groups=channels, channels=channels,
-        kernel_size=windows.size, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32",
-    )
 
 
 @converter("MAX_POOL_2D")

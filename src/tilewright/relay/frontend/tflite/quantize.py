@@ -7,10 +7,20 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
+from tilewright.relay.frontend.tflite.conv import one_or_all
 from tilewright.relay.frontend.tflite.hybrid import dequantized
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.node import (
+    Node,
+    Value,
+    constant,
+    is_quantized,
+    parameters_of,
+    quantization_of,
+    scale_of,
+    zero_point_of,
+)
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.relay.frontend.tflite.rescale import centred, limits, requantize
+from tilewright.relay.frontend.tflite.rescale import centred, requantize
 from tilewright.relay.frontend.tflite.rounding import rounded_away
 from tilewright.types import DataType
 
@@ -23,11 +33,10 @@ def quantize(x: Value, *, node: Node) -> Expr:
     if x.is_quantized:
         factor = float(np.float64(np.float32(x.scale)) / np.float64(np.float32(scale_of(t))))
         return requantize(centred(x.expr, x.zero_point), factor, 1.0, zero_point_of(t), t.dtype)
-    scales, zero_points = np.asarray(t.quantization.scales, np.float32), np.asarray(t.quantization.zero_points, np.int32)  # type: ignore[union-attr]
-    along = [-1 if k == t.quantization.axis else 1 for k in range(x.rank)] if len(scales) > 1 else []  # type: ignore[union-attr]
-    low, high = limits(t.dtype)
-    whole = op.add(rounded_away(op.divide(cast(x.expr, "float32"), Constant(scales.reshape(along)))), Constant(zero_points.reshape(along).astype(np.float32)))
-    return cast(op.clip(whole, a_min=float(low), a_max=float(high)), t.dtype)
+    q = quantization_of(t)
+    scales, zero_points = (constant(one_or_all(p), kind) for p, kind in ((q.scales, "float32"), (q.zero_points, "int32")))
+    axis = q.axis if len(q.scales) > 1 else x.rank - 1
+    return op.qnn.quantize(cast(x.expr, "float32"), scales, zero_points, axis=axis, out_dtype=DataType(t.dtype))
 
 
 @converter("DEQUANTIZE")
@@ -36,7 +45,7 @@ def dequantize(x: Value, *, node: Node) -> Expr:
         return cast(x.expr, node.output.dtype)
     if isinstance(x.expr, Constant) or x.quantization.is_per_axis:
         return dequantized(x)
-    return op.multiply(cast(centred(x.expr, x.zero_point), "float32"), constant(x.scale, "float32"))
+    return op.qnn.dequantize(x.expr, *parameters_of(x.tensor))
 
 
 @converter("FAKE_QUANT")

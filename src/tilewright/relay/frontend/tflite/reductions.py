@@ -9,7 +9,8 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, reshape
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.model import Tensor
+from tilewright.relay.frontend.tflite.node import Node, Value, constant, parameters_of, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.quotients import inverse_roots
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import by_fixed_point, requantize, saturated
@@ -58,7 +59,7 @@ def mean(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr:
     count = math.prod(x.shape[a] for a in along)
     shape = _kept(x, along, keep_dims)
     if x.is_quantized:
-        return reshape(_quantized_mean(x, along, count, node), shape)
+        return reshape(_mean_of_image(x, along, node.output) or _quantized_mean(x, along, count, node), shape)
     if not along:
         return x.expr
     if x.dtype.startswith("int"):
@@ -66,6 +67,16 @@ def mean(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr:
         size = op.floor_divide(op.abs(summed), constant(count, x.dtype))
         return op.where(op.less(summed, constant(0, x.dtype)), op.negative(size), size)
     return op.mean(x.expr, axis=along, keepdims=keep_dims)
+
+
+def _mean_of_image(x: Value, along: tuple[int, ...], t: Tensor) -> Expr | None:
+    """The mean of each channel of images, under another scale; under its own it rounds as no pool does."""
+    given, made = parameters_of(x.tensor), parameters_of(t)
+    same = all(a.value == b.value for a, b in zip(given, made, strict=True))
+    if x.rank != 4 or along != (1, 2) or same or x.dtype not in ("int8", "uint8") or t.dtype != x.dtype:
+        return None
+    window = x.shape[1:3]
+    return op.qnn.avg_pool2d(x.expr, *given, *made, pool_size=window, strides=window, padding=(0, 0, 0, 0), layout="NHWC", count_include_pad=False)
 
 
 def _quantized_mean(x: Value, along: tuple[int, ...], count: int, node: Node) -> Expr:

@@ -20,6 +20,7 @@ from tilewright.relay.frontend.tflite.model import Tensor
 from tilewright.relay.frontend.tflite.node import Node, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.schema import ACTIVATIONS
 from tilewright.relay.qnn.numerics import twice_rounded_graph
+from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 
@@ -44,6 +45,15 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"), constant(zero_point, "int32"),
         axis=axis, rounding="TFLITE", out_dtype=dtype,
+    )
+
+
+def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
+    """int32 sums of `scale` as a tensor of the model, as the field writes it: how it is rounded is what `numerics` of `main` says."""
+    scales = np.asarray(scale, np.float32)
+    return op.qnn.requantize(
+        x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32"),
+        axis=axis, out_dtype=DataType(t.dtype),
     )
 
 

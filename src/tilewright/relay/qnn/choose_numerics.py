@@ -1,0 +1,37 @@
+"""Quantized networks computed as another runtime computes them than the one that they are from: the option `relay.qnn.numerics`.
+
+    %0 = qnn.dequantize(%x, sx, zx); %1 = nn.conv2d(%0, qnn.dequantize(w, sw, 0)); qnn.quantize(%1, s, z)      with numerics "tflite"
+    -> def @main(%x, numerics="tflite") { qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z) }
+
+Everything that the dialect has an operator for leaves its rounding open, and `main` says whose it is. What it has none for (functions that a
+frontend wrote as integer arithmetic of their own) stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.relay.expr import Function
+from tilewright.relay.qnn.settle_numerics import with_numerics
+from tilewright.relay.qnn.sources import NUMERICS
+
+
+@dataclass(frozen=True)
+class ChooseNumerics(Pass):
+    """What the option names replaces what `main` says; where that is the same, and without the option, nothing changes. Needs known types."""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        name = context.get("relay.qnn.numerics")
+        if not name or "main" not in mod or not isinstance(mod["main"], Function):
+            return mod
+        own = str(mod["main"].attrs.get(NUMERICS, ""))
+        if own == name or own.startswith(f"{name}-"):
+            return mod
+        from tilewright.relay.qnn.normal_form import NormalizeQnn  # these import passes, and the passes begin with this one
+        from tilewright.relay.qnn.real_to_qnn import RealToQnn
+
+        new = Sequential((RealToQnn(), NormalizeQnn()), name="ChooseNumerics")(mod).copy()
+        new.update_func(new.get_global_var("main"), with_numerics(new["main"], name))
+        return new

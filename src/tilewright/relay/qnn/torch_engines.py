@@ -1,0 +1,345 @@
+"""What PyTorch's quantized engines compute, to the last bit, where an operator of the dialect leaves its rounding open.
+
+    qnn.requantize(nn.bias_add(%sums, qnn.quantize(b, s, 0)), s, 0, t, z), s = sx * sw
+      fbgemm  -> saturate(round((cast(%sums) + b / s) * (s / t)) + z)                  b * (1 / s), in one rounding with the sum, where s is one number
+      onednn  -> saturate(round((cast(%sums) * sx * sw + b) * (1 / t) + z))
+      qnnpack -> saturate(round(cast(%sums + round(b / s)) * (s * (1 / t))) + z)
+
+All of it in float32, one rounding a step, halves to the even number; `multiply_add` holds steps together. The engine `x86` is oneDNN for
+convolutions of up to 100 groups with symmetric weights, else FBGEMM. The steps are those of torch 2.13 on a processor with AVX-512 VNNI, in one thread:
+they were found by comparing with the engines on numbers that stand half-way (`tests/test_torch_engines.py`, which keeps it so).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.broadcast import Add, BitwiseAnd, Greater, Multiply, MultiplyAdd, RightShift, Subtract, Where
+from tilewright.relay.op.elementwise import Clip, Round
+from tilewright.relay.op.nn_matmul import BiasAdd
+from tilewright.relay.op.nn_norm import Softmax
+from tilewright.relay.op.registry import Array, Op
+from tilewright.relay.qnn import numerics as N
+from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
+from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
+from tilewright.relay.qnn.products import QnnDense
+from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
+from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, window_sums
+from tilewright.types import FLOAT32, DataType
+
+_F: Final = np.float32
+_LANES: Final = 64
+"""How many bytes the engines' loops over elements take at once; what is left at the end of a tensor is computed one by one, with other roundings."""
+_GROUPS: Final = 100
+"""The most groups for which the engine x86 takes oneDNN."""
+
+
+def _numbers(call: Call, first: int) -> list[Any] | None:
+    """The parameters from the argument `first` on as float32 scales and whole zero points in turn; None unless each is one known number."""
+    found: list[Any] = []
+    for k, e in enumerate(call.args[first:]):
+        if not isinstance(e, Constant) or e.value.size != 1:
+            return None
+        found.append(_F(e.value.reshape(())) if k % 2 == 0 else int(e.value.reshape(())))
+    return found
+
+
+def _call(op: Op, *args: Expr, like: Call) -> Call:
+    return Call(op, list(args), span=like.span)
+
+
+def _f(value: Any) -> Constant:
+    return Constant(np.asarray(value, _F))
+
+
+def _times(x: Expr, factor: Expr, like: Call) -> Call:
+    """A product that is rounded where it stands."""
+    return _call(MultiplyAdd(), x, factor, _f(-0.0), like=like)
+
+
+def _bytes(whole: Expr, zero: int, dtype: DataType, like: Call) -> Expr:
+    """Whole float32 numbers moved by a zero point, in the range of a type."""
+    moved = _call(Add(), whole, _f(zero), like=like) if zero else whole
+    low, high = N.float_limits(dtype)
+    return N.casted(_call(Clip(low, high), moved, like=like), dtype, like.span)
+
+
+# Sums of layers
+
+
+def _layer(e: Call) -> tuple[Expr, Array | None, Call | None] | None:
+    """The sums below a requantization, its bias as real numbers that broadcast, and the product; None where a parameter is not known."""
+    x, *parameters = e.args
+    known = [a.value for a in parameters if isinstance(a, Constant)]
+    if not is_open(e) or len(known) < 4 or known[1].any() or known[2].size != 1:
+        return None
+    product = product_below(x)
+    if not (isinstance(x, Call) and isinstance(x.op, BiasAdd)):
+        return x, None, product
+    stored = x.args[1]
+    if not (isinstance(stored, Call) and isinstance(stored.op, Quantize) and isinstance(stored.args[0], Constant)):
+        return None if not isinstance(stored, Constant) else (x, None, product)
+    return x.args[0], N.along(stored.args[0].value.astype(_F), x.tensor_type.ndim, x.op.axis), product
+
+
+def _worth(e: Call) -> tuple[Array, np.float32, int]:
+    """What a sum is worth, as it broadcasts; the scale and the zero point of the result."""
+    _, scale, _, to, zero = e.args
+    return N.along(scale.value.astype(_F), e.tensor_type.ndim, e.op.axis), _F(to.value.reshape(())), int(zero.value.reshape(()))  # type: ignore[attr-defined]
+
+
+def _fbgemm_requantize(e: Call) -> Expr | None:
+    """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with the bias as a real number; b * (1 / (sx * sw)) and the sum in one rounding where weights have one scale."""
+    found = _layer(e)
+    if found is None:
+        return None
+    sums, bias, _ = found
+    worth, to, zero = _worth(e)
+    real: Expr = N.casted(sums, FLOAT32, e.span)
+    if bias is not None and worth.size > 1:
+        real = _call(Add(), real, _f(bias / worth), like=e)
+    elif bias is not None:
+        real = _call(MultiplyAdd(), _f(bias), _f(_F(1) / worth), real, like=e)
+    return _bytes(_call(Round(), _times(real, _f(worth / to), e), like=e), zero, e.tensor_type.dtype, e)
+
+
+def _twice_inverted(scale: Array) -> Array:
+    """One over one over a scale, which the engine hands on in place of the scale."""
+    return np.asarray(_F(1) / (1 / scale.astype(np.float64)).astype(_F), _F)
+
+
+def _onednn_requantize(e: Call) -> Expr | None:
+    """round((sums * sx * sw + b) * (1 / s) + z), each step rounded, with the bias as a real number."""
+    found = _layer(e)
+    if found is None:
+        return None
+    sums, bias, product = found
+    scales = [] if product is None else [p.value for p in product.args[4:6] if isinstance(p, Constant)]
+    if product is None or len(scales) < 2:
+        return _fbgemm_requantize(e)
+    _, to, zero = _worth(e)
+    sx, sw = scales
+    weights = _twice_inverted(sw) if isinstance(product.op, QnnDense) else sw
+    real = _times(N.casted(sums, FLOAT32, e.span), _f(_twice_inverted(sx).reshape(())), e)
+    real = _times(real, _f(N.along(weights.astype(_F), e.tensor_type.ndim, e.op.axis)), e)
+    if bias is not None:
+        real = _call(Add(), real, _f(bias), like=e)
+    moved: Expr = _times(real, _f(_F(1) / to), e)
+    if zero:
+        moved = _call(Add(), moved, _f(zero), like=e)
+    return _bytes(_call(Round(), moved, like=e), 0, e.tensor_type.dtype, e)
+
+
+def _qnnpack_requantize(e: Call) -> Expr | None:
+    """round((sums + round(b / (sx * sw))) * (sx * sw * (1 / s))) + z."""
+    found = _layer(e)
+    if found is None:
+        return None
+    sums, bias, _ = found
+    worth, to, zero = _worth(e)
+    if bias is not None:
+        units = N.saturated(np.rint(bias * (_F(1) / worth)), "int32")
+        sums = _call(Add(), sums, Constant(units), like=e)
+    real = _times(N.casted(sums, FLOAT32, e.span), _f(worth * (_F(1) / to)), e)
+    return _bytes(_call(Round(), real, like=e), zero, e.tensor_type.dtype, e)
+
+
+def _x86_requantize(e: Call) -> Expr | None:
+    """As onednn for convolutions of up to 100 groups with symmetric weights, else as fbgemm."""
+    found = _layer(e)
+    product = None if found is None else found[2]
+    dense = product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS or not N.is_zero(product.args[3])
+    return _fbgemm_requantize(e) if dense else _onednn_requantize(e)
+
+
+# Elementwise
+
+
+def _quantize(e: Call) -> Expr | None:
+    """round(data * (1 / scale) + zero point), in one rounding before that to whole numbers."""
+    x, scale, zero = e.args
+    if not isinstance(scale, Constant) or not isinstance(zero, Constant):
+        return None
+    s, z = (N.along(p.value.astype(_F), x.tensor_type.ndim, e.op.axis) for p in (scale, zero))
+    whole = _call(Round(), _call(MultiplyAdd(), x, _f(_F(1) / s), _f(z), like=e), like=e)
+    return _bytes(whole, 0, e.tensor_type.dtype, e)
+
+
+def _centred(x: Expr, zero: int, dtype: str, like: Call) -> Expr:
+    wide = N.casted(x, dtype, like.span)
+    return _call(Add(), wide, N.constant(-zero, dtype), like=like) if zero else wide
+
+
+def _add(e: Call) -> Expr | None:
+    """Both numbers dequantized in one rounding each, added, quantized; the last elements of a tensor, after whole vectors, in two."""
+    numbers = _numbers(e, 2)
+    if numbers is None:
+        return None
+    sa, za, sb, zb, s, z = numbers
+    a, b = (N.casted(x, FLOAT32, e.span) for x in e.args[:2])
+    total = _call(Add(), *(_call(MultiplyAdd(), x, _f(sx), _f(sx * _F(-zx)), like=e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
+    whole = _late(_times(total, _f(_F(1) / s), e), z, e)
+    last = _last(e)
+    if last is not None:
+        other = _call(Add(), *(_times(_centred(x, zx, "float32", e), _f(sx), e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
+        whole = _call(Where(), last, _early(_times(other, _f(_F(1) / s), e), z, e), whole, like=e)
+    return _bytes(whole, 0, e.tensor_type.dtype, e)
+
+
+def _early(real: Expr, zero: int, like: Call) -> Expr:
+    """Whole numbers: the zero point is added before rounding."""
+    return _call(Round(), _call(Add(), real, _f(zero), like=like) if zero else real, like=like)
+
+
+def _late(real: Expr, zero: int, like: Call) -> Expr:
+    """Whole numbers: the zero point is added to what is rounded."""
+    whole = _call(Round(), real, like=like)
+    return _call(Add(), whole, _f(zero), like=like) if zero else whole
+
+
+def _last(e: Call) -> Constant | None:
+    """Which elements of a tensor, images channels last, come after whole vectors; None where there are none, or the size is not known."""
+    shape = e.tensor_type.shape
+    if not all(isinstance(d, int) for d in shape) or math.prod(shape) % _LANES == 0:
+        return None
+    count = math.prod(shape)
+    images = len(shape) == 4
+    stored = (shape[0], *shape[2:], shape[1]) if images else shape
+    found = (np.arange(count) >= count - count % _LANES).reshape(stored)
+    return Constant(np.ascontiguousarray(found.transpose(0, 3, 1, 2)) if images else found)
+
+
+_ADD_BITS: Final = 21
+"""How many bits the larger of the two factors of QNNPACK's sum has, less one."""
+
+
+def _qnnpack_add(e: Call) -> Expr | None:
+    """Integers times factors of 22 bits, shifted back; halves away from zero. Of uint8 only: others as in the other engines."""
+    numbers = _numbers(e, 2)
+    if numbers is None or e.tensor_type.dtype != "uint8":
+        return _add(e)
+    sa, za, sb, zb, s, z = numbers
+    factors = [_F(sa / s), _F(sb / s)]
+    shift = _ADD_BITS + 1 - int(np.frexp(max(factors))[1])
+    x, y = (int(np.rint(f * _F(2.0**shift))) for f in factors)
+
+    def i(value: int) -> Constant:
+        return N.constant(value, "int32")
+
+    a, b = (_call(Multiply(), N.casted(v, "int32", e.span), i(f), like=e) for v, f in zip(e.args[:2], (x, y), strict=True))
+    total = _call(Add(), _call(Add(), a, b, like=e), i(-x * za - y * zb), like=e)
+    mask = (1 << shift) - 1
+    below = N.casted(_call(Greater(), i(0), total, like=e), "int32", e.span)
+    rest = _call(Subtract(), _call(BitwiseAnd(), total, i(mask), like=e), below, like=e)
+    up = N.casted(_call(Greater(), rest, i(mask >> 1), like=e), "int32", e.span)
+    whole = _call(Add(), _call(RightShift(), total, i(shift), like=e), up, like=e)
+    return N.saturated_graph(whole, i(z), e.tensor_type.dtype, e.span)
+
+
+def _multiply(e: Call) -> Expr | None:
+    """The integers' product, times one number: the product of the scales times one over that of the result."""
+    numbers = _numbers(e, 2)
+    if numbers is None:
+        return None
+    sa, za, sb, zb, s, z = numbers
+    product = _call(Multiply(), _centred(e.args[0], za, "int32", e), _centred(e.args[1], zb, "int32", e), like=e)
+    real = _times(N.casted(product, FLOAT32, e.span), _f(sa * sb * (_F(1) / s)), e)
+    return _bytes(_call(Round(), real, like=e), z, e.tensor_type.dtype, e)
+
+
+# Pools
+
+
+def _means(e: Call) -> tuple[Expr, Array, np.float32, int, np.float32] | None:
+    """The centred int32 sums of windows, how many elements each has, the scale and the zero point of the data, and the scale of the result."""
+    numbers, found = _numbers(e, 1), window_sums(e)
+    if numbers is None or found is None or numbers[1] != numbers[3]:
+        return None
+    total, counts = found
+    excess = counts * np.int32(numbers[1])
+    centred = _call(Subtract(), total, Constant(excess), like=e) if excess.any() else total
+    return N.casted(centred, FLOAT32, e.span), counts.astype(_F), numbers[0], numbers[1], numbers[2]
+
+
+def _whole_image(e: Call) -> bool:
+    layout, shape = e.attrs.layout, e.args[0].tensor_type.shape
+    return [shape[layout.index(c)] for c in "HW"] == list(e.attrs.pool_size)
+
+
+def _average(e: Call) -> Expr | None:
+    """Sums times one over the count; for means of whole images, and channels after whole vectors of 16, the zero point is added before rounding."""
+    found = _means(e)
+    if found is None:
+        return None
+    total, counts, scale, zero, to = found
+    real = _times(total, _f(scale / to / counts), e)
+    late, early = _late(real, zero, e), _early(real, zero, e)
+    channel = e.attrs.layout.index("C")
+    channels = e.tensor_type.shape[channel]
+    if (not e.attrs.count_include_pad and not any(e.attrs.padding)) or _whole_image(e):
+        late = early
+    elif not isinstance(channels, int):
+        return None
+    elif channels % 16:
+        last = np.arange(channels) >= channels - channels % 16
+        late = _call(Where(), Constant(last.reshape([-1 if d == channel else 1 for d in range(4)])), early, late, like=e)
+    return _bytes(late, 0, e.tensor_type.dtype, e)
+
+
+def _qnnpack_average(e: Call) -> Expr | None:
+    """Sums times the scale by scale and count, rounded; padding counts always."""
+    found = _means(e)
+    if found is None:
+        return None
+    total, counts, scale, zero, to = found
+    size = _F(math.prod(e.attrs.pool_size))
+    del counts
+    return _bytes(_call(Round(), _times(total, _f(scale / (to * size)), e), like=e), zero, e.tensor_type.dtype, e)
+
+
+# The rest
+
+
+def _requantized(real: Expr, scale: Expr, zero_point: Expr, e: Call) -> Expr | None:
+    """Real numbers times one over the scale, rounded, moved by the zero point."""
+    if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.size != 1:
+        return None
+    whole = _late(_times(real, _f(_F(1) / _F(scale.value.reshape(()))), e), int(zero_point.value.reshape(())), e)
+    return _bytes(whole, 0, e.tensor_type.dtype, e)
+
+
+def _concatenate(e: Call) -> Expr | None:
+    """Tensors of other scales dequantized in one rounding, and quantized."""
+    def part(x: Expr, scale: Expr, zero_point: Expr) -> Expr | None:
+        if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.size != 1:
+            return None
+        s, z = _F(scale.value.reshape(())), _F(zero_point.value.reshape(()))
+        real = _call(MultiplyAdd(), N.casted(x, FLOAT32, e.span), _f(s), _f(s * -z), like=e)
+        return _requantized(real, e.args[3], e.args[4], e)
+
+    return joined(e, part)
+
+
+def _softmax(e: Call) -> Expr | None:
+    """The softmax of real numbers, times one over the scale, rounded."""
+    x, scale, zero_point, to, out_zero = e.args
+    real = _call(Softmax(e.attrs.axis), _call(Dequantize(), x, scale, zero_point, like=e), like=e)
+    return _requantized(real, to, out_zero, e)
+
+
+_ELEMENTS: Final[Mapping[type[Op], Rule]] = {
+    Quantize: _quantize, QnnAdd: _add, QnnMul: _multiply, QnnAvgPool2d: _average, QnnConcatenate: _concatenate, QnnSoftmax: _softmax,
+}
+ENGINES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
+    "torch": {**_ELEMENTS, Requantize: _x86_requantize},
+    "torch-fbgemm": {**_ELEMENTS, Requantize: _fbgemm_requantize},
+    "torch-onednn": {**_ELEMENTS, Requantize: _onednn_requantize},
+    "torch-x86": {**_ELEMENTS, Requantize: _x86_requantize},
+    "torch-qnnpack": {**_ELEMENTS, Requantize: _qnnpack_requantize, QnnAdd: _qnnpack_add, QnnAvgPool2d: _qnnpack_average},
+}
+"""By engine, as `torch.backends.quantized.engine` names it, and class of operator; without one it is torch's own default."""

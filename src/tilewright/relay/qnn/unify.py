@@ -1,0 +1,50 @@
+"""One shape for quantized networks, whichever framework they come from: `relay.qnn.transform.Unify`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.relay.expr import Function
+from tilewright.relay.qnn.normal_form import NormalizeQnn
+from tilewright.relay.qnn.real_to_qnn import RealToQnn
+from tilewright.relay.qnn.settle_numerics import KNOWN, with_numerics
+from tilewright.relay.qnn.unify_layout import UnifyLayout
+from tilewright.relay.qnn.unify_type import UnifyType
+from tilewright.relay.transform.dead_code import DeadCodeElimination
+from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+
+_NAMES = "output_tensor_names"
+
+
+@dataclass(frozen=True)
+class Unify(Pass):
+    """The same network quantized by PyTorch, TensorFlow Lite and ONNX with the same scales becomes the same program.
+
+    It is one of integer constants and the operators of `relay.qnn`: sums of products with a bias, requantized, then clipped where an activation is
+    narrower than the type; padding stands before convolutions. `layout` is that of images, also of those that come in and go out; `dtype` that of
+    quantized data. All roundings are those of `numerics` ("tflite", "torch", "onnx"; None for the field's defaults), so results may differ by a unit from those of
+    the framework that the model is from. Names of results are left out. Parameters must be constants: `bind_params` them, or import with `freeze_params=True`.
+
+    Raises `OptionError` for options that are not known.
+    """
+
+    layout: str = "NCHW"
+    dtype: str = "uint8"
+    numerics: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.numerics is not None and self.numerics not in KNOWN:
+            raise OptionError(f'numerics="{self.numerics}" is not known; it is one of {", ".join(KNOWN)}, or None')
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        passes = (RealToQnn(), NormalizeQnn(), UnifyLayout(self.layout), UnifyType(self.dtype), NormalizeQnn(), EliminateCommonSubexpr(), DeadCodeElimination())
+        new = Sequential(passes, name="Unify")(mod).copy()
+        for name, function in list(new.items()):
+            if isinstance(function, Function):
+                attrs = {k: v for k, v in function.attrs.items() if k != _NAMES}
+                plain = Function(function.params, function.body, function.declared_ret_type, function.type_params, attrs, function.span)
+                new.update_func(name, with_numerics(plain, self.numerics if str(name) == "main" else None))
+        return new
