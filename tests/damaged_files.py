@@ -209,6 +209,7 @@ def note(phase: str) -> None:
 def _child(folder: Path, form: Format, door: str, number: int) -> None:
     """Make one file and send it through one door; the outcome is left in a file of the folder."""
     os.chdir(folder)
+    os.environ["TILEWRIGHT_CACHE_DIR"] = "off"  # what an older compiler kept of a file says nothing of this one
     made = form.make(number)
     Path("made").write_text(made.how)
     Path(form.file).write_bytes(made.data)
