@@ -146,7 +146,7 @@ def test_random_programs(first: int) -> None:
     """Whole-language programs agree with the interpreter, references included, and all counts add up."""
     run = 0
     for seed in range(first, first + 20):
-        mod = random_module(seed, vary=False, static=True, pure=seed % 2 == 0)
+        mod = random_module(seed, vary=False, static=True, pure=seed % 2 == 0).map_functions(lambda f: f.without_attr("Compiler"), relay.Function)
         args = inputs_of(mod, seed)
         if args is None:
             continue

@@ -28,10 +28,10 @@ def take_external(mod: IRModule) -> tuple[IRModule, tuple[ModuleNode, ...]]:
 
     Raises `CompileError` for a target without a code generator, and for one that returns no module.
     """
-    if not any(isinstance(f, Function) and _is_external(f) for _, f in mod.items()):
+    if not any(name != "main" and isinstance(f, Function) and _is_external(f) for name, f in mod.items()):
         return mod, ()
     mod = InferType()(mod)
-    external = {name: f for name, f in mod.items() if isinstance(f, Function) and _is_external(f)}
+    external = {name: f for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)}
 
     def called(e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):

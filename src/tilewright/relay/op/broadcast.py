@@ -139,6 +139,8 @@ class Divide(Function2):
 class Quotient(Divide):
     """x / y of float32, rounded once: no pass makes a product with one over y of it, which is faster, and at times another number."""
 
+    precision = Precision.NEVER
+
     def infer(self, x: Type, y: Type) -> TensorType:
         a, b = tensors(x, y)
         if a.dtype is not FLOAT32 or b.dtype is not FLOAT32:
