@@ -150,7 +150,7 @@ def _native_operators() -> Iterator[None]:
     """What the exporter runs of torchvision's native part, for builds that come without it."""
     import torch
 
-    models._declare_missing_operators()
+    models.declare_missing_operators()
 
     def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
         left = scores.argsort(descending=True)
