@@ -198,6 +198,28 @@ def repeat(data: bytes, random: Random) -> bytes:
 DAMAGE: tuple[Damage, ...] = (flip, cut, repeat)
 
 
+def faulty(
+    data: bytes, random: Random, changes: Sequence[Damage], weights: Sequence[float], lost: tuple[type[Exception], ...], otherwise: Callable[[Random], Damage],
+) -> tuple[str, bytes]:
+    """`data` with one to three of `changes`, and their names; one file in twelve is damaged as bytes.
+
+    Where an earlier fault leaves nothing to change, which raises one of `lost`, there is damage that `otherwise` chooses.
+    """
+    if random.random() < 0.08:
+        damage = DAMAGE[random.integers(len(DAMAGE))]
+        return damage.__name__, damage(data, random)
+    names = []
+    for _ in range(random.choice([1, 2, 3], p=[0.6, 0.3, 0.1])):
+        fault = changes[random.choice(len(changes), p=weights)]
+        try:
+            data = fault(data, random)
+        except lost:
+            fault = otherwise(random)
+            data = fault(data, random)
+        names.append(fault.__name__)
+    return ", ".join(names), data
+
+
 # In the child.
 
 

@@ -19,7 +19,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from onnx import TensorProto, helper, numpy_helper
 
-from damaged_files import DAMAGE, Random, cut, flip
+from damaged_files import Random, cut, faulty, flip
 
 LARGEST_SEED = 40_000
 LARGEST_NETWORK = 20_000_000
@@ -76,19 +76,8 @@ def made(number: int, kinds: Sequence[tuple[tuple[str, bytes], ...]]) -> tuple[s
 
 
 def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
-    """`data` with one to three faults, and their names: one model in twelve is damaged as a file, the others are files of senseless models."""
-    if random.random() < 0.08:
-        damage = DAMAGE[random.integers(len(DAMAGE))]
-        return damage.__name__, damage(data, random)
-    names = []
-    for _ in range(random.choice([1, 2, 3], p=[0.6, 0.3, 0.1])):
-        change = CHANGES[random.choice(len(CHANGES), p=_WEIGHTS)]
-        try:
-            data = change(data, random)
-        except (UnicodeDecodeError, ValueError, DecodeError):  # an earlier fault is in the names, which protobuf does not write again, or too deep
-            data, change = flip(data, random), flip
-        names.append(change.__name__)
-    return ", ".join(names), data
+    """`data` with one to three faults, and their names; those after one that protobuf does not write again, or that is too deep, are in bytes."""
+    return faulty(data, random, CHANGES, _WEIGHTS, (UnicodeDecodeError, ValueError, DecodeError), lambda random: flip)
 
 
 # Of messages, whatever they mean.

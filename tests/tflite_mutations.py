@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import damaged_files
-from damaged_files import DAMAGE, Damage, Format, Made, Random, cut, flip, usual_doors
+from damaged_files import Damage, Format, Made, Random, cut, faulty, flip, usual_doors
 from tflite_models import Graph, Op, T, model
 from tflite_small import MODELS
 from tilewright.relay.frontend.tflite.schema import ELEMENT_TYPES, OPERATORS, SCALARS, TABLES, UNIONS
@@ -179,19 +179,8 @@ _WEIGHTS = (0.16, 0.18, 0.08, 0.08, 0.12, 0.08, 0.14, 0.08, 0.08)
 
 
 def mutate(data: bytes, random: Random) -> tuple[str, bytes]:
-    """`data` with one to three faults, and their names: one file in twelve is damaged as bytes, the others are files of senseless models."""
-    if random.random() < 0.08:
-        damage = DAMAGE[random.integers(len(DAMAGE))]
-        return damage.__name__, damage(data, random)
-    names = []
-    for _ in range(random.choice([1, 2, 3], p=[0.6, 0.3, 0.1])):
-        fault = CHANGES[random.choice(len(CHANGES), p=_WEIGHTS)]
-        try:
-            data = fault(data, random)
-        except (struct.error, IndexError, MemoryError):  # an earlier fault is in the offsets
-            data, fault = (flip if random.random() < 0.5 else cut)(data, random), flip
-        names.append(fault.__name__)
-    return ", ".join(names), data
+    """`data` with one to three faults, and their names; those after one in the offsets are in bytes."""
+    return faulty(data, random, CHANGES, _WEIGHTS, (struct.error, IndexError, MemoryError), lambda random: flip if random.random() < 0.5 else cut)
 
 
 # Seeds

@@ -30,7 +30,7 @@ from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tens
 from tilewright.relay.frontend.onnx.sparse import read_sparse
 from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, widened, wrong_attribute, wrong_input, wrong_rank
 from tilewright.relay.frontend.onnx.wire import Span
-from tilewright.relay.frontend.origins import locate
+from tilewright.relay.frontend.origins import locate, shortly
 from tilewright.relay.groups import NOTHING, with_outputs
 from tilewright.types import TensorType
 
@@ -203,12 +203,11 @@ class Importer:
         except MemoryError as error:
             raise ModelError("it needs more memory than there is; a size in it is wrong, or the model is too large for this machine", origin) from error
         except _SENSELESS as error:
-            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
             found = specification(proto.op_type, proto.domain, body.opsets.get(registry.domain_of(proto.domain), 1))
             why = "" if found is None else wrong_input(found, proto, args)
             shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
             raise ModelError(why or f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what {proto.op_type} takes, and "
-                             f"correct the model; where they are right, this is a fault of the importer ({said})", origin) from error
+                             f"correct the model; where they are right, this is a fault of the importer ({shortly(error)})", origin) from error
         if len(results) < sum(map(bool, proto.output)):
             raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
                              f"{', '.join(proto.output[len(results):])} cannot be computed", origin)

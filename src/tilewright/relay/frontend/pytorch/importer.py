@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
+from tilewright.errors import ModelError, OpNotImplemented, Origin
 from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.origins import locate
+from tilewright.relay.frontend.origins import locate, naming
 from tilewright.relay.frontend.pytorch import quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
@@ -136,7 +136,7 @@ class Importer:
     def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
         """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own functions."""
         plain, in_place = _plain(name)
-        try:
+        with naming(origin, _SENSELESS, "its arguments", "torch"):
             if name in self.custom:
                 return self.wrap(self._settled(self._custom(name, args, kwargs), origin))
             if plain in _NOTHING:
@@ -146,13 +146,6 @@ class Importer:
             if _is_python(plain, args, [*values, *named.values()]):
                 return SCALARS[plain](*args, **_spoken(plain, named))
             return self._convert(plain, in_place, schema, args, _bound(schema, values, named), origin)
-        except CompileError as error:
-            if error.origin is not None:
-                raise
-            raise type(error)(error.message, origin) from error
-        except _SENSELESS as error:
-            said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
-            raise ModelError(f"its arguments cannot be made sense of ({said}); where torch runs the model, this is a fault of the importer", origin) from error
 
     def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any], origin: Origin) -> Any:
         overload = schema.overload_name if schema is not None else ""

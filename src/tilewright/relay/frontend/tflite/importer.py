@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, ModelError, OpNotImplemented, Origin
+from tilewright.errors import ModelError, OpNotImplemented, Origin
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Expr, Var
 from tilewright.relay.frontend.known import KnownValues, has_unknown_sizes
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.origins import locate
+from tilewright.relay.frontend.origins import locate, naming
 from tilewright.relay.frontend.tflite import deferred
 from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Signature, Tensor, read_model
 from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex, is_quantized
@@ -179,7 +179,7 @@ class Importer:
     def _converted(
         self, graph: Graph, operator: Operator, origin: Origin, values: dict[int, Expr], outside: Outside | None, depth: int,
     ) -> list[Expr]:
-        with _located(origin):
+        with _naming(origin):
             args = [Value(self._lookup(graph, n, values), graph.tensors[n]) if n >= 0 else None for n in operator.inputs]
         return self.operator(operator, origin, args, [graph.tensors[n] for n in operator.outputs], [graph.tensors[n] for n in operator.intermediates], outside, depth)
 
@@ -188,7 +188,7 @@ class Importer:
         outside: Outside | None, depth: int,
     ) -> list[Expr]:
         """The results of an operator. Raises `CompileError` that names it."""
-        with _located(origin):
+        with _naming(origin):
             results = self._results(operator, origin, args, outputs, intermediates, outside, depth)
         if len(results) < len(operator.outputs):
             raise ModelError(f"{len(results)} of its {len(operator.outputs)} outputs are supported", origin)
@@ -225,19 +225,9 @@ class Importer:
         return deferred.defer(self.model, operator, origin, args, outputs, intermediates)
 
 
-@contextlib.contextmanager
-def _located(origin: Origin) -> Iterator[None]:
+def _naming(origin: Origin) -> contextlib.AbstractContextManager[None]:
     """Whatever is raised within names the operator."""
-    try:
-        yield
-    except CompileError as error:
-        if error.origin is not None:
-            raise
-        raise type(error)(error.message, origin) from error
-    except _SENSELESS as error:
-        said = f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
-        raise ModelError(f"its inputs and options cannot be made sense of ({said}); where the TFLite interpreter runs the model, this is a fault of "
-                         "the importer", origin) from error
+    return naming(origin, _SENSELESS, "its inputs and options", "the TFLite interpreter")
 
 
 def _needed(graph: Graph) -> list[Operator]:
