@@ -473,3 +473,9 @@ def test_the_hook_of_a_target_sees_its_functions_and_may_change_them() -> None:
             Sequential([AnnotateTarget("npu"), PartitionGraph()])(module(relay.tanh(relay.nn.relu(x))))
     finally:
         remove_global_func("relay.ext.npu.optimize")
+
+
+def test_a_refusal_is_no():
+    from tilewright.relay.op.contrib import Refusal
+
+    assert not Refusal("the strides are (3, 3); at most 2", "use strides of (2, 2)")

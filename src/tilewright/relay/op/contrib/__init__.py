@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 PatternTable = Sequence[tuple[Any, ...]]
 """Rows `(name, pattern)` or `(name, pattern, check)`, in the order in which they are tried."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that would keep it."""
+
+    rule: str
+    edit: str = ""
+
+    def __bool__(self) -> bool:
+        return False
 
 _TABLES: Final[dict[str, PatternTable]] = {}
 
