@@ -21,8 +21,8 @@ import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import content, program
-from tilewright.compiler.build import build_made
 from tilewright.compiler import model as model_module
+from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
 from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
