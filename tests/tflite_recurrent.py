@@ -82,7 +82,7 @@ def lstm(
 
 def integer_lstm(
     projection: int = 0, peepholes: bool = False, coupled: bool = False, norm: bool = False, steps: int = 6, zero_point: int = 0, one: bool = False,
-    units: int = UNITS, time_major: bool = False,
+    units: int = UNITS, time_major: bool = False, cells: float = 2.0**-11, behind: int = 5,
 ) -> bytes:
     """An LSTM of int8 whose cells have 16 bits; `one` is one step of it."""
     width, lead = projection or units, (BATCH,) if one else (steps, BATCH) if time_major else (BATCH, steps)
@@ -98,17 +98,17 @@ def integer_lstm(
     p.add(T("v", (projection,), "int32", _whole(70, (projection,), 500, "int32"), 1e-4) if projection else None)
     of_output = (1 / 100, zero_point + 2) if projection else (1 / 128, zero_point)
     p.add(T("h", (BATCH, width), "int8", None, *of_output, variable=True))
-    p.add(T("c", (BATCH, units), "int16", None, 2.0**-11, variable=True))
+    p.add(T("c", (BATCH, units), "int16", None, cells, variable=True))
     if norm:
         for k in range(4):
             p.add(T(f"n{k}", (units,), "int16", _whole(80 + k, (units,), 20000, "int16"), 4e-5) if k > 0 or not coupled else None)
     gates = [T(f"g{k}", (), "int16", None, 2.0**-12 * (0.9 + 0.05 * k)) for k in range(4)]
     kind, options = ("LSTM", "LSTMOptions") if one else ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions")
     clips = {"FusedActivationFunction": 4, "CellClip": 1.5 if peepholes else 0.0, "ProjClip": 0.8 if projection else 0.0, **({} if one else {"TimeMajor": time_major})}
-    return p.model(kind, [T("y", (*lead, width), "int8", None, *of_output)], options, clips, [*gates, T("hidden", (), "int8", None, 1 / 128, zero_point)])
+    return p.model(kind, [T("y", (*lead, width), "int8", None, *of_output)], options, clips, [*gates, T("hidden", (), "int8", None, 1 / 128, zero_point)][:behind])
 
 
-def basic_lstm(dtype: str) -> bytes:
+def basic_lstm(dtype: str, zero_point: int = 128) -> bytes:
     """One step of the basic kernel."""
     many = 4 * UNITS
     if dtype == "float32":
@@ -121,9 +121,9 @@ def basic_lstm(dtype: str) -> bytes:
     else:
         units = 8  # of bytes the kernel takes multiples of eight
         many = 4 * units
-        scales = (1 / 128, 128)
-        p = Parts(T("x", (BATCH, SIZE * 2), "uint8", None, *scales))
-        p.add(T("h", (BATCH, units), "uint8", None, *scales))
+        scales = (1 / 128, zero_point)
+        p = Parts(T("x", (BATCH, SIZE * 2), dtype, None, *scales))
+        p.add(T("h", (BATCH, units), dtype, None, *scales))
         p.add(T("w", (many, SIZE * 2 + units), "uint8", _whole(2, (many, SIZE * 2 + units), 127, "int16") + 128, 0.01, 120))
         p.add(T("b", (many,), "int32", _whole(3, (many,), 9000, "int32"), 0.01 / 128))
         p.add(T("c", (BATCH, units), "int16", None, 2.0**-11))
@@ -212,10 +212,10 @@ def svdf(weights: str = "float32", by_range: bool = False) -> bytes:
     return p.model("SVDF", [T("y", (BATCH, 3))], "SVDFOptions", {"Rank": 2, "FusedActivationFunction": int(weights == "float32"), "AsymmetricQuantizeInputs": by_range})
 
 
-def integer_svdf() -> bytes:
+def integer_svdf(time: str = "int16") -> bytes:
     p = Parts(T("x", (BATCH, SIZE), "int8", None, 0.02, 7))
     p.add(T("f", (6, SIZE), "int8", _whole(1, (6, SIZE)), 0.01))
-    p.add(T("t", (6, 4), "int16", _whole(2, (6, 4), 20000, "int16"), 2e-5))
+    p.add(T("t", (6, 4), time, _whole(2, (6, 4), 20000 if time == "int16" else 127, time), 2e-5))
     p.add(T("b", (3,), "int32", _whole(3, (3,), 90000, "int32"), 1e-8))
     p.add(T("s", (BATCH, 24), "int16", None, 0.0005, variable=True))
     return p.model("SVDF", [T("y", (BATCH, 3), "int8", None, 0.01, -100)], "SVDFOptions", {"Rank": 2, "FusedActivationFunction": 1})

@@ -117,6 +117,7 @@ def _models() -> dict[str, Callable[[], bytes]]:
                 "AVERAGE_POOL_2D", d, (0.04, 5), (0.04, 5), "Pool2DOptions", {"StrideW": 2, "StrideH": 2, "FilterWidth": 3, "FilterHeight": 3}, image, (1, 3, 3, 2)),
             f"quantize_{d}": lambda d=d: _one("QUANTIZE", d, (0.04, 5), (0.07, 9)),
             f"l2_normalization_{d}": lambda d=d, zero=zero: _one("L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero)),
+            f"l2_normalization_{d}_long": lambda d=d, zero=zero: _one("L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero), shape=(2, 400)),
             f"resize_bilinear_{d}": lambda d=d: _one(
                 "RESIZE_BILINEAR", d, (0.04, 5), (0.04, 5), "ResizeBilinearOptions", {"HalfPixelCenters": True}, (1, 3, 4, 2), (1, 5, 7, 2), _axes(5, 7)),
             f"add_{d}": lambda d=d: _two("ADD", d), f"sub_{d}": lambda d=d: _two("SUB", d), f"mul_{d}": lambda d=d: _two("MUL", d),

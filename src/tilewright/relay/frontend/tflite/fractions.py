@@ -41,7 +41,7 @@ def truncated_quotient(x: Expr, by: int) -> Expr:
 
 
 def inverse_root(x: Expr) -> tuple[Expr, Expr]:
-    """1 / sqrt(x) of numbers from 1 to 2^30: fractions, and shifts to the right, as `quotients.inverse_roots` has them for constants."""
+    """1 / sqrt(x) of numbers below 2^31, one for those below one: fractions, and shifts to the right, as `quotients.inverse_roots` has them for constants."""
     large = op.greater_equal(x, of(1 << 29))
     value = op.where(large, op.right_shift(x, of(2)), x)
     pairs: Expr = of(0)

@@ -116,7 +116,7 @@ class _Lstm:
         taken = op.sigmoid(into.of(x, h, c, aux)) if into.input is not None else op.subtract(constant(1, "float32"), forgotten)
         new = activate(cell.of(x, h, c, aux), self.activation, self.node)
         c = _clipped(op.add(op.multiply(forgotten, c), op.multiply(taken, new)), self.cell_clip)
-        found = op.multiply(op.sigmoid(out.of(x, h, c, aux)), activate(c, self.activation, self.node))
+        found: Expr = op.multiply(op.sigmoid(out.of(x, h, c, aux)), activate(c, self.activation, self.node))
         if self.projection is not None:
             found = _Rows(found, self.by_range).times(self.projection)
             found = _clipped(op.add(found, self.projection_bias) if self.projection_bias is not None else found, self.proj_clip)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, reshape, slice_axis, transpose
+from tilewright.relay.frontend.shaping import cast, reshape, slice_axis
 from tilewright.relay.frontend.tflite.fractions import inverse_root, of, times, truncated_quotient
 from tilewright.relay.frontend.tflite.gate_tables import MOST_BITS, by_sigmoid, by_tanh
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
