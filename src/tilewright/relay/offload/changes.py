@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import OptionError
+from tilewright.errors import CompileError, OptionError, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Constant, Expr, Function, Var
@@ -21,10 +21,11 @@ Now = Callable[[Expr], Expr]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """At the node `at`: what `step` makes of it, over its new operands."""
+    """What `step` makes of the node `at`, over its new operands; or of its operand number `position`, where that is not negative."""
 
     at: Expr
     step: Callable[[Expr, Now], Expr]
+    position: int = -1
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
     if missing:
         raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: apply(params={{{missing[0]!r}: array}})")
     changes = list({id(c): c for e in edits for c in e.changes}.values())
-    new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
+    try:
+        new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
+    except ShapeError as error:
+        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': {error}") from None
     needed = {n: (params or {})[n] for e in edits for n in e.needs}
     new = bind_params(new, needed) if needed else new
     for p in {repr(p): p for e in edits for p in e.passes}.values():
@@ -87,12 +91,15 @@ def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ())
         return new.get(e, e)
 
     for e in [*kept, *post_order(root, without=kept)]:
-        old = operands(e)
-        now = e
-        if any(o in new for o in old):
-            now = with_operands(e, [new.get(o, o) for o in old])
-        for c in at.get(e, ()):
-            now = c.step(now, current)
+        old, mine = operands(e), at.get(e, ())
+        below = [new.get(o, o) for o in old]
+        for c in mine:
+            if c.position >= 0:
+                below[c.position] = c.step(below[c.position], current)
+        now = with_operands(e, below) if any(a is not b for a, b in zip(old, below, strict=True)) else e
+        for c in mine:
+            if c.position < 0:
+                now = c.step(now, current)
         if now is not e:
             new[e] = now
     return new.get(root, root)
@@ -113,27 +120,21 @@ def changed_function(function: Function, changes: Sequence[Change]) -> Function:
     return Function([*kept, *(v for v in by_name.values() if v not in kept)], body, None, function.type_params, function.attrs, function.span)
 
 
-def replace_operand(position: int, make: Callable[[Expr], Expr]) -> Callable[[Expr, Now], Expr]:
-    """A step: the operand number `position` becomes what `make` makes of it."""
-
-    def step(e: Expr, now: Now) -> Expr:
-        below = list(operands(e))
-        below[position] = make(below[position])
-        return with_operands(e, below)
-
-    return step
+def operand_change(user: Expr, position: int, make: Callable[[Expr], Expr]) -> Change:
+    """The operand number `position` of `user` becomes what `make` makes of it."""
+    return Change(user, lambda e, now: make(e), position)
 
 
-def replace_node(make: Callable[[Expr], Expr]) -> Callable[[Expr, Now], Expr]:
-    """A step: the node itself becomes what `make` makes of it."""
-    return lambda e, now: make(e)
+def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
+    """The node itself becomes what `make` makes of it."""
+    return Change(at, lambda e, now: make(e))
 
 
-def copied(inside: Sequence[Expr]) -> Callable[[int, Expr], Callable[[Expr, Now], Expr]]:
-    """Steps that give an operand's users outside of a match a copy of it: nodes of `inside`, in order, are built again for them."""
+def copied(inside: Sequence[Expr]) -> Callable[[Expr, int, Expr], Change]:
+    """Changes that give an operand's users outside of a match a copy of it: nodes of `inside`, in order, are built again for them."""
     made_for: list[tuple[Now, dict[Expr, Expr]]] = []
 
-    def at(position: int, value: Expr) -> Callable[[Expr, Now], Expr]:
+    def at(user: Expr, position: int, value: Expr) -> Change:
         def step(e: Expr, now: Now) -> Expr:
             if not made_for or made_for[0][0] is not now:  # another walk
                 made_for[:] = [(now, {})]
@@ -142,10 +143,8 @@ def copied(inside: Sequence[Expr]) -> Callable[[int, Expr], Callable[[Expr, Now]
                 if n not in copies:
                     m = now(n)
                     copies[n] = with_operands(m, [copies.get(o, now(o)) for o in operands(n)]) if operands(n) else m
-            below = list(operands(e))
-            below[position] = copies[value]
-            return with_operands(e, below)
+            return copies[value]
 
-        return step
+        return Change(user, step, position)
 
     return at

@@ -12,7 +12,7 @@ from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.offload.changes import Change, Edit, Now, replace_node, replace_operand
+from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
 from tilewright.relay.offload.neutral import has_neutral, inserted
 from tilewright.relay.op.registry import Op, get
@@ -20,6 +20,7 @@ from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.visitor import operands, post_order
 from tilewright.types import DataType, TensorType
 
 _LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
@@ -67,7 +68,7 @@ def together(edits: Iterable[Edit]) -> Edit | None:
 
 def at_use(d: Difference, make: Callable[[Expr], Expr]) -> Change:
     """The change of a value where the match uses it; everywhere, where it is the result of the match."""
-    return Change(d.at, replace_node(make)) if d.user is None else Change(d.user, replace_operand(d.position, make))
+    return node_change(d.at, make) if d.user is None else operand_change(d.user, d.position, make)
 
 
 def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
@@ -84,7 +85,7 @@ def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
         passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
         return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()", True, passes=passes)
     settings = ", ".join(f"{k} = {v!r} (it is {at.op.attributes().get(k)!r})" for k, v in wanted.items())
-    return Edit(f"set {settings} of {at.op.name}", False, (Change(at, replace_node(lambda e: with_attributes(e, wanted))),))  # type: ignore[arg-type]
+    return Edit(f"set {settings} of {at.op.name}", False, (node_change(at, lambda e: with_attributes(e, wanted)),))  # type: ignore[arg-type]
 
 
 def casted(e: Expr, dtype: DataType) -> Expr:
@@ -104,7 +105,7 @@ def _dtype(d: Difference, way: Way) -> Edit | None:
             return Edit(f"cast %{d.at.name_hint} to {wanted} (it is {d.found})", False, (at_use(d, lambda e: casted(e, wanted)),)) if not _is_var(d) else _retyped(d, TensorType(d.at.tensor_type.shape, wanted))
         case Call(op=Op() as op) if named := next((n for n in _OUT if n in op.attributes()), ""):
             setting = str(wanted)
-            return Edit(f"set {named} = {setting!r} of {op.name} (it gives {d.found})", False, (Change(d.at, replace_node(lambda e: with_attributes(e, {named: setting}))),))  # type: ignore[arg-type]
+            return Edit(f"set {named} = {setting!r} of {op.name} (it gives {d.found})", False, (node_change(d.at, lambda e: with_attributes(e, {named: setting})),))  # type: ignore[arg-type]
         case Call(op=Op()) if any(e is d.at and p in _parts_of_calls(d, way) for p, e in way.pairs):
             return _computed_in(d, way, wanted)
         case _:
@@ -139,7 +140,7 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
                     seen.add(a)
                     stack.append(a)
             elif isinstance(t := a.known_type(), TensorType) and t.dtype is before:
-                changes.append(Change(e, replace_operand(i, lambda x: casted(x, wanted))))
+                changes.append(operand_change(e, i, lambda x: casted(x, wanted)))
     root = way.calls[0] if way.calls else d.at
     changes.append(Change(root, lambda e, now: e if e.tensor_type.dtype is not wanted or _gives(root) is wanted else _back(e, root)))
     return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
@@ -160,7 +161,7 @@ def _retyped(d: Difference, wanted: TensorType) -> Edit | None:
     at = d.at
     if not isinstance(at, Var):
         return None
-    return Edit(f"make the input %{at.name_hint} a {wanted!r} (it is a {at.known_type()!r})", False, (Change(at, replace_node(lambda e: Var(at.name_hint, wanted, at.span))),))
+    return Edit(f"make the input %{at.name_hint} a {wanted!r} (it is a {at.known_type()!r})", False, (node_change(at, lambda e: Var(at.name_hint, wanted, at.span)),))
 
 
 def _shape(d: Difference, way: Way) -> Edit | None:
@@ -210,7 +211,7 @@ def _variable(d: Difference, way: Way) -> Edit | None:
     name = getattr(d.pattern, "name", "") or (d.at.span.name if d.at.span else "") or "input"
     if isinstance(d.at, Var):
         at = d.at
-        return Edit(f"call the variable %{at.name_hint} %{name}", True, (Change(at, replace_node(lambda e: Var(name, at.type_annotation, at.span))),))
+        return Edit(f"call the variable %{at.name_hint} %{name}", True, (node_change(at, lambda e: Var(name, at.type_annotation, at.span)),))
     kind = d.at.known_type()
     return Edit(f"make the constant an input, %{name}", False, (at_use(d, lambda e: Var(name, kind, e.span)),)) if isinstance(d.at, Constant) else None
 
@@ -221,12 +222,18 @@ def _value(d: Difference, way: Way) -> Edit | None:
 
 
 def _extra(d: Difference, way: Way) -> Edit | None:
-    if not isinstance(d.at, Call) or not isinstance(d.at.op, Op):
+    through = _through(d.at)
+    if not isinstance(through, Call) or not isinstance(through.op, Op):
         return None
-    operand, name = d.wanted["operand"], d.at.op.name
-    known = d.at.args[operand].known_type()
+    operand, name = d.wanted["operand"], through.op.name
+    known = through.args[operand].known_type()
     same = name in _SAME or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
-    return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: e.args[operand]),))  # type: ignore[attr-defined]
+    return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
+
+
+def _through(e: Expr) -> Expr:
+    """The call that stands between, of which perhaps a field is taken."""
+    return e.tuple_value if isinstance(e, TupleGetItem) else e
 
 
 def _missing(d: Difference, way: Way) -> Edit | None:
@@ -250,18 +257,22 @@ def _operator(d: Difference, way: Way) -> Edit | None:
     attrs = {**{k: v for k, v in d.at.op.attributes().items() if k in cls.attribute_names}, **d.wanted["attrs"]}
     if any(n not in attrs and n not in cls.attribute_defaults for n in cls.attribute_names):
         return Edit(f"compute it with {cls.name}, not {d.at.op.name}")
-    return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (Change(d.at, replace_node(lambda e: cls(**attrs)(*e.args, span=e.span))),))  # type: ignore[attr-defined]
+    return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]
 
 
 def _index(d: Difference, way: Way) -> Edit | None:
     index = d.wanted["index"]
-    return Edit(f"take field {index} (it is {d.found})", False, (Change(d.at, replace_node(lambda e: TupleGetItem(e.tuple_value, index, e.span))),))  # type: ignore[attr-defined]
+    return Edit(f"take field {index} (it is {d.found})", False, (node_change(d.at, lambda e: TupleGetItem(e.tuple_value, index, e.span)),))  # type: ignore[attr-defined]
 
 
 def _the_same(d: Difference, way: Way) -> Edit | None:
     if structural_equal(d.at, d.wanted["value"]):
         return Edit("compute equal values once: relay.transform.EliminateCommonSubexpr()", True, passes=(EliminateCommonSubexpr(),))
-    return None
+    value = d.wanted["value"]
+    uses = [(u, i) for u in way.calls for i, o in enumerate(operands(u)) if o is d.at]
+    if d.at in set(way.calls) or d.at in set(post_order(value)):
+        return None
+    return Edit(f"use {short(value)} in the place of {short(d.at)}", False, tuple(Change(u, lambda e, now: now(value), i) for u, i in uses))
 
 
 _EDITS: Final[dict[Kind, Callable[[Difference, Way], Edit | None]]] = {
@@ -272,15 +283,13 @@ _EDITS: Final[dict[Kind, Callable[[Difference, Way], Edit | None]]] = {
 
 def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], operands_of: Callable[[Expr], tuple[Expr, ...]]) -> Edit:
     """The users outside of a match compute what they use of it themselves."""
-    from tilewright.relay.offload.changes import copied
-
     step = copied(list(inside))
     changes: list[Change] = []
     names: list[str] = []
     for e, user in escaping:
         names.append(short(e))
-        changes += [Change(user, step(i, e)) for i, o in enumerate(operands_of(user)) if o is e]
+        changes += [step(user, i, e) for i, o in enumerate(operands_of(user)) if o is e]
     return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
 
 
-__all__ = ["Now", "at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]
+__all__ = ["at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]

@@ -166,7 +166,7 @@ class _Explained:
                 if mentioned is not None and not mentioned & kinds:
                     continue
                 for e in near:
-                    if tops is None or type(e.op) in tops:
+                    if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops for a in e.args):
                         self._compare(_Candidate(t, row, number, e, self.nearest.way(row[1], e)), left, found)
         for candidates in found.values():
             candidates.sort(key=lambda c: c.rank)
@@ -216,7 +216,8 @@ class _Explained:
         """Where something differs: the first difference is the reason, and the edit takes all of them."""
         first, *more = c.way.differences
         edit = edit_of(c.way)
-        proven, problems = False, []
+        proven = False
+        problems: list[str] = []
         if edit is not None:
             edit, proven, problems = self._tried(c, edit)
         return replace(

@@ -150,15 +150,16 @@ class Nearest:
 
     def _past_an_extra(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` stands between what was wanted and its user."""
-        if not (isinstance(e, Call) and isinstance(e.op, Op)):
+        through = e.tuple_value if isinstance(e, TupleGetItem) else e
+        if not (isinstance(through, Call) and isinstance(through.op, Op)):
             return
-        for i, o in enumerate(e.args):
+        for i, o in enumerate(through.args):
             if isinstance(o, (Constant, Var)):
                 continue
             inner = self._near(conditions, p, o, steps - 1)
             if inner.matched and inner.cost < NO_EDIT:
-                heavy = e.op.kind > Fusion.INJECTIVE
-                extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{e.op.name} between", 1 + heavy, wanted={"operand": i})
+                heavy = through.op.kind > Fusion.INJECTIVE
+                extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{through.op.name} between", 1 + heavy, wanted={"operand": i})
                 yield Way((extra, *inner.differences), inner.pairs, inner.matched, inner.cost + extra.cost)
 
     def _without_a_missing(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
@@ -173,7 +174,7 @@ class Nearest:
                 continue
             inner = self._near((), q, e, steps - 1)
             if inner.cost < NO_EDIT:
-                cost = 1 if has_neutral(name) else 2
+                cost = 1 if has_neutral(name) else 3
                 missing = Difference(Kind.MISSING, p, e, name, "nothing", cost, wanted={"operator": name, "attrs": wanted, "argument": i, "count": len(p.args), "dtypes": kinds})
                 yield inner.differing(missing)
 
@@ -181,6 +182,8 @@ class Nearest:
         """`e` is a call of another operator on arguments as they are wanted, with an operator among them."""
         name = named(_bare(p.op))
         if not name or not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.name == name or p.args is None or len(p.args) != len(e.args):
+            return
+        if get(name).kind is not e.op.kind and max(get(name).kind, e.op.kind) > Fusion.BROADCAST:
             return
         arguments = self._arguments(p.args, e, steps)
         if arguments.matched:
@@ -192,7 +195,6 @@ class Nearest:
         child = self._near((), p.child, e, steps)
         if child.cost:
             return child
-        whole = Way(((p, e), *child.pairs), child.pairs, child.matched)
         matcher = Matcher(self.graph)
         if matcher.match(p, e) is not None:
             return Way(pairs=((p, e), *child.pairs), matched=child.matched + 1)
@@ -261,7 +263,7 @@ def _operator_way(p: DFPattern, e: Call) -> tuple[Difference, ...] | None:
         if isinstance(p.expr, Op) and type(p.expr) is type(e.op) and p.expr != e.op:
             return tuple(_attribute(p, e, k, v, e.op.attributes()[k], 1) for k, v in p.expr.attributes().items() if e.op.attributes()[k] != v)
         return () if e.op == p.expr else None
-    return () if Matcher(e.op).match(p, e.op) is not None else None  # type: ignore[arg-type]
+    return () if Matcher(e.op).match(p, e.op) is not None else None
 
 
 def _attributes(p: AttrPattern, of: Any, at: Expr, cost: int) -> Iterator[Difference]:

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.offload.changes import Change, Edit, changed, replace_node
+from tilewright.relay.offload.changes import Change, Edit, changed, node_change
 from tilewright.relay.offload.edits import with_attributes
 from tilewright.relay.op.registry import Op
 
 _MOST: Final = 200
 """Questions that a check is asked at most for one match."""
+_NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
 
@@ -33,7 +35,7 @@ def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], input
                 change = _setting(call, name, other)
                 try:
                     agrees = bool(check(changed(root, (change,), inputs)))
-                except CompileError:  # no such program
+                except _NO_PROGRAM:
                     continue
                 if agrees:
                     return Edit(f"set {name} = {other!r} of {call.op.name} (it is {value!r})", False, (change,))
@@ -41,7 +43,7 @@ def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], input
 
 
 def _setting(call: Call, name: str, value: Any) -> Change:
-    return Change(call, replace_node(lambda e: with_attributes(e, {name: value})))  # type: ignore[arg-type]
+    return node_change(call, lambda e: with_attributes(e, {name: value}))  # type: ignore[arg-type]
 
 
 def _others(op: Op, name: str, value: Any) -> Iterator[Any]:

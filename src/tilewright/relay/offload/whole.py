@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.group import Group, escapes, own_nodes
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.offload.changes import Change, Edit, replace_node
+from tilewright.relay.offload.changes import Edit, node_change
 from tilewright.relay.offload.difference import Kind
 from tilewright.relay.offload.edits import once_more
 from tilewright.relay.offload.fates import Fate
@@ -70,7 +70,7 @@ def refusal_edit(answer: Any, root: Expr) -> Edit | None:
     if not isinstance(answer, Refusal) or not answer.edit:
         return None
     change = answer.change
-    return Edit(answer.edit, False, () if change is None else (Change(root, replace_node(change)),))
+    return Edit(answer.edit, False, () if change is None else (node_change(root, change),))
 
 
 def _refused(what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], kind: Kind) -> Reason:
@@ -115,6 +115,6 @@ def place_of(function: Callable[..., Any]) -> str:
     inner: Any = function
     while hasattr(inner, "func"):
         inner = inner.func
-    code = getattr(inner, "__code__", None) or getattr(getattr(inner, "__call__", None), "__code__", None)
+    code = getattr(inner, "__code__", None) or getattr(getattr(type(inner), "__call__", None), "__code__", None)
     name = getattr(inner, "__qualname__", type(inner).__name__).rpartition("<locals>.")[2]
     return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else name
