@@ -2,8 +2,8 @@
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1]) /* ty=Tensor[(1, 8, 32, 32), float32] */;
 
-Functions stand in the order of their names. One call per line in the order of evaluation, the last one unnamed; a value that is used twice is named once, where all its
-users see it (`relay/scopes.py`). An attribute is printed when it differs from its default. Tensors are
+Functions stand in the order of their names. One call per line in the order of evaluation, the last one unnamed; a value that is
+used twice is named once, where all its users see it (`relay/scopes.py`). An attribute is printed when it differs from its default. Tensors are
 `meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked for. Graphs may be arbitrarily deep;
 functions and branches within each other nest the printer.
 """

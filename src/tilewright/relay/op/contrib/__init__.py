@@ -1,10 +1,14 @@
-"""The pattern tables of targets, by the target's name: what `MergeComposite` puts together for them."""
+"""What targets compute: their pattern tables by name, for `MergeComposite`, and whether a call is for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.registry import Op
 
 PatternTable = Sequence[tuple[Any, ...]]
 """Rows `(name, pattern)` or `(name, pattern, check)`, in the order in which they are tried."""
@@ -19,6 +23,7 @@ class Refusal:
 
     def __bool__(self) -> bool:
         return False
+
 
 _TABLES: Final[dict[str, PatternTable]] = {}
 
@@ -36,3 +41,12 @@ def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | No
 def get_pattern_table(compiler: str) -> PatternTable | None:
     """The table of `compiler`, or None when it has none."""
     return _TABLES.get(compiler)
+
+
+def supports(target: str, call: Call) -> bool:
+    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite function."""
+    if isinstance(call.op, Op):
+        says = op_attr(call.op.name, f"target.{target}")
+        return says is not None and bool(says(call))
+    name = call.op.attrs.get("Composite", "") if isinstance(call.op, Function) else ""
+    return bool(name.partition(".")[0] == target) if "." in name else False
