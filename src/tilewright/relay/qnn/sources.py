@@ -257,7 +257,7 @@ def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
         strides=how.strides, padding=_padding(how), groups=channels, channels=channels, kernel_size=how.pool_size, data_layout=how.layout,
         kernel_layout="HWIO" if last else "OIHW", out_dtype="int32",
     )
-    return _made(conv, x, Constant(np.ones(shape, np.int32)), span=span)
+    return _made(conv, x, Constant(np.broadcast_to(np.int32(1), shape)), span=span)
 
 
 def _real(x: Expr, scale: Expr, zero_point: Expr, span: Any) -> Call:
