@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ pytest.importorskip("onnx", reason="a third of the networks are ONNX models; ins
 
 from quantized_networks import NETWORKS, Network
 from quantized_writers import to_onnx, to_tflite, to_torch
+from test_torch_engines import VNNI
 
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
               pytest.mark.filterwarnings("ignore::FutureWarning")]  # torch's own
@@ -157,6 +159,55 @@ def test_the_three_compiled_programs_of_larger_networks_give_the_same_integers(n
     for found in others:
         np.testing.assert_array_equal(found, first)
     np.testing.assert_array_equal(integers(name, first), integers(name, evaluate(Unify(numerics="tflite")(imported(name)["torch"]), picture(name))))
+
+
+def of_torch(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
+    """By oneDNN: FBGEMM, which the engine x86 takes for depthwise convolutions of many channels, loses bits (docs/numerics.md)."""
+    import torch
+
+    engine, threads = torch.backends.quantized.engine, torch.get_num_threads()
+    try:
+        torch.backends.quantized.engine = "onednn"
+        torch.set_num_threads(1)
+        module = to_torch(described(name))
+        with torch.no_grad():
+            return module(torch.from_numpy(x)).numpy(), relay.frontend.from_pytorch(module, [("input", x.shape)], freeze_params=True)[0]
+    finally:
+        torch.backends.quantized.engine = engine
+        torch.set_num_threads(threads)
+
+
+def of_onnx(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
+    runtime = pytest.importorskip("onnxruntime", reason="its integers are compared; install onnxruntime")
+    session = runtime.InferenceSession(to_onnx(described(name), name in OF_OPERATORS), providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: x})[0], imported(name)["onnx"]
+
+
+def of_tflite(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
+    runtime = pytest.importorskip("ai_edge_litert.interpreter", reason="its integers are compared; install ai-edge-litert")
+    kernels = runtime.OpResolverType.BUILTIN_REF
+    reference = runtime.Interpreter(model_content=to_tflite(described(name)), experimental_op_resolver_type=kernels, num_threads=1)
+    reference.allocate_tensors()
+    reference.set_tensor(reference.get_input_details()[0]["index"], x)
+    reference.invoke()
+    return reference.get_tensor(reference.get_output_details()[0]["index"]), imported(name)["tflite"]
+
+
+RUNTIMES: dict[str, Callable[[str, np.ndarray[Any, Any]], tuple[np.ndarray[Any, Any], tvm.IRModule]]] = {"torch": of_torch, "onnx": of_onnx, "tflite": of_tflite}
+
+
+@pytest.mark.skipif(not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not")
+@pytest.mark.parametrize("source", RUNTIMES)
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS if n not in SMALL)])
+def test_the_compiled_integers_are_those_of_the_runtime(name: str, source: str) -> None:
+    expected, mod = RUNTIMES[source](name, given_to(source, picture(name)))
+    compiled = tvm.compile(mod, threads=1)
+    assert len(np.unique(expected)) > 1
+    np.testing.assert_array_equal(integers(name, compiled(given_to(source, picture(name)))), integers(name, expected))
+
+
+def given_to(source: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if source == "tflite" else x
 
 
 def test_the_text_of_tflite_is_the_one_of_the_field() -> None:
