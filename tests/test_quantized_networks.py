@@ -20,7 +20,7 @@ from tilewright.relay.interpreter import evaluate
 pytest.importorskip("torch", reason="a third of the networks are modules of torch; install torch")
 pytest.importorskip("onnx", reason="a third of the networks are ONNX models; install onnx")
 
-from quantized_networks import NETWORKS, Network
+from quantized_networks import NETWORKS, WIDTHS, Network
 from quantized_writers import to_onnx, to_tflite, to_torch
 from test_torch_engines import VNNI
 
@@ -39,8 +39,11 @@ def described(name: str) -> Network:
 
 @cache
 def imported(name: str) -> dict[str, tvm.IRModule]:
+    return as_modules(described(name), name)
+
+
+def as_modules(net: Network, name: str) -> dict[str, tvm.IRModule]:
     """A network as each framework has it."""
-    net = described(name)
     return {
         "torch": relay.frontend.from_pytorch(to_torch(net), [("input", net.input.shape)], freeze_params=True)[0],
         "tflite": relay.frontend.from_tflite(to_tflite(net))[0],
@@ -75,14 +78,25 @@ def offload_map(mod: tvm.IRModule) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_three_frameworks_give_one_program_and_one_map(name: str) -> None:
-    modules = imported(name)
+    one_program_and_one_map(imported(name), described(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "width"), WIDTHS.items())
+def test_networks_with_all_their_channels_are_one_program(name: str, width: int) -> None:
+    net = NETWORKS[name](width)
+    assert max(layer.output.shape[1] for layer in net.layers) == {"mobilenet_v1": 1024, "resnet_18": 512, "resnet_50": 2048}[name]
+    one_program_and_one_map(as_modules(net, name), net)
+
+
+def one_program_and_one_map(modules: dict[str, tvm.IRModule], net: Network) -> None:
     torch, tflite, onnx = (Unify()(modules[source]) for source in ("torch", "tflite", "onnx"))
     assert_structural_equal(tflite, torch)
     assert_structural_equal(onnx, torch)
     parts = [partitioned(m) for m in (torch, tflite, onnx)]
     maps = [offload_map(p) for p in parts]
     assert maps[0] == maps[1] == maps[2]
-    kinds = [layer.kind for layer in described(name).layers]
+    kinds = [layer.kind for layer in net.layers]
     taken = [pattern for patterns in maps[0].values() for pattern in patterns]
     assert sorted(taken) == sorted(f"npu.{'conv2d' if k == 'conv' else k}" for k in kinds if k in ("conv", "dense", "add"))
     assert_structural_equal(parts[1], parts[0])
