@@ -19,7 +19,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("settings", "types"),
     ("global_functions",),
     ("logs",),
-    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts"),
+    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts", "worth"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),

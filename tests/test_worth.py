@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.compiler.worth import ALIKE, CompileTimes, Use, Uses
+from tilewright.worth import ALIKE, Times, Use, Uses
 
 
-@pytest.fixture(autouse=True)
-def a_second_for_each_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.compiler.worth.COMPILING.of", float)
-
-
-def calls_until_compiled(uses: Uses, seconds: float, operators: int) -> int:
+def calls_until_compiled(uses: Uses, seconds: float, compiling: float) -> int:
     """How often a new key runs on values, at so many seconds each."""
     use, count = Use(), 0
     uses.meet(use)
-    while not uses.pays(use, operators):
+    while not uses.pays(use, compiling):
         use.ran(seconds)
         uses.meet(use)
         count += 1
@@ -74,7 +69,7 @@ def test_a_first_call_that_makes_its_steps_does_not_speak_for_the_others() -> No
 
 
 def test_what_compiling_takes_is_learned() -> None:
-    times = CompileTimes()
+    times = Times(0.01)
     expected = times.of(100)
     times.took(10_000, 10_000 * expected / 100 * 3)
     assert times.of(100) == pytest.approx(3 * expected, rel=0.02)

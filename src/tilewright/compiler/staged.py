@@ -8,7 +8,7 @@ dictionary, a new one has the rest resolved for it, the stage that has known siz
 calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
 
 Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
-(`relay/on_values.py`), with steps that are made once, and compiles a stage for a key when that pays (`compiler/worth.py`). Where an operator has
+(`relay/on_values.py`), with steps that are made once, and compiles a stage for a key when that pays (`worth.py`). Where an operator has
 too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
 small one runs by its numpy meaning until it pays. A point keeps the `MOST_EDGES` edges that were used last.
 
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright.compiler import worth
-from tilewright.compiler.worth import Use, Uses
+from tilewright import worth
 from tilewright.errors import InputError
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable, check_texts, readable
 from tilewright.runtime.program import TensorInfo
 from tilewright.types import DataType
+from tilewright.worth import COMPILING, Use, Uses
 
 if TYPE_CHECKING:
     from tilewright.compiler.growth import Sizer
@@ -273,7 +273,7 @@ class Stages:
 
         with self._lock:
             use = point.use(point.key(values))
-            if point.uses.pays(use, point.operators):
+            if point.uses.pays(use, COMPILING.of(point.operators)):
                 return None
             if self._conversions is None:
                 self._conversions = Conversions(SMALL)
@@ -325,7 +325,7 @@ class Stages:
                 point.uses.meet(edge.use)
             point.edges.move_to_end(key)
             changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
-            if not edge.ready and not (changing and not point.uses.pays(edge.use, edge.operators)):
+            if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
                 self._make(point, key, edge)
             return edge
 
