@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -114,7 +114,7 @@ def _run(function: Function, conversions: Conversions | None) -> Step:
 def _step(conversions: Conversions | None, call: Call) -> Step:
     """The value of a call, from those of its operands."""
     if conversions is not None and isinstance(call.op, Function):
-        return _Part(call.op, conversions)
+        return _Part(call.op, call.args, conversions)
     if conversions is not None and isinstance(call.op, Waiting):
         return functools.partial(conversions.of(call.op), call)
     if conversions is not None and call.op.kind >= Fusion.OUT_FUSABLE and not pending(call):
@@ -147,17 +147,22 @@ class _Decided:
 
     def __init__(self, function: Function) -> None:
         self.asked = tuple(sorted(deciding_of(function)))
-        self.known: dict[tuple[bytes, ...], Step | None] = {}
+        self.known: dict[Any, Step | None] = {}
         """For values that do not tell all sizes, None."""
-        self.met: dict[tuple[bytes, ...], Use] = {}
+        self.met: dict[Any, Use] = {}
         self.uses = Uses()
         self.operators = len(calls(function.body))
+        self._constants: dict[Any, int] = {}
 
-    def key(self, args: Sequence[Array]) -> tuple[bytes, ...]:
-        """The values that decide."""
-        return tuple([args[k].tobytes() for k in self.asked])
+    def number(self, constants: tuple[bytes, ...]) -> int:
+        """That of the constants among what decides."""
+        return self._constants.setdefault(constants, len(self._constants))
 
-    def use(self, key: tuple[bytes, ...]) -> Use:
+    def widen(self, asked: Iterable[int]) -> None:
+        """More values decide than it was known; keys so far do not tell apart what they decide."""
+        self.asked, self.known, self.met = tuple(sorted({*self.asked, *asked})), {}, {}
+
+    def use(self, key: Any) -> Use:
         """That of values which are met once more."""
         if len(self.met) >= MOST_SIZES and key not in self.met:
             self.met = {}
@@ -165,30 +170,34 @@ class _Decided:
         self.uses.meet(use)
         return use
 
-    def find(self, function: Function, args: Sequence[Array], conversions: Conversions) -> None:
-        """Keep what the part is for these values."""
-        begin = worth.clock()
-        found, asked = decided(function, args)
-        if not asked <= set(self.asked):
-            self.asked = tuple(sorted({*self.asked, *asked}))
-            self.known, self.met = {}, {}  # their keys do not tell apart what these values decide
-        elif len(self.known) >= MOST_SIZES:
+    def keep(self, key: Any, run: Step | None) -> None:
+        """What the part is for these values."""
+        if len(self.known) >= MOST_SIZES:
             self.known = {}
-        self.known[self.key(args)] = None if found is None or not is_straight(found) else steps_of(found, functools.partial(_step, conversions))
-        worth.RESOLVING.took(self.operators, worth.clock() - begin)
+        self.known[key] = run
 
 
 class _Part:
     """A part of a program: what it is for the values that decide it where that is known, else its own steps."""
 
-    def __init__(self, function: Function, conversions: Conversions) -> None:
-        self._function, self._conversions = function, conversions
+    def __init__(self, function: Function, given: Sequence[Expr], conversions: Conversions) -> None:
+        self._function, self._given, self._conversions = function, given, conversions
         self._steps = steps_of(function, functools.partial(_step, conversions))
         self._decided = conversions.part(function)
+        self._asked: tuple[int, ...] | None = None
+        self._varying: list[int] = []
+        self._constants = 0
+
+    def _key(self, args: Sequence[Array]) -> Any:
+        of = self._decided
+        if self._asked is not of.asked:
+            self._asked, constants = of.asked, {k: a.value.tobytes() for k, a in enumerate(self._given) if isinstance(a, Constant)}
+            self._varying = [k for k in self._asked if k not in constants]
+            self._constants = of.number(tuple(constants[k] for k in self._asked if k in constants))
+        return (self._constants, *[args[k].tobytes() for k in self._varying])
 
     def __call__(self, *args: Any) -> Any:
-        of = self._decided
-        key = of.key(args)
+        of, key = self._decided, self._key(args)
         run = of.known.get(key)
         if run is not None:
             try:
@@ -199,11 +208,20 @@ class _Part:
             return self._steps(*args)
         use = of.use(key)
         if of.uses.pays(use, worth.RESOLVING.of(of.operators)):
-            of.find(self._function, args, self._conversions)
+            self._find(args)
         begin = worth.clock()
         found = self._steps(*args)
         use.ran(worth.clock() - begin)
         return found
+
+    def _find(self, args: Sequence[Array]) -> None:
+        """Find out what the part is for these values."""
+        begin, of = worth.clock(), self._decided
+        found, asked = decided(self._function, args)
+        if not asked <= set(of.asked):
+            of.widen(asked)
+        of.keep(self._key(args), None if found is None or not is_straight(found) else steps_of(found, functools.partial(_step, self._conversions)))
+        worth.RESOLVING.took(of.operators, worth.clock() - begin)
 
 
 _SIZES: Final = operator.attrgetter("shape", "dtype")

@@ -1,13 +1,14 @@
 """The parts of a program that are decided by few of its values each, taken out into functions of their own.
 
-    %0 = dyn.strided_slice(%places, 0, %n, 1)                           %0 = fn (%p0, %p1, %p2) {
-    %1 = onnx.deferred(%boxes, %0, op_type="GatherND")                    onnx.deferred(%p2, dyn.strided_slice(%p0, 0, %p1, 1), op_type="GatherND")
-    %2 = dyn.strided_slice(%others, 0, %m, 1)                    ->     }(%places, %n, %boxes)
-    %3 = onnx.deferred(%boxes, %2, op_type="GatherND")                  %1 = fn (…) { … }(%others, %m, %boxes)
+    %0 = dyn.strided_slice(%places, 0, %n, 1)                           %0 = fn (%p0, %p1, %p2, %p3, %p4) {
+    %1 = onnx.deferred(%boxes, %0, op_type="GatherND")                    onnx.deferred(%p4, dyn.strided_slice(%p0, %p1, %p2, %p3), op_type="GatherND")
+    %2 = dyn.strided_slice(%others, 0, %m, 1)                    ->     }(%places, 0, %n, 1, %boxes)
+    %3 = onnx.deferred(%boxes, %2, op_type="GatherND")                  %1 = fn (…) { … }(%others, 0, %m, 1, %boxes)
     onnx.deferred(%1, %3, op_type="Concat")                             onnx.deferred(%0, %1, op_type="Concat")
 
 Together the counts `n` and `m` differ from call to call, each alone is a small number that comes back. What such a part is for the numbers that
-decide it can be known (`decided`), and two parts of the same content (`content_of`) are the same for the same numbers.
+decide it can be known (`decided`), and two parts of the same content (`content_of`) are the same for the same numbers. Constants are
+parameters, so that parts that differ in what does not decide have the same content.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _is_part(members: Sequence[Expr], by: Deciding, deciding: dict[Expr, Decidin
 def _outline(members: Sequence[Expr], users: dict[Expr, list[Expr]]) -> dict[Expr, Expr]:
     """What stands in the place of those that are needed outside."""
     own = set(members)
-    inputs = dict.fromkeys(o for e in members for o in operands(e) if o not in own and not isinstance(o, Constant))
+    inputs = dict.fromkeys(o for e in members for o in operands(e) if o not in own and not (isinstance(o, Constant) and o.value.dtype.hasobject))
     needed = [e for e in members if any(u not in own for u in users[e])]
     params = {o: Var(f"p{k}", o.known_type()) for k, o in enumerate(inputs)}
     body = Tuple(tuple(needed)) if len(needed) > 1 else needed[0]
@@ -152,4 +153,6 @@ def _content(e: Expr) -> Hashable:
     if isinstance(e, Constant):
         value = e.value
         return (value.shape, str(value.dtype), tuple(value.flat) if value.dtype.hasobject else value.tobytes())
-    return e.index if isinstance(e, TupleGetItem) else str(e.known_type()) if isinstance(e, Var) else type(e)
+    if isinstance(e, Var):
+        return str(e.known_type())
+    return e.index if isinstance(e, TupleGetItem) else ""
