@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import tilewright
+from tilewright import relay, worth
 from tilewright.worth import ALIKE, Times, Use, Uses
 
 
@@ -74,3 +76,11 @@ def test_what_compiling_takes_is_learned() -> None:
     times.took(10_000, 10_000 * expected / 100 * 3)
     assert times.of(100) == pytest.approx(3 * expected, rel=0.02)
     assert times.of(200) == 2 * times.of(100)
+
+
+def test_what_is_compiled_is_learned_from(slow_clock: int) -> None:
+    x = relay.var("x", shape=(2, 3))
+    operators, seconds = worth.COMPILING._operators, worth.COMPILING._seconds
+    tilewright.compile(relay.Function([x], relay.exp(relay.tanh(x))))
+    assert worth.COMPILING._operators == operators + 2
+    assert worth.COMPILING._seconds >= seconds + 1

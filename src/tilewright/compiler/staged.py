@@ -164,12 +164,19 @@ class Point:
         return self._operators
 
     def use(self, key: Key) -> Use:
-        """That of a key without an edge, which is met once more."""
-        self.seen[key] = use = self.seen.pop(key, None) or Use()
-        if len(self.seen) > MOST_EDGES:
-            self.seen.popitem(last=False)
+        """How a key was used so far."""
+        edge = self.edges.get(key)
+        return edge.use if edge is not None else self.seen.get(key) or Use()
+
+    def ran(self, key: Key, use: Use, seconds: float) -> None:
+        """A call with this key ran on values in this time."""
+        use.ran(seconds)
         self.uses.meet(use)
-        return use
+        if key not in self.edges:
+            self.seen.pop(key, None)
+            self.seen[key] = use
+            if len(self.seen) > MOST_EDGES:
+                self.seen.popitem(last=False)
 
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
@@ -271,8 +278,9 @@ class Stages:
             return None
         from tilewright.relay.on_values import Conversions, OnValues, TooLargeError
 
+        key = point.key(values)
         with self._lock:
-            use = point.use(point.key(values))
+            use = point.use(key)
             if point.uses.pays(use, COMPILING.of(point.operators)):
                 return None
             if self._conversions is None:
@@ -285,7 +293,8 @@ class Stages:
         except TooLargeError:
             point.too_large += 1
             return None
-        use.ran(worth.clock() - begin)
+        with self._lock:
+            point.ran(key, use, worth.clock() - begin)
         point.too_large = 0
         return found
 
@@ -319,10 +328,8 @@ class Stages:
                     point.edges.clear()  # their keys do not tell apart what these values decide
                     key = point.key(values)
                 self._add(point, key, edge)
-            if (use := point.seen.pop(key, None)) is not None:
-                edge.use = use  # this time is counted there
-            else:
-                point.uses.meet(edge.use)
+                edge.use = point.seen.pop(key, edge.use)
+            point.uses.meet(edge.use)
             point.edges.move_to_end(key)
             changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
             if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
