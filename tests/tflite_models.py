@@ -154,8 +154,8 @@ class _Writer:
 
     def _bytes(self, data: bytes) -> int:
         self.b.StartVector(1, len(data), 16)
-        for byte in reversed(data):
-            self.b.PrependByte(byte)
+        self.b.head -= len(data)
+        self.b.Bytes[self.b.head:self.b.head + len(data)] = data
         return int(self.b.EndVector())
 
     def _offsets(self, values: Sequence[int]) -> int:
