@@ -91,7 +91,7 @@ def as_tflite(name: str) -> Callable[[], Path]:
     """A function that writes the ONNX model `name` of `models.py`, QDQ of convolutions, sums and pools, as a TFLite file with the same integers and scales."""
 
     def write() -> Path:
-        path = models.folder() / f"{name}.tflite"
+        path = models.folder() / f"{name}_tflite.tflite"
         if not path.exists():
             import onnx
             from quantized_writers import to_tflite
