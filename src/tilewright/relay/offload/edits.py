@@ -196,7 +196,7 @@ def _asking(d: Difference, wanted: Mapping[str, Any]) -> Difference:
 
 def _folded(differences: Iterable[Difference]) -> Edit:
     """The values that are made of constants, computed now."""
-    names = list(dict.fromkeys(short(d.at) for d in differences))
+    names = list(dict.fromkeys(short(d.at, 0) for d in differences))
     text = f"fold {' and '.join(names)}, computed from constants: relay.transform.FoldConstant(fold_qnn=True)"
     return Edit(text, True, tuple(at_use(d, lambda e: Constant(np.asarray(evaluate(e)), e.span)) for d in differences))
 

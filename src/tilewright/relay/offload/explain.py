@@ -55,7 +55,7 @@ def explain_offload(
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     rows = {t: tuple(table_of(t, tables)) for t in names}
     mod = InferType()(mod)
-    fate, divided = fates(mod, divide or (lambda m: partition(m, names, tables)))
+    fate, divided, origins = fates(mod, divide or (lambda m: partition(m, names, tables)))
     records: list[Record] = []
     taken: list[Taken] = []
     for name, function in mod.items():
@@ -65,7 +65,7 @@ def explain_offload(
         records += explained.records()
         taken += explained.taken()
     records.sort(key=lambda r: -r.macs)
-    return Offload(names, tuple(records), tuple(taken), mod, divided)
+    return Offload(names, tuple(records), tuple(taken), mod, divided, origins)
 
 
 @dataclass(frozen=True)

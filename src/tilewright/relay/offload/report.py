@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from tilewright.errors import CompileError, OptionError, Origin
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.offload.changes import Edit, applied
 from tilewright.relay.offload.difference import Kind
 
@@ -106,6 +106,8 @@ class Offload(Sequence[Record]):
     taken: tuple[Taken, ...]
     mod: IRModule = field(repr=False)
     partitioned: IRModule = field(repr=False)
+    origins: Mapping[Expr, Call] = field(repr=False)
+    """Which call of `mod` each call of `partitioned` was."""
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -175,6 +177,18 @@ class Offload(Sequence[Record]):
     def to_json(self) -> str:
         """The same as text."""
         return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    def to_svg(self) -> str:
+        """A picture of the partition, the text of an SVG file."""
+        from tilewright.relay.offload.picture import to_svg
+
+        return to_svg(self)
+
+    def to_html(self) -> str:
+        """The same as a page."""
+        from tilewright.relay.offload.picture import to_html
+
+        return to_html(self)
 
     def summary(self) -> str:
         """The shares, in one line."""
