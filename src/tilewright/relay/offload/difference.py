@@ -77,9 +77,15 @@ class Way:
     cost: int = 0
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """The smaller the nearer."""
-        return self.cost, -self.matched
+    def rank(self) -> tuple[int, int, int, int]:
+        """The smaller the nearer: what costs the least, then what leaves the most as it is, then what is said in the fewest words."""
+        return self.cost, -self.matched, len(self.differences), sum(d.kind is Kind.MISSING for d in self.differences)
+
+    @property
+    def effort(self) -> int:
+        """The cost, where constants, types and attributes that are mended in one go count once."""
+        once = {d.kind for d in self.differences if d.kind in (Kind.CONSTANT, Kind.DTYPE, Kind.ATTRIBUTE) and d.cost == 1}
+        return len(once) + sum(d.cost for d in self.differences if d.kind not in once or d.cost > 1)
 
     @property
     def calls(self) -> list[Call]:

@@ -14,7 +14,7 @@ from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import has_neutral, inserted
+from tilewright.relay.offload.neutral import has_neutral, inserted, neutral_attributes
 from tilewright.relay.op.registry import Op, get
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
@@ -31,7 +31,9 @@ _OUT: Final = ("out_dtype", "dtype")
 
 
 def edit_of(way: Way) -> Edit | None:
-    """The edit that takes all differences of a way; None where one of them has none."""
+    """The edit that takes all differences of a way; None where one of them has none, and where it would be no small one."""
+    if way.effort > NO_EDIT:
+        return None
     found: list[Edit] = []
     attributes: dict[Expr, dict[str, Any]] = {}
     for d in way.differences:
@@ -254,7 +256,8 @@ def _operator(d: Difference, way: Way) -> Edit | None:
     cls = get(d.wanted["operator"])
     if not isinstance(d.at, Call) or not isinstance(d.at.op, Op):
         return None
-    attrs = {**{k: v for k, v in d.at.op.attributes().items() if k in cls.attribute_names}, **d.wanted["attrs"]}
+    known = {**neutral_attributes(cls.name, d.at.known_type()), **d.at.op.attributes(), **d.wanted["attrs"]}
+    attrs = {k: v for k, v in known.items() if k in cls.attribute_names}
     if any(n not in attrs and n not in cls.attribute_defaults for n in cls.attribute_names):
         return Edit(f"compute it with {cls.name}, not {d.at.op.name}")
     return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]

@@ -79,7 +79,7 @@ class _Candidate:
     way: Way
 
     @property
-    def rank(self) -> tuple[int, int, int]:
+    def rank(self) -> tuple[int, ...]:
         return (*self.way.rank, self.number)
 
 
@@ -234,7 +234,7 @@ class _Explained:
         try:
             root = changed(c.anchor, (*edit.changes, *_trial(edit, leaves)), leaves)
         except CompileError as error:
-            return None, False, [f"there the program would have no type: {error.message}"]
+            return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
             return edit, False, []

@@ -151,7 +151,7 @@ def _arcs(rows: list[Row], tops: list[int]) -> Iterator[str]:
     for i, row in enumerate(rows):
         for j in sorted(row.reads):
             if j == i - 1:
-                yield f'<path d="M{LEFT + 30} {tops[j] + ROW - 5} V{tops[i] + 1}" stroke="#555" fill="none"/>'
+                yield f'<path d="M{LEFT + WIDTH // 2} {tops[j] + ROW - 5} V{tops[i] + 1}" stroke="#555" fill="none"/>'
             elif j < i:
                 y0, y1 = tops[j] + ROW // 2, tops[i] + ROW // 2
                 out = LEFT - 12 - min(100, 12 + (y1 - y0) // 8)
