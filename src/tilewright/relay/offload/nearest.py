@@ -30,8 +30,8 @@ from tilewright.relay.dataflow_pattern.pattern import (
 )
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.places import calls_in
 from tilewright.relay.offload.neutral import can_be_made, has_neutral
+from tilewright.relay.offload.places import calls_in
 from tilewright.relay.op.registry import Fusion, Op, get, plain
 from tilewright.relay.short_text import short
 from tilewright.relay.visitor import operands
