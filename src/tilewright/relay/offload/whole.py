@@ -115,6 +115,6 @@ def place_of(function: Callable[..., Any]) -> str:
     inner: Any = function
     while hasattr(inner, "func"):
         inner = inner.func
-    code = getattr(inner, "__code__", None) or getattr(getattr(type(inner), "__call__", None), "__code__", None)
+    code = getattr(inner, "__code__", None) or getattr(vars(type(inner)).get("__call__"), "__code__", None)
     name = getattr(inner, "__qualname__", type(inner).__name__).rpartition("<locals>.")[2]
     return f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else name
