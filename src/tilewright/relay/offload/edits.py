@@ -15,7 +15,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
 from tilewright.relay.offload.neutral import has_neutral, inserted, neutral_attributes
-from tilewright.relay.op.registry import Op, get
+from tilewright.relay.op.registry import Fusion, Op, get
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -32,7 +32,9 @@ _OUT: Final = ("out_dtype", "dtype")
 
 def edit_of(way: Way) -> Edit | None:
     """The edit that takes all differences of a way; None where one of them has none, and where it would be no small one."""
-    if way.effort > NO_EDIT:
+    built = sum(d.kind in (Kind.EXTRA, Kind.MISSING, Kind.OPERATOR) for d in way.differences)
+    heavy = any(isinstance(e.op, Op) and e.op.kind > Fusion.INJECTIVE for e in way.calls)
+    if way.effort > NO_EDIT or (built > way.matched and not heavy):
         return None
     found: list[Edit] = []
     attributes: dict[Expr, dict[str, Any]] = {}
@@ -61,6 +63,8 @@ def together(edits: Iterable[Edit]) -> Edit | None:
     if len(edits) < 2:
         return edits[0] if edits else None
     text = "; ".join(dict.fromkeys(e.text for e in edits))
+    if not all(e.can_apply or e.table is not None for e in edits):  # one of them is for a human being
+        return Edit(text, all(e.keeps_meaning for e in edits))
     passes = {repr(p): p for e in edits for p in e.passes}
     return Edit(
         text, all(e.keeps_meaning for e in edits), tuple(c for e in edits for c in e.changes), tuple(passes.values()),
@@ -200,6 +204,7 @@ def _folded(differences: Iterable[Difference]) -> Edit:
     """The values that are made of constants, computed now."""
     names = list(dict.fromkeys(short(d.at, 0) for d in differences))
     text = f"fold {' and '.join(names)}, computed from constants: relay.transform.FoldConstant(fold_qnn=True)"
+    text += ", or relay.qnn.transform.Unify()" if "qnn." in text else ""
     return Edit(text, True, tuple(at_use(d, lambda e: Constant(np.asarray(evaluate(e)), e.span)) for d in differences))
 
 

@@ -160,7 +160,7 @@ class Offload(Sequence[Record]):
 
     def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
         """The module with the edits of all records that keep its results, or, if asked for, with all that a program can make."""
-        edits = [r.edit for r in self.records if r.edit is not None and r.edit.can_apply and (change_results or r.edit.keeps_meaning)]
+        edits = [r.edit for r in self.records if r.mod is self.mod and r.edit is not None and r.edit.can_apply and (change_results or r.edit.keeps_meaning)]
         usable = [e for e in edits if all(n in (params or {}) for n in e.needs)]
         return applied(self.mod, usable, params)
 
@@ -210,6 +210,17 @@ class Offload(Sequence[Record]):
 
     def __str__(self) -> str:
         return self.text()
+
+
+def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> Offload:
+    """The reports of targets of which each saw what those before it left, as one: of what is left, the reason of the target that was nearest to taking it."""
+    last = reports[-1]
+    earlier: dict[tuple[str, str, str], Record] = {}
+    for report in reports[:-1]:
+        earlier.update({(r.function, r.node, r.operator): r for r in report.records if r.kind is not Kind.UNKNOWN})
+    records = tuple(earlier.get((r.function, r.node, r.operator), r) if r.kind is Kind.UNKNOWN else r for r in last.records)
+    origins = {e: c for report in reports for e, c in report.origins.items()}
+    return Offload(targets, records, tuple(t for report in reports for t in report.taken), last.mod, last.partitioned, origins)
 
 
 class OffloadError(CompileError):
