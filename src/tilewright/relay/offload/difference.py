@@ -90,8 +90,8 @@ class Way:
     @property
     def calls(self) -> list[Call]:
         """The calls that have a part in the match, those that stand between among them."""
-        other = {d.at for d in self.differences if d.kind is Kind.OTHER}
-        found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern)) and e not in other]
+        other = {(d.pattern, d.at) for d in self.differences if d.kind is Kind.OTHER}
+        found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern)) and (p, e) not in other]
         return list(dict.fromkeys([*found, *(d.at for d in self.differences if d.kind is Kind.EXTRA and isinstance(d.at, Call))]))
 
     def and_then(self, other: Way) -> Way:

@@ -14,7 +14,7 @@ from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import has_neutral, inserted, neutral_attributes
+from tilewright.relay.offload.neutral import CHANGE_NOTHING, has_neutral, inserted, neutral_attributes
 from tilewright.relay.op.registry import Fusion, Op, get
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
@@ -24,8 +24,6 @@ from tilewright.relay.visitor import operands, post_order
 from tilewright.types import DataType, TensorType
 
 _LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
-_SAME: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
-"""Operators that can be taken out of a program for inference."""
 _OUT: Final = ("out_dtype", "dtype")
 """Attributes that say the type of the elements of a result."""
 
@@ -234,7 +232,7 @@ def _extra(d: Difference, way: Way) -> Edit | None:
         return None
     operand, name = d.wanted["operand"], through.op.name
     known = through.args[operand].known_type()
-    same = name in _SAME or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
+    same = name in CHANGE_NOTHING or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
     return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
 
 

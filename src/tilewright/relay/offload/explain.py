@@ -148,8 +148,10 @@ class _Explained:
         for c in candidates:
             if asked and (c.way.cost > 1 or (c.way.cost == 1 and c.way.matched < 2)):
                 break
+            if found and c.way.cost > candidates[0].way.cost + 1:
+                break
             record = self._judged(e, c, plain)
-            if record.proven:
+            if record.proven or (not c.way.cost and (record.edit is not None or record.kind is not Kind.TAKEN)):
                 return record
             found.append(record)
         if asked or found:

@@ -30,7 +30,7 @@ from tilewright.relay.dataflow_pattern.pattern import (
 )
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import can_be_made, has_neutral
+from tilewright.relay.offload.neutral import CHANGE_NOTHING, can_be_made, has_neutral
 from tilewright.relay.offload.places import calls_in
 from tilewright.relay.op.registry import Fusion, Op, get, plain
 from tilewright.relay.short_text import short
@@ -166,7 +166,8 @@ class Nearest:
                 continue
             inner = self._near(conditions, p, o, steps - 1)
             if inner.matched:
-                cost = 1 + (through.op.kind > Fusion.INJECTIVE) + sum(a is not o and a not in self.constant for a in through.args)
+                heavy = through.op.kind > Fusion.INJECTIVE and through.op.name not in CHANGE_NOTHING
+                cost = 1 + heavy + sum(a is not o and a not in self.constant for a in through.args)
                 extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{through.op.name} between", cost, wanted={"operand": i})
                 yield Way((extra, *inner.differences), inner.pairs, inner.matched, inner.cost + extra.cost)
 
@@ -278,7 +279,8 @@ def _attributes(p: AttrPattern, of: Any, at: Expr, cost: int) -> Iterator[Differ
     for name, wanted in p.attrs.items():
         value = attribute(of, name)
         if value is None or not (value is wanted or bool(plain(value) == wanted)):
-            yield _attribute(p, at, name, wanted, value, cost)
+            has = isinstance(at, Call) and isinstance(at.op, Op) and name in at.op.attribute_names
+            yield _attribute(p, at, name, wanted, value, cost if has else NO_EDIT)
 
 
 def _attribute(p: DFPattern, at: Expr, name: str, wanted: Any, value: Any, cost: int) -> Difference:

@@ -31,6 +31,10 @@ Made = tuple[Attrs, list[Constant]]
 """The attributes of an operator that changes nothing, and its arguments after the value."""
 
 
+CHANGE_NOTHING: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
+"""Operators that can be taken out of a program for inference."""
+
+
 def has_neutral(name: str) -> bool:
     """Whether the operator can be put anywhere without changing the value."""
     return name in _NEUTRAL
