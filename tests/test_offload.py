@@ -20,7 +20,17 @@ from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, r
 from tilewright.ir.transform import Sequential
 from tilewright.registry import register_func, remove_global_func
 from tilewright.relay.analysis import explain_offload
-from tilewright.relay.dataflow_pattern import FunctionPattern, is_constant, is_expr, is_if, is_op, is_tuple, is_tuple_get_item, is_var, wildcard
+from tilewright.relay.dataflow_pattern import (
+    FunctionPattern,
+    is_constant,
+    is_expr,
+    is_if,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    wildcard,
+)
 from tilewright.relay.dataflow_pattern.pattern import WildcardPattern
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload import Kind, Offload, OffloadError, Record, accelerators
@@ -243,7 +253,7 @@ def test_rows_that_take_parts_of_others() -> None:
         "relu (nn.relu): row 'npu.cr' fits, but row 'npu.c', which is tried before it, took nn.conv2d(%x, a constant)\n  edit: put row 'npu.cr' before row 'npu.c'"
     )
     assert [r[0] for r in report[0].table(rows)] == ["npu.cr", "npu.c"]
-    with pytest.raises(OptionError, match="this edit is not made by a program: put row 'npu.cr' before"):
+    with pytest.raises(OptionError, match=r"this edit is not made by a program: put row 'npu\.cr' before"):
         report[0].apply()
     chain = explained(call("add", call("add", call("add", x, y), y), y, origin="last"), ("npu.two", is_op("add")(is_op("add")(wildcard(), wildcard()), wildcard())))
     assert len(chain.taken) == 2 and chain[0].kind is Kind.MISSING
@@ -276,7 +286,7 @@ def test_an_edit_after_which_the_rest_has_no_type() -> None:
         record.apply()
     grouped = explained(conv(x, constant(4, 1, 3, 3), groups=4), ("npu.c", CONV.has_attr({"groups": 1})))
     assert grouped[0].edit is None and grouped[0].more == ("with what would mend it the program has no type: channels of data (4) and weight (1) differ",)
-    with pytest.raises(OptionError, match="there is no small edit that brings 'conv' to npu: row 'npu.c' wants groups = 1"):
+    with pytest.raises(OptionError, match=r"there is no small edit that brings 'conv' to npu: row 'npu\.c' wants groups = 1"):
         grouped[0].apply()
 
 
@@ -305,7 +315,7 @@ def test_more_than_eight_are_not_all_named() -> None:
     body: Any = x
     for _ in range(11):
         body = conv(body, relay.tanh(WEIGHT))
-    with pytest.raises(OffloadError, match="and 3 more operators$"):
+    with pytest.raises(OffloadError, match=r"and 3 more operators$"):
         explained(body, ("npu.c", CONV)).require(0.01)
 
 
@@ -413,7 +423,12 @@ def test_a_partition_of_the_targets_own() -> None:
     def opened(f: relay.Function) -> relay.Function:
         if "Compiler" in f.attrs:
             return f
-        rule: Any = lambda e: relay.visitor.substitute(e.op.body, dict(zip(e.op.params, e.args, strict=True))) if isinstance(e, relay.Call) and isinstance(e.op, relay.Function) else None
+
+        def rule(e: relay.Expr) -> relay.Expr | None:
+            if not (isinstance(e, relay.Call) and isinstance(e.op, relay.Function)):
+                return None
+            return relay.visitor.substitute(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
+
         return relay.visitor.rewrite(f, rule)  # type: ignore[return-value]
 
     register_pattern_table("own", lambda: rows)
