@@ -1,4 +1,4 @@
-"""The tables of Ethos-N, BNNS and CMSIS-NN: what each row takes, and what each rule says of what it does not."""
+"""The tables of Ethos-N, Ethos-U, BNNS and CMSIS-NN: what each row takes, and what each rule says of what it does not."""
 
 from __future__ import annotations
 
@@ -124,6 +124,16 @@ CMSIS_NN: dict[str, Callable[[], Any]] = {
     "qnn_mul": lambda: two("mul", signed, signed_other),
     "qnn_softmax": lambda: real(relay.nn.softmax, image(1, 4, dtype="int8"), 1 / 256, -128, "int8"),
 }
+ETHOS_U: dict[str, Callable[[], Any]] = {
+    "conv2d": lambda: conv(padded(signed), dtype="int8"),
+    "fully_connected": lambda: dense(image(1, 4, dtype="int8"), "int8"),
+    "avg_pool2d": lambda: quantized_pool(signed),
+    "max_pool2d": lambda: max_pool(signed),
+    "add": lambda: two("add", signed, signed_other),
+    "mul": lambda: two("mul", signed, signed_other),
+    "reshape": lambda: relay.reshape(signed, (1, 64, 4)),
+    "softmax": lambda: Q.softmax(image(1, 4, dtype="int8"), F(0.1), N(5), F(1 / 256), N(-128)),
+}
 f4, f2 = relay.var("x", shape=(1, 4, 8, 8)), relay.var("x", shape=(2, 4))
 
 
@@ -158,7 +168,8 @@ BNNS: dict[str, Callable[[], Any]] = {
     "global_avg_pool2d": lambda: relay.nn.global_avg_pool2d(f4),
     "instance_norm": lambda: relay.nn.instance_norm(f4, weight(4, dtype="float32"), weight(4, dtype="float32")),
 }
-ROWS = [(t, name, make) for t, rows in (("ethos-n", ETHOS_N), ("cmsis-nn", CMSIS_NN), ("bnns", BNNS)) for name, make in rows.items()]
+TABLES = (("ethos-n", ETHOS_N), ("ethos-u", ETHOS_U), ("cmsis-nn", CMSIS_NN), ("bnns", BNNS))
+ROWS = [(t, name, make) for t, rows in TABLES for name, make in rows.items()]
 
 
 def composites(mod: IRModule) -> list[str]:
@@ -180,7 +191,7 @@ def test_what_each_row_takes(target: str, name: str, make: Callable[[], Any]) ->
 
 
 def test_every_row_has_an_example() -> None:
-    for target, rows in (("ethos-n", ETHOS_N), ("cmsis-nn", CMSIS_NN), ("bnns", BNNS)):
+    for target, rows in TABLES:
         table = get_pattern_table(target)
         assert table is not None
         assert {row[0] for row in table} == {f"{target}.{name}" for name in rows}
@@ -212,6 +223,20 @@ REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("ethos-n", lambda: max_pool(x8, strides=(1, 1)), r"nn.max_pool2d of \(2, 2\) has strides \(1, 1\)", r"make strides \(2, 2\)"),
     ("ethos-n", lambda: relay.concatenate([x8, other], axis=0), "the result has a batch of 2", "compile the network"),
     ("ethos-n", lambda: relay.nn.depth_to_space(image(1, 8, 8, 9), 3, layout="NHWC"), "block_size of nn.depth_to_space is 3; it is 2 there", "make block_size 2"),
+    ("ethos-u", lambda: conv(signed, dtype="uint8"), "the input is int8 and the result uint8; they are of one type there", "convert the result to int8"),
+    ("ethos-u", lambda: conv(image(2, 8, 8, 4)), "the input has a batch of 2", "compile the network for a batch of 1"),
+    ("ethos-u", lambda: conv(x8, zero=2), "the zero point of the weight of qnn.conv2d is 2", "quantize the weight around 0"),
+    ("ethos-u", lambda: conv(x8, strides=(4, 1)), r"strides of qnn.conv2d are \(4, 1\); they are at most 3 there", "make strides 1, 2 or 3"),
+    ("ethos-u", lambda: conv(image(1, 80, 80, 4), kernel=(65, 1, 4, 8)), r"kernel_size of qnn.conv2d is \(65, 1\)", "make kernel_size smaller"),
+    ("ethos-u", lambda: conv(x8, kernel=(3, 3, 2, 8), groups=2), "qnn.conv2d has 2 groups", "make groups 1"),
+    ("ethos-u", lambda: conv(x8, kernel=(3, 3, 1, 8), groups=4), "qnn.conv2d makes several channels of each", "make channels as many as the input has"),
+    ("ethos-u", lambda: conv(padded(x8, 1.0)), "nn.pad pads with 1, and zero of its input is 7", "pad with 7"),
+    ("ethos-u", lambda: dense(image(1, 4), "int8"), "the input is uint8 and the result int8", "convert the result to uint8"),
+    ("ethos-u", lambda: max_pool(x8, padding=(1, 1, 1, 1)), r"padding of nn.max_pool2d is \(1, 1, 1, 1\); it is 0 there", "make padding 0"),
+    ("ethos-u", lambda: max_pool(x8, strides=(4, 4)), r"strides of nn.max_pool2d are \(4, 4\); they are at most 3 there", "make strides 1, 2 or 3"),
+    ("ethos-u", lambda: max_pool(image(1, 300, 300, 1), pool_size=(257, 1), strides=(1, 1)), r"pool_size of nn.max_pool2d is \(257, 1\)", "make pool_size smaller"),
+    ("ethos-u", lambda: two("add", x8, image(1, 1, 8, 4)), "they are of one shape there", "broadcast the smaller one"),
+    ("ethos-u", lambda: relay.reshape(x8, (4, 64)), "the result has a batch of 4", "batch of 1"),
     ("cmsis-nn", lambda: conv(x8), "the input is uint8; it is int8 or int16 there", "convert the input to int8"),
     ("cmsis-nn", lambda: conv(signed, dtype="int8", zero=2), "the zero point of the weight of qnn.conv2d is 2", "quantize the weight around 0"),
     ("cmsis-nn", lambda: conv(signed, dtype="int8", kernel=(3, 3, 2, 8), groups=2), "qnn.conv2d has 2 groups", "make groups 1"),

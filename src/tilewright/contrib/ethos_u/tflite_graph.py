@@ -143,7 +143,7 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
                 raise CompileError(f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize between them", e.span)
             if known is not None:
                 found[source] = known
-    for e, layer in reversed(layers.items()):  # what is only moved has the scale of what is made of it
+    for e, layer in reversed(list(layers.items())):  # what is only moved has the scale of what is made of it
         if layer.gives is None and e in found:
             found.setdefault(layer.reads[0], found[e])
     return found

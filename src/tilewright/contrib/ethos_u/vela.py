@@ -60,4 +60,5 @@ def compile_model(model: bytes, config: str, name: str) -> CommandStream:
             raise CompileError(f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}")
         with np.load(made[0]) as found:
             memory = {name: found[name].reshape(-1).astype(int).tolist() for name in _MEMORY}
-            return CommandStream(*(np.frombuffer(found[name].tobytes(), np.uint8) for name in ("cmd_data", "weight_data")), memory)
+            commands, weights = (np.frombuffer(found[name].tobytes(), np.uint8) for name in ("cmd_data", "weight_data"))
+            return CommandStream(commands, weights, memory)
