@@ -16,6 +16,7 @@ Nothing here imports the compiler: a program for the accelerator runs where that
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,8 +39,6 @@ OUTPUT: Final = "y"
 """The operand that an instruction writes."""
 FIRST_OPCODE: Final = 0x10
 """Opcodes below are those of data movement."""
-_LONGEST: Final = 0xFFFF
-"""Elements along a dimension of an operand, as far as commands can say."""
 
 
 class Refused(Exception):
@@ -147,6 +146,8 @@ class Instruction:
             raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is none of its fields")
         self.inputs = tuple(name for name in self.accesses if name != OUTPUT)
         self.cut = tuple(d.axis for d in self.accesses[OUTPUT] if d.axis)
+        self.asked = frozenset(inspect.signature(cycles).parameters)
+        """The fields and axes that `cycles` names."""
 
     def limits(self, name: str) -> tuple[int, int]:
         """The least and the greatest number that a field holds."""
@@ -226,6 +227,8 @@ class Accelerator:
     prepare: Callable[[IRModule], IRModule] | None = None
     instructions: dict[str, Instruction] = field(default_factory=dict, init=False)
     operators: dict[str, Operator] = field(default_factory=dict, init=False)
+    tilings: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The tilings that were chosen, by what they depend on."""
 
     def __post_init__(self) -> None:
         if not self.name.replace("_", "").isalnum():

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contrib.accelerator.access import Range
-from tilewright.contrib.accelerator.declaration import OUTPUT, Accelerator, Emitted, Operand, Refused
+from tilewright.contrib.accelerator.access import Dimension, Range
+from tilewright.contrib.accelerator.declaration import Accelerator, Emitted, Operand, Refused
 
 _LONGEST: Final = 0xFFFF
 """Elements along a dimension, as far as commands can say."""
-_SIZES: Final = 6
+_SIZES: Final = 5
 """Sizes of an axis that are tried."""
 
 
@@ -49,34 +49,29 @@ class Tiling:
 
 def choose(accelerator: Accelerator, e: Emitted) -> Tiling:
     """The tiling with the fewest cycles. Raises `Refused` where not even the smallest tiles fit."""
-    axes = [a for a in dict.fromkeys(e.instruction.cut) if e.extents[a] > 1]
-    once = tuple(a for a in dict.fromkeys(e.instruction.cut) if e.extents[a] <= 1)
-    search = _Search(accelerator, e)
-    best: Tiling | None = None
-    smallest = None
-    for sizes in itertools.product(*(_sizes(e.extents[a]) for a in axes)):
-        tile = {**dict.fromkeys(once, 1), **dict(zip(axes, sizes, strict=True))}
-        size_of = search.sizes(tile)
-        least = sum(size_of.values())
-        smallest = least if smallest is None else min(smallest, least)
-        if least > accelerator.near.size or search.too_long(tile):
-            continue
-        cut = [a for a in axes if tile[a] < e.extents[a]]
-        for order in _orders(cut):
-            made = search.tiling(tile, (*once, *(a for a in axes if a not in cut), *order), size_of)
-            if made is not None and (best is None or made.cycles < best.cycles):
-                best = made
-    if best is None:
+    known = accelerator.tilings
+    key = _key(e)
+    if key not in known:
+        known[key] = _Search(accelerator, e).best()
+    found: Tiling | int = known[key]
+    if isinstance(found, int):
         raise Refused(
-            f"the smallest tiles of {e.instruction.name} take {smallest:,} bytes of {accelerator.near.name}, which has {accelerator.near.size:,}",
+            f"the smallest tiles of {e.instruction.name} take {found:,} bytes of {accelerator.near.name}, which has {accelerator.near.size:,}",
             f"split the operator's channels, so that its tiles fit into {accelerator.near.size:,} bytes",
         )
-    return best
+    return found
+
+
+def _key(e: Emitted) -> tuple[Any, ...]:
+    """What a tiling depends on: what the instruction multiplies axes by, and what its cycles are said to depend on."""
+    factors = {t.factor for access in e.instruction.accesses.values() for d in access for t in d.terms}
+    fields = tuple((n, v) for n, v in e.fields.items() if n in factors or n in e.instruction.asked)
+    return e.instruction.name, tuple(e.extents.items()), fields, tuple(str(o.dtype) for o in e.operands.values())
 
 
 def _sizes(extent: int) -> list[int]:
     """Sizes of a tile that are tried: the axis in one, two, four, … parts, and its smallest parts, of 16 and of one."""
-    parts = [-(-extent >> k) for k in range(_SIZES)] + [n for n in (64, 32, 16, 1) if n < extent]
+    parts = [-(-extent >> k) for k in range(_SIZES)] + [n for n in (16, 1) if n < extent]
     return sorted(set(parts), reverse=True)
 
 
@@ -93,54 +88,87 @@ class _Search:
 
     def __init__(self, accelerator: Accelerator, e: Emitted) -> None:
         self.accelerator, self.e = accelerator, e
+        self.cut = tuple(dict.fromkeys(e.instruction.cut))
         self.items = {n: np.dtype(str(o.dtype)).itemsize for n, o in e.operands.items()}
         self.axes = {n: frozenset(a for d in access for a in d.axes) for n, access in e.instruction.accesses.items()}
-        self.times: dict[tuple[int, ...], int] = {}
+        self.sides = {n: [self._side(d) for d in access] for n, access in e.instruction.accesses.items()}
 
-    def shape(self, name: str, tile: Mapping[str, int]) -> list[int]:
-        ranges = {a: (0, tile.get(a, n)) for a, n in self.e.extents.items()}
-        spans = (d.range(ranges, self.e.fields) for d in self.e.instruction.accesses[name])
-        return [end - begin for begin, end in spans]
+    def _side(self, d: Dimension) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """How long a dimension of a tile is: a number, and for each axis that is cut, how much each element of it adds."""
+        if not d.terms:
+            return d.size, ()
+        times = [(t.axis, t.times(self.e.fields)) for t in d.terms]
+        fixed = 1 + sum(c * ((0 if a in self.cut else self.e.extents[a]) - 1) for a, c in times)
+        return fixed, tuple((a, c) for a, c in times if a in self.cut)
+
+    def best(self) -> Tiling | int:
+        """The best tiling; where none fits, the bytes of the smallest tiles."""
+        axes = [a for a in self.cut if self.e.extents[a] > 1]
+        once = tuple(a for a in self.cut if self.e.extents[a] <= 1)
+        best: Tiling | None = None
+        smallest = 0
+        for sizes in itertools.product(*(_sizes(self.e.extents[a]) for a in axes)):
+            tile = {**dict.fromkeys(once, 1), **dict(zip(axes, sizes, strict=True))}
+            size_of = self.sizes(tile)
+            least = sum(size_of.values())
+            smallest = min(smallest or least, least)
+            if least > self.accelerator.near.size:
+                continue
+            cut = [a for a in axes if tile[a] < self.e.extents[a]]
+            counts = {a: -(-self.e.extents[a] // n) for a, n in tile.items()}
+            compute = self.compute(tile, counts)
+            if best is not None and compute >= best.cycles:
+                continue
+            for order in _orders(cut):
+                made = self.tiling(tile, (*once, *(a for a in axes if a not in cut), *order), counts, size_of, compute)
+                if made is not None and (best is None or made.cycles < best.cycles):
+                    best = made
+        return smallest if best is None else best
 
     def sizes(self, tile: Mapping[str, int]) -> dict[str, int]:
-        """Bytes of a tile of each operand, as the near memory aligns them."""
+        """Bytes of a tile of each operand, as the near memory aligns them; more than any memory has where it is longer than commands can say."""
         align = self.accelerator.near.align
-        return {n: -(-math.prod(self.shape(n, tile)) * item // align) * align for n, item in self.items.items()}
+        found = {}
+        for n, sides in self.sides.items():
+            size = self.items[n]
+            for fixed, grows in sides:
+                length = fixed
+                for a, c in grows:
+                    length += c * tile[a]
+                size *= length if length <= _LONGEST else 1 << 60
+            found[n] = -(-size // align) * align
+        return found
 
-    def too_long(self, tile: Mapping[str, int]) -> bool:
-        return any(max(self.shape(n, tile), default=0) > _LONGEST for n in self.items)
-
-    def tiling(self, tile: dict[str, int], order: tuple[str, ...], size_of: dict[str, int]) -> Tiling | None:
+    def tiling(self, tile: dict[str, int], order: tuple[str, ...], counts: Mapping[str, int], size_of: Mapping[str, int], compute: int) -> Tiling | None:
         """The tiling with its cycles; None where it does not fit."""
-        counts = {a: -(-self.e.extents[a] // tile[a]) for a in order}
         steps = math.prod(counts.values())
-        places, transfers, first = {}, 0, 0
+        places, transfers, first, near = {}, 0, 0, 0
         for n, size in size_of.items():
-            depends = [i for i, a in enumerate(order) if a in self.axes[n] and counts[a] > 1]
-            loads = math.prod(counts[a] for a in order[: depends[-1] + 1]) if depends else 1
+            loads = steps_so_far = 1
+            for a in order:
+                steps_so_far *= counts[a]
+                if counts[a] > 1 and a in self.axes[n]:
+                    loads = steps_so_far
             places[n] = 2 if loads > 1 else 1
+            near += places[n] * size
             once = self.accelerator.transfer_cycles(size)
             transfers += loads * once
             first += once
-        if sum(places[n] * size_of[n] for n in size_of) > self.accelerator.near.size:
+        if near > self.accelerator.near.size:
             return None
-        compute = self.compute(tile, counts)
         return Tiling(tile, order, places, size_of, max(transfers, compute) + first + compute // steps)
 
     def compute(self, tile: Mapping[str, int], counts: Mapping[str, int]) -> int:
         """The cycles of all tiles: those of whole ones, and those at the ends of axes."""
-        key = tuple(tile.values())
-        if key not in self.times:
-            total = 0
-            kinds = []
-            for a, count in counts.items():
-                rest = self.e.extents[a] - (count - 1) * tile[a]
-                kinds.append([(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)])
-            for combination in itertools.product(*kinds):
-                extents = {**self.e.extents, **{a: n for a, n, _ in combination}}
-                total += math.prod(c for _, _, c in combination) * self.e.instruction.cycles(extents, self.e.fields)
-            self.times[key] = total
-        return self.times[key]
+        total = 0
+        kinds = []
+        for a, count in counts.items():
+            rest = self.e.extents[a] - (count - 1) * tile[a]
+            kinds.append([(a, tile[a], count - 1), (a, rest, 1)] if count > 1 and rest != tile[a] else [(a, tile[a], count)])
+        for combination in itertools.product(*kinds):
+            extents = {**self.e.extents, **{a: n for a, n, _ in combination}}
+            total += math.prod(c for _, _, c in combination) * self.e.instruction.cycles(extents, self.e.fields)
+        return total
 
 
 def box_of(e: Emitted, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[int, int, int, int], ...]:
@@ -157,5 +185,3 @@ def box_of(e: Emitted, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[in
         box.append((first, last - first, lead, end - begin - lead - (last - first)))
     return tuple(box)
 
-
-__all__ = ["OUTPUT", "Tiling", "box_of", "choose"]
