@@ -15,11 +15,11 @@ from tilewright.contrib.accelerator.declaration import Accelerator, Memory, Oper
 from tilewright.contrib.accelerator.report import cycle_reports
 
 if TYPE_CHECKING:
-    from tilewright.contrib.accelerator.conformance import conformance
-    from tilewright.contrib.accelerator.page import page
+    from tilewright.contrib.accelerator.testing import conformance
+    from tilewright.contrib.accelerator.documentation import page
     from tilewright.contrib.accelerator.partition import share
 
-_LATE: Final = {"conformance": "conformance", "page": "page", "share": "partition"}
+_LATE: Final = {"conformance": "testing", "page": "documentation", "share": "partition"}
 """What needs the compiler, by the module that it is in."""
 
 __all__ = ["Accelerator", "Memory", "Operand", "Refused", "arithmetic", "conformance", "cycle_reports", "forms", "page", "share"]

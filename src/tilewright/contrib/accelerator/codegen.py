@@ -55,6 +55,7 @@ class _Builder:
         self.accelerator, self.region = accelerator, region
         self.constants = bytearray()
         self.known: dict[bytes, int] = {}
+        self.placed: dict[int, int] = {}
         self.base = 0
 
     def program(self) -> Program:
@@ -80,12 +81,15 @@ class _Builder:
         return Program(self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants), b"".join(map(encode, commands)))
 
     def _constant(self, value: Array) -> int:
-        """The address of a constant; equal ones are one."""
+        """The address of a constant, which an operator holds as long as this; equal ones are one."""
+        if id(value) in self.placed:
+            return self.placed[id(value)]
         data = np.ascontiguousarray(value).tobytes()
         if data not in self.known:
             self.constants.extend(bytes(-len(self.constants) % _ALIGN))
             self.known[data] = len(self.constants)
             self.constants.extend(data)
+        self.placed[id(value)] = self.known[data]
         return self.known[data]
 
     def _steps(self, e: Emitted, tiling: Tiling, layer: int) -> list[Step]:

@@ -173,7 +173,7 @@ class Instruction:
             if str(operand.dtype) not in self.dtypes[name]:
                 wanted = " or ".join(self.dtypes[name])
                 raise Refused(f"{name} of {self.name} is {operand.dtype}, and it is to be {wanted}", f"bring the operator to {wanted}")
-        shapes = {name: o.shape for name, o in operands.items()}
+        shapes = {name: getattr(o, "padded", o.shape) for name, o in operands.items()}
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
             raise OptionError(f"the instruction {self.name}: {wrong}")

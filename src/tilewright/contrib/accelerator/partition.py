@@ -38,13 +38,23 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
     def check(root: Expr) -> bool | Refusal:
         try:
             match = operator.form.read(root, Reading(accelerator, accelerator.numerics, tensor_of))
-            for e in lowered(operator, match)[0]:
+            emitted, same = lowered(operator, match)
+            for e in emitted:
                 choose(accelerator, e)
+            if same is not None and not _stays_there(accelerator, same.source):
+                raise Refused("what moves nothing stays with what it reads, and that is the CPU's", "bring what it reads to the accelerator, or leave it: it costs nothing")
         except Refused as refused:
             return Refusal(refused.rule, refused.edit)
         return True
 
     return check
+
+
+def _stays_there(accelerator: Accelerator, e: Expr) -> bool:
+    """Whether a value is the accelerator's, or comes in from outside."""
+    if isinstance(e, Call) and isinstance(e.op, Function):
+        return str(e.op.attrs.get("Composite", "")).startswith(f"{accelerator.name}.")
+    return isinstance(e, Var)
 
 
 def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:

@@ -91,7 +91,7 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
     x, zero = _var((n, h, w, ci), dtype), _zero(rng, dtype)
     data = x
     if any(map(any, sides)):
-        data = relay.nn.pad(x, _const(zero, "float32"), pad_width=[[0, 0], list(sides[0]), list(sides[1]), [0, 0]])
+        data = relay.nn.pad(x, [[0, 0], list(sides[0]), list(sides[1]), [0, 0]], float(zero))
     weight, zw, s_x, s_w = _weights(rng, (kh, kw, 1 if depthwise else ci, co), co, dtype)
     sums = relay.qnn.op.conv2d(
         data, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"), _const(s_w if s_w.size > 1 else s_w[0], "float32"),
@@ -194,7 +194,7 @@ def pad(rng: Rng, accelerator: Accelerator) -> Function:
     dtype = _dtype(rng, accelerator)
     x = _var(_image(rng), dtype)
     widths = [[0, 0], *([int(n) for n in rng.integers(0, 4, 2)] for _ in range(2)), [0, 0]]
-    return _function(relay.nn.pad(x, _const(_zero(rng, dtype), "float32"), pad_width=widths), x)
+    return _function(relay.nn.pad(x, widths, float(_zero(rng, dtype))), x)
 
 
 def requantize(rng: Rng, accelerator: Accelerator) -> Function:

@@ -13,6 +13,7 @@ far memory to the near one, `before` and `after` each dimension come so many fil
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tilewright.errors import ArtifactError, InternalError
 
 LOAD, STORE = 0x01, 0x02
 DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "float16", "float32", "int64")
+_ITEM: Final = {name: np.dtype(name).itemsize for name in DTYPES}
 _HEAD: Final = struct.Struct("<BxHI")
 _MOVE: Final = struct.Struct("<BBxxIIi")
 _SIDE: Final = struct.Struct("<HHHxxi")
@@ -54,12 +56,12 @@ class Move:
     @property
     def size(self) -> int:
         """Bytes in the near memory."""
-        return int(np.prod(self.tile, dtype=np.int64)) * self.itemsize
+        return math.prod(self.tile) * self.itemsize
 
     @property
     def moved(self) -> int:
         """Bytes that go between the memories."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.itemsize
+        return math.prod(self.shape) * self.itemsize
 
     def span(self) -> tuple[int, int]:
         """From the first byte in the far memory to behind the last one; nothing where no element moves."""
@@ -84,7 +86,7 @@ class Tile:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * _ITEM[self.dtype]
 
 
 @dataclass(frozen=True)
