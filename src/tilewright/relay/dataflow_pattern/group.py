@@ -6,7 +6,7 @@ elsewhere is not taken, unless all that is made of that value is used by the pie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,12 +59,20 @@ class Group:
 
 def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
     """The pieces of `graph` that look like `pattern`, by their roots."""
-    candidates = graph.last_first(root_keys(pattern))
     found: dict[Expr, Group] = {}
-    if not candidates:
-        return found
-    matcher, parts = Matcher(graph), pattern_nodes(pattern)
     taken: set[Expr] = set()
+    for group in overlapping_groups(pattern, graph, taken):
+        found[group.root] = group
+        taken.update(group.inside)
+    return found
+
+
+def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = frozenset()) -> Iterator[Group]:
+    """Every piece of `graph` that looks like `pattern`, at most one for each root, and has nothing of `taken`, which may grow meanwhile."""
+    candidates = graph.last_first(root_keys(pattern))
+    if not candidates:
+        return
+    matcher, parts = Matcher(graph), pattern_nodes(pattern)
     for e in candidates:
         if e in taken or e in graph.closed:
             continue
@@ -73,9 +81,7 @@ def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
             continue
         group = _group(e, node_map, parts)
         if _can_be_taken(group, taken, graph):
-            found[e] = group
-            taken.update(group.inside)
-    return found
+            yield group
 
 
 def _group(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
@@ -107,7 +113,7 @@ def _stays_inside(p: DFPattern) -> bool:
     return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
 
 
-def _can_be_taken(group: Group, taken: set[Expr], graph: Graph) -> bool:
+def _can_be_taken(group: Group, taken: Set[Expr], graph: Graph) -> bool:
     own = [e for e in group.inside if not isinstance(e, _SHARED)]
     if any(e in taken for e in own):
         return False
