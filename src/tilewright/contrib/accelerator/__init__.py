@@ -15,9 +15,9 @@ from tilewright.contrib.accelerator.declaration import Accelerator, Memory, Oper
 from tilewright.contrib.accelerator.report import cycle_reports
 
 if TYPE_CHECKING:
-    from tilewright.contrib.accelerator.testing import conformance
     from tilewright.contrib.accelerator.documentation import page
     from tilewright.contrib.accelerator.partition import share
+    from tilewright.contrib.accelerator.testing import conformance
 
 _LATE: Final = {"conformance": "testing", "page": "documentation", "share": "partition"}
 """What needs the compiler, by the module that it is in."""

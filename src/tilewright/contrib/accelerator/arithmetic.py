@@ -59,8 +59,7 @@ def rescaled(x: Array, multiplier: Any, exponent: Any, once: int = 0) -> Array:
         return result
     whole = (shifted * m + (1 << 30)) >> 31
     half = (np.int64(1) << right) >> 1
-    result = (whole + half + np.where(right > 0, whole >> 63, 0)) >> right
-    return result
+    return (whole + half + np.where(right > 0, whole >> 63, 0)) >> right
 
 
 def saturated(x: Array, low: int, high: int, dtype: Any) -> Array:

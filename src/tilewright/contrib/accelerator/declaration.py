@@ -130,9 +130,9 @@ class Instruction:
 
     def __init__(
         self, meaning: Callable[..., Array], opcode: int, accesses: Mapping[str, str], dtypes: Mapping[str, str | tuple[str, ...]], fields: Mapping[str, int],
-        cycles: Callable[..., int],
+        cycles: Callable[..., int], blocks: Mapping[str, int],
     ) -> None:
-        self.meaning, self.name, self.opcode, self.fields, self._cycles = meaning, meaning.__name__, opcode, dict(fields), cycles
+        self.meaning, self.name, self.opcode, self.fields, self._cycles, self.blocks = meaning, meaning.__name__, opcode, dict(fields), cycles, dict(blocks)
         where = f"the instruction {self.name}"
         self.accesses: dict[str, Access] = {name: access.parse(text, where) for name, text in accesses.items()}
         self.texts = dict(accesses)
@@ -144,6 +144,9 @@ class Instruction:
         unknown = [t.factor for a in self.accesses.values() for d in a for t in d.terms if isinstance(t.factor, str) and t.factor not in fields]
         if unknown:
             raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is none of its fields")
+        strange = [a for a in blocks if a not in access.axes_of(self.accesses)]
+        if strange:
+            raise OptionError(f"{where} has blocks along {strange[0]}, which is none of its axes")
         self.inputs = tuple(name for name in self.accesses if name != OUTPUT)
         self.cut = tuple(d.axis for d in self.accesses[OUTPUT] if d.axis)
         self.asked = frozenset(inspect.signature(cycles).parameters)
@@ -177,6 +180,10 @@ class Instruction:
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
             raise OptionError(f"the instruction {self.name}: {wrong}")
+        for axis, block in self.blocks.items():
+            if extents[axis] % block:
+                filled = -(-extents[axis] // block) * block
+                raise Refused(f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}", f"fill the operator's {axis} up to {filled}")
         self._check_reach(operands, extents, fields)
         return Emitted(self, operands, fields, extents)
 
@@ -193,7 +200,8 @@ class Instruction:
         """One line: what makes a command stream of one declaration unreadable by another."""
         fields = " ".join(f"{n}:{b}" for n, b in self.fields.items())
         operands = "; ".join(f"{n}={self.texts[n]} {'|'.join(self.dtypes[n])}" for n in self.accesses)
-        return f"{self.opcode:#x} {self.name} [{operands}] {fields}"
+        blocks = "".join(f" {a}%{n}" for a, n in self.blocks.items())
+        return f"{self.opcode:#x} {self.name} [{operands}] {fields}{blocks}"
 
 
 @dataclass(frozen=True)
@@ -235,12 +243,16 @@ class Accelerator:
             raise OptionError(f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}")
 
     def instruction(
-        self, opcode: int, *, dtypes: Mapping[str, str | tuple[str, ...]], cycles: Callable[..., int], fields: Mapping[str, int] | None = None, **accesses: str,
+        self, opcode: int, *, dtypes: Mapping[str, str | tuple[str, ...]], cycles: Callable[..., int], fields: Mapping[str, int] | None = None,
+        blocks: Mapping[str, int] | None = None, **accesses: str,
     ) -> Callable[[Callable[..., Array]], Instruction]:
-        """Declare an instruction by what it computes of tiles: a decorator of the numpy function, which takes the operands by position and the fields by name."""
+        """Declare an instruction by what it computes of tiles: a decorator of the numpy function, which takes the operands by position and the fields by name.
+
+        Along the axes of `blocks`, operands and tiles are of whole blocks.
+        """
 
         def declare(meaning: Callable[..., Array]) -> Instruction:
-            made = Instruction(meaning, opcode, accesses, dtypes, fields or {}, cycles)
+            made = Instruction(meaning, opcode, accesses, dtypes, fields or {}, cycles, blocks or {})
             taken = next((i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None)
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
                 raise OptionError(f"the instruction {made.name} has the opcode {opcode:#x}" + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _with_relu(pattern: DFPattern) -> DFPattern:
     from tilewright.relay.dataflow_pattern import is_op
 
-    return pattern.optional(lambda x: is_op("nn.relu")(x))
+    return pattern.optional(is_op("nn.relu"))
 
 
 def _product(root: Any) -> tuple[Any, bool]:
@@ -30,7 +30,7 @@ def _product(root: Any) -> tuple[Any, bool]:
 
 
 @dataclass(frozen=True)
-class float_conv2d(Form):  # noqa: N801
+class float_conv2d(Form):
     """A convolution with a bias: `x` with its padding, `weight` (kh, kw, ci, co), `bias` (co), `strides`, `dilation`, `groups`, `relu`."""
 
     def pattern(self) -> DFPattern:
@@ -60,7 +60,7 @@ class float_conv2d(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class float_dense(Form):  # noqa: N801
+class float_dense(Form):
     """A matrix product with a bias: `x` (n, k), `weight` (k, units), `bias`, `relu`."""
 
     def pattern(self) -> DFPattern:
@@ -81,7 +81,7 @@ class float_dense(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class float_add(Form):  # noqa: N801
+class float_add(Form):
     """A sum of two tensors of one shape: `a`, `b`, `relu`."""
 
     def pattern(self) -> DFPattern:
@@ -101,7 +101,7 @@ class float_add(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class relu(Form):  # noqa: N801
+class relu(Form):
     """The larger of a number and zero: `x`."""
 
     def pattern(self) -> DFPattern:

@@ -25,6 +25,7 @@ from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegio
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.visitor import calls, substitute
+from tilewright.types import TensorType
 
 
 def pattern_table(accelerator: Accelerator) -> list[tuple[Any, ...]]:
@@ -86,7 +87,7 @@ def _with_signature(old: Function, mod: IRModule) -> IRModule:
     """The module whose `main` takes and gives images in the order that `old` does, and has its names of results."""
     main = mod["main"]
     order, back = (0, 2, 3, 1), (0, 3, 1, 2)
-    new: dict[Var, Expr] = {}
+    new: dict[Expr, Expr] = {}
     params: list[Var] = []
     for before, now in zip(old.params, main.params, strict=True):
         same = before.tensor_type.shape == now.tensor_type.shape
@@ -96,7 +97,7 @@ def _with_signature(old: Function, mod: IRModule) -> IRModule:
             new[now] = Call(Transpose(order if first else back), [params[-1]])
     body = substitute(main.body, new) if new else main.body
     wanted = old.ret_type
-    if body.checked_type != wanted and hasattr(wanted, "shape") and len(wanted.shape) == 4:
+    if isinstance(wanted, TensorType) and body.checked_type != wanted and len(wanted.shape) == 4:
         last = tuple(body.tensor_type.shape[k] for k in back) == tuple(wanted.shape)
         body = Call(Transpose(back if last else order), [body])
     attrs = {**{k: v for k, v in old.attrs.items() if k != NUMERICS}, **main.attrs}

@@ -39,7 +39,7 @@ def _finished(product: DFPattern) -> DFPattern:
     from tilewright.relay.dataflow_pattern import is_op
 
     sums = is_op("nn.bias_add")(product, *constants(1))
-    return is_op("qnn.requantize")(sums, *constants(4)).optional(lambda x: is_op("clip")(x))
+    return is_op("qnn.requantize")(sums, *constants(4)).optional(is_op("clip"))
 
 
 def _sums(root: Any, product: str, reading: Reading) -> tuple[Any, dict[str, Any]]:
@@ -57,7 +57,7 @@ def _sums(root: Any, product: str, reading: Reading) -> tuple[Any, dict[str, Any
 
 
 @dataclass(frozen=True)
-class conv2d(Form):  # noqa: N801
+class conv2d(Form):
     """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and `exponent` (co), `once`, `in_zero`, `out_zero`, `low`, `high`, `strides`, `dilation`.
 
     `depthwise`: each channel by its own weight of (kh, kw, c). Without `pad`, padding before it is another operator's.
@@ -98,7 +98,7 @@ class conv2d(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class dense(Form):  # noqa: N801
+class dense(Form):
     """A matrix product: `x` (n, k), `weight` (k, units), and what `conv2d` has of its sums."""
 
     def pattern(self) -> DFPattern:
@@ -117,13 +117,13 @@ class dense(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class add(Form):  # noqa: N801
+class add(Form):
     """A sum of two tensors of one shape: `a`, `b`, with `scales` (of a, b and the result), `zeros` alike, `low`, `high`."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
-        return is_op("qnn.add")(wildcard(), wildcard(), *constants(6)).optional(lambda x: is_op("clip")(x))
+        return is_op("qnn.add")(wildcard(), wildcard(), *constants(6)).optional(is_op("clip"))
 
     def read(self, root: Expr, reading: Reading) -> Match:
         total, low, high = clipped(root)
@@ -138,7 +138,7 @@ class add(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class avg_pool2d(Form):  # noqa: N801
+class avg_pool2d(Form):
     """The mean of windows: `x`, `kernel`, `strides`, `padding`, `scales` and `zeros` (of data and result)."""
 
     def pattern(self) -> DFPattern:
@@ -158,7 +158,7 @@ class avg_pool2d(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class max_pool2d(Form):  # noqa: N801
+class max_pool2d(Form):
     """The largest of windows: `x` with its padding, `kernel`, `strides`. Of bytes and of floats."""
 
     def pattern(self) -> DFPattern:
@@ -180,7 +180,7 @@ class max_pool2d(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class concatenate(Form):  # noqa: N801
+class concatenate(Form):
     """Tensors one after another: `parts`, a list, and `axis`."""
 
     def pattern(self) -> DFPattern:
@@ -198,7 +198,7 @@ class concatenate(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class reshape(Form):  # noqa: N801
+class reshape(Form):
     """The same elements in order under another shape: `x`; an operator of it returns `f.x`, since nothing moves."""
 
     def pattern(self) -> DFPattern:
@@ -216,7 +216,7 @@ class reshape(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class pad(Form):  # noqa: N801
+class pad(Form):
     """Padding of images that several operators read: `x` with its padding."""
 
     def pattern(self) -> DFPattern:
@@ -235,7 +235,7 @@ class pad(Form):  # noqa: N801
 
 
 @dataclass(frozen=True)
-class requantize(Form):  # noqa: N801
+class requantize(Form):
     """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, `in_zero`, `out_zero`, `low`, `high`; one number each."""
 
     def pattern(self) -> DFPattern:

@@ -52,7 +52,7 @@ class Cycles:
         return {"symbol": self.symbol, **totals, "layers": [asdict(x) for x in self.layers]}
 
     def __str__(self) -> str:
-        rows = [("layer", "operator", "cycles", "compute", "transfer", "bytes in", "bytes out", "macs", "near")]
+        rows: list[tuple[str, ...]] = [("layer", "operator", "cycles", "compute", "transfer", "bytes in", "bytes out", "macs", "near")]
         for x in self.layers:
             rows.append((x.name[-40:], x.operator, *(f"{n:,}" for n in (x.cycles, x.compute, x.transfer, x.bytes_in, x.bytes_out, x.macs, x.near))))
         widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]

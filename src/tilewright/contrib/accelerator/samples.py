@@ -41,7 +41,7 @@ def _image(rng: Rng, most: int = 14, channels: int | None = None) -> tuple[int, 
 def _var(shape: tuple[int, ...], dtype: str, name: str = "x") -> Var:
     from tilewright import relay
 
-    return relay.var(name, shape=shape, dtype=dtype)  # type: ignore[no-any-return]
+    return relay.var(name, shape=shape, dtype=dtype)
 
 
 def _function(body: Expr, *params: Var) -> Function:
@@ -63,7 +63,7 @@ def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype
     body = relay.qnn.op.requantize(body, _const(sums_scale, "float32"), _const(0, "int32"), _const(out, "float32"), _const(_zero(rng, dtype), "int32"), axis=axis, out_dtype=dtype)
     if rng.random() < 0.4:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        body = relay.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(1, 100))))
+        body = relay.op.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(1, 100))))
     return body  # type: ignore[no-any-return]
 
 
@@ -71,7 +71,7 @@ def _weights(rng: Rng, shape: tuple[int, ...], channels: int, dtype: str) -> tup
     """A weight, its zero point, the data's scale and the weight's, one or one a channel."""
     weight = rng.integers(-128, 128, shape).astype(np.int8)
     zero = int(rng.integers(-128, 128)) if dtype == "uint8" and rng.random() < 0.7 else 0
-    s_x = np.float32(rng.uniform(0.003, 0.05))
+    s_x: Array = np.asarray(rng.uniform(0.003, 0.05), np.float32)
     s_w = rng.uniform(0.6, 1.4, channels if rng.random() < 0.6 and not zero else 1).astype(np.float32) * np.float32(0.01)
     return weight, zero, s_x, s_w
 
@@ -89,7 +89,7 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
     h, w = max(h, reach[0] - sum(sides[0])), max(w, reach[1] - sum(sides[1]))
     co = ci if depthwise else int(rng.choice([1, 8, 16, 20, 33]))
     x, zero = _var((n, h, w, ci), dtype), _zero(rng, dtype)
-    data = x
+    data: Expr = x
     if any(map(any, sides)):
         data = relay.nn.pad(x, [[0, 0], list(sides[0]), list(sides[1]), [0, 0]], float(zero))
     weight, zw, s_x, s_w = _weights(rng, (kh, kw, 1 if depthwise else ci, co), co, dtype)
@@ -128,7 +128,7 @@ def add(rng: Rng, accelerator: Accelerator) -> Function:
     body = relay.qnn.op.add(a, b, *parameters)
     if rng.random() < 0.4:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        body = relay.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(0, 100))))
+        body = relay.op.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(0, 100))))
     return _function(body, a, b)
 
 
@@ -143,8 +143,9 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     strides = kernel if whole else tuple(int(s) for s in rng.choice([1, 2, 3], 2))
     x, s, z = _var(shape, dtype), rng.uniform(0.01, 0.2), _zero(rng, dtype)
     to, out_zero = (s, z) if rng.random() < 0.8 else (s * 1.3, _zero(rng, dtype))
+    padding = (0, 0, 0, 0) if whole or rng.random() < 0.7 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
     body = relay.qnn.op.avg_pool2d(
-        x, _const(s, "float32"), _const(z, "int32"), _const(to, "float32"), _const(out_zero, "int32"), pool_size=kernel, strides=strides, padding=(0, 0, 0, 0),
+        x, _const(s, "float32"), _const(z, "int32"), _const(to, "float32"), _const(out_zero, "int32"), pool_size=kernel, strides=strides, padding=padding,
         dilation=(1, 1), ceil_mode=False, count_include_pad=False, layout="NHWC",
     )
     return _function(body, x)
@@ -175,7 +176,7 @@ def concatenate(rng: Rng, accelerator: Accelerator) -> Function:
     for k in range(int(rng.integers(2, 5))):
         shape[axis] = int(rng.integers(1, 12))
         parts.append(_var(tuple(shape), dtype, f"x{k}"))
-    return _function(relay.concatenate(Tuple(tuple(parts)), axis=axis), *parts)
+    return _function(relay.op.concatenate(Tuple(tuple(parts)), axis=axis), *parts)
 
 
 def reshape(rng: Rng, accelerator: Accelerator) -> Function:
@@ -184,7 +185,7 @@ def reshape(rng: Rng, accelerator: Accelerator) -> Function:
 
     shape = _image(rng)
     x = _var(shape, _dtype(rng, accelerator, ("int8", "uint8", "float16", "float32")))
-    return _function(relay.reshape(x, (shape[0], shape[1] * shape[2] * shape[3])), x)
+    return _function(relay.op.reshape(x, (shape[0], shape[1] * shape[2] * shape[3])), x)
 
 
 def pad(rng: Rng, accelerator: Accelerator) -> Function:
@@ -261,7 +262,7 @@ def float_add(rng: Rng, accelerator: Accelerator) -> Function:
 
     shape, dtype = _image(rng, channels=int(rng.choice([3, 32, 64]))), _dtype(rng, accelerator, _FLOATS)
     a, b = _var(shape, dtype, "a"), _var(shape, dtype, "b")
-    return _function(_active(rng, relay.add(a, b)), a, b)
+    return _function(_active(rng, relay.op.add(a, b)), a, b)
 
 
 def relu(rng: Rng, accelerator: Accelerator) -> Function:

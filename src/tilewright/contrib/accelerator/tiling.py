@@ -69,9 +69,10 @@ def _key(e: Emitted) -> tuple[Any, ...]:
     return e.instruction.name, tuple(e.extents.items()), fields, tuple(str(o.dtype) for o in e.operands.values())
 
 
-def _sizes(extent: int) -> list[int]:
-    """Sizes of a tile that are tried: the axis in one, two, four, … parts, and its smallest parts, of 16 and of one."""
-    parts = [-(-extent >> k) for k in range(_SIZES)] + [n for n in (16, 1) if n < extent]
+def _sizes(extent: int, block: int) -> list[int]:
+    """Sizes of a tile that are tried: the axis in one, two, four, … parts, and its smallest parts, of 16 and of one; whole blocks all of them."""
+    wanted = [-(-extent >> k) for k in range(_SIZES)] + [n for n in (16, 1) if n < extent]
+    parts = [-(-n // block) * block for n in wanted]
     return sorted(set(parts), reverse=True)
 
 
@@ -107,7 +108,7 @@ class _Search:
         once = tuple(a for a in self.cut if self.e.extents[a] <= 1)
         best: Tiling | None = None
         smallest = 0
-        for sizes in itertools.product(*(_sizes(self.e.extents[a]) for a in axes)):
+        for sizes in itertools.product(*(_sizes(self.e.extents[a], self.e.instruction.blocks.get(a, 1)) for a in axes)):
             tile = {**dict.fromkeys(once, 1), **dict(zip(axes, sizes, strict=True))}
             size_of = self.sizes(tile)
             least = sum(size_of.values())
