@@ -5,11 +5,16 @@ A comma behind a word, or within one that is no option, ends a target; those wit
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
+from typing import Final
 
 from tilewright.errors import TargetError
 from tilewright.plugins import find_accelerator
+
+_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+|['"]""")
+"""A word, with what is quoted in it; a quote without its other half is one of its own."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,9 @@ def split_accelerators(text: str) -> tuple[tuple[Accelerator, ...], str]:
 def parts(text: str) -> list[str]:
     """The targets that commas separate."""
     found: list[list[str]] = [[]]
-    for word in text.split():
-        option = word.startswith("-")
-        pieces = [word.rstrip(","), *[""] * word.endswith(",")] if option else word.split(",")
+    for word in _WORD.findall(text):
+        option = word.startswith("-") or "'" in word or '"' in word
+        pieces = [word.removesuffix(","), *[""] * word.endswith(",")] if option else word.split(",")
         for k, piece in enumerate(pieces):
             if k:
                 found.append([])

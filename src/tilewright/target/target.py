@@ -56,15 +56,8 @@ class Target:
     """A machine to compile for. `attrs` holds the options as given; raises `TargetError` for anything unknown."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None) -> None:
-        self.accelerators: tuple[Accelerator, ...] = ()
-        if isinstance(target, Target):
-            self.accelerators = target.accelerators
-        elif isinstance(target, str) and not target.lstrip().startswith("{"):
-            self.accelerators, target = split_accelerators(target)
-        elif isinstance(target, Mapping) and "accelerators" in target:
-            self.accelerators = split_accelerators(f"{target['accelerators']}, llvm")[0]
-            target = {k: v for k, v in target.items() if k != "accelerators"}
-        kind, attrs = _parse(target)
+        self.accelerators, processor = _split_accelerators(target)
+        kind, attrs = _parse(processor)
         self.kind = TargetKind(kind)
         self.attrs: dict[str, Any] = attrs
         self.host: Target | None = None if host is None else Target(host)
@@ -227,15 +220,24 @@ class Target:
         return sorted(KEYS)
 
 
-def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
-    """Kind and options, the options checked and in normal form."""
+def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
+    """The accelerators that stand before the processor, and what stands for that."""
     if isinstance(target, Target):
-        return str(target.kind), dict(target.attrs)
+        return target.accelerators, target
     if isinstance(target, str) and target.lstrip().startswith("{"):
         try:
             target = json.loads(target)
         except json.JSONDecodeError as error:
             raise TargetError(f"the target is not valid JSON: {error}") from error
+    if isinstance(target, Mapping) and "accelerators" in target:
+        return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
+    return split_accelerators(target) if isinstance(target, str) else ((), target)
+
+
+def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
+    """Kind and options, the options checked and in normal form."""
+    if isinstance(target, Target):
+        return str(target.kind), dict(target.attrs)
     if isinstance(target, str):
         kind, options = _split(target)
     elif isinstance(target, Mapping):
