@@ -18,8 +18,7 @@ def prepare(mod: IRModule) -> IRModule:
     """Networks of real numbers with images channels last, as the operators below want them."""
     passes = [
         relay.transform.SimplifyInference(),
-        relay.transform.CanonicalizeOps(),
-        relay.transform.ToMixedPrecision(HALF),
+        relay.transform.ToMixedPrecision(HALF, keep_orig_output_dtype=True),
         relay.transform.ConvertLayout({"nn.conv2d": ["NHWC", "HWIO"], "nn.max_pool2d": ["NHWC"]}),
         relay.transform.FoldConstant(),
         relay.transform.DeadCodeElimination(),
@@ -42,14 +41,14 @@ mac32 = Accelerator(
 @mac32.instruction(
     0x20,
     x="n h*sh+kh w*sw+kw ci", w="kh kw ci co", b="co", y="n h w co",
-    dtypes={"x": HALF, "w": HALF, "b": HALF, "y": HALF},
+    dtypes={"x": HALF, "w": HALF, "b": "float32", "y": HALF},
     fields={"sh": 2, "sw": 2, "relu": 1}, blocks={"ci": LANES, "co": LANES},
     cycles=lambda n, h, w, kh, kw, ci, co, **_: n * h * w * kh * kw * (ci // LANES) * (co // LANES) + 20,
 )
 def mac(x: Any, w: Any, b: Any, *, sh: int, sw: int, relu: int) -> Any:
     """Blocks of 32 by 32 products, summed in single precision and rounded once."""
     views = arithmetic.windows(x.astype(np.float32), w.shape[:2], (sh, sw))
-    sums = np.tensordot(views, w.astype(np.float32), axes=3) + b.astype(np.float32)
+    sums = np.tensordot(views, w.astype(np.float32), axes=3) + b
     return np.maximum(sums, 0 if relu else -np.inf).astype(HALF)
 
 
@@ -78,7 +77,7 @@ def conv2d(f: Any) -> Any:
     f.require(f.groups == 1, "convolutions have one group", "split the convolution into one for each group")
     in_lanes(f, depth, "input channels")
     in_lanes(f, channels, "output channels")
-    return mac(x=f.x, w=f.weight, b=f.bias, y=f.y, sh=f.strides[0], sw=f.strides[1], relu=f.relu)
+    return mac(x=f.x, w=f.weight, b=f.bias.astype(np.float32), y=f.y, sh=f.strides[0], sw=f.strides[1], relu=f.relu)
 
 
 @mac32.operator(forms.float_dense())
@@ -87,7 +86,7 @@ def dense(f: Any) -> Any:
     in_lanes(f, k, "input features")
     in_lanes(f, units, "output features")
     weight = f.weight.reshape(1, 1, k, units)
-    return mac(x=f.x.reshape(n, 1, 1, k), w=weight, b=f.bias, y=f.y.reshape(n, 1, 1, units), sh=1, sw=1, relu=f.relu)
+    return mac(x=f.x.reshape(n, 1, 1, k), w=weight, b=f.bias.astype(np.float32), y=f.y.reshape(n, 1, 1, units), sh=1, sw=1, relu=f.relu)
 
 
 @mac32.operator(forms.float_add())

@@ -27,7 +27,7 @@ import numpy as np
 from tilewright.contrib.accelerator import access
 from tilewright.contrib.accelerator.access import Access
 from tilewright.errors import OptionError
-from tilewright.global_functions import register_func
+from tilewright.global_functions import FUNCTIONS, register_func
 from tilewright.runtime.modules import register_module
 
 if TYPE_CHECKING:
@@ -276,6 +276,11 @@ class Accelerator:
         """How long the transfer of so many bytes takes."""
         return self.far.latency + -(-size // self.far.bytes_per_cycle)
 
+    @property
+    def file(self) -> str:
+        """The file that declares the first instruction."""
+        return next((i.meaning.__code__.co_filename for i in self.instructions.values()), "")
+
     def describe(self) -> str:
         """Memories and instructions as text, which programs carry the sum of."""
         memories = (f"{m.name} {m.size} bytes, aligned to {m.align}" for m in (self.far, self.near))
@@ -286,7 +291,10 @@ class Accelerator:
         return zlib.crc32(self.describe().encode())
 
     def register(self, override: bool = False) -> Accelerator:
-        """Make the accelerator known to the compiler, and its programs to the runtime; the last line of its file. Returns itself."""
+        """Make the accelerator known to the compiler, and its programs to the runtime; the last line of its file. Returns itself.
+
+        Raises `OptionError` where another file has taken the name, unless `override`; a file that is run again replaces what it declared before.
+        """
         from tilewright.contrib.accelerator.module import module_of
 
         def generate(function: Any) -> Any:
@@ -294,7 +302,10 @@ class Accelerator:
 
             return generate(self, function)
 
-        register_func(f"relay.ext.{self.name}", generate, override=override)
+        name = f"relay.ext.{self.name}"
+        before = getattr(getattr(FUNCTIONS.get(name), "__wrapped__", None), "declared_in", None)
+        generate.declared_in = self.file  # type: ignore[attr-defined]
+        register_func(name, generate, override=override or (before is not None and before == self.file))
         register_module(module_of(self))
         return self
 

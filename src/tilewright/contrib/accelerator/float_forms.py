@@ -23,10 +23,33 @@ def _with_relu(pattern: DFPattern) -> DFPattern:
     return pattern.optional(is_op("nn.relu"))
 
 
-def _product(root: Any) -> tuple[Any, bool]:
-    """The product below a bias, and whether a ReLU follows."""
+def _finished(product: DFPattern) -> DFPattern:
+    """Sums with a bias, brought to another type or not, with a ReLU or not."""
+    from tilewright.relay.dataflow_pattern import is_op
+
+    biased = is_op("nn.bias_add")(product, *constants(1)) | is_op("add")(product, *constants(1))
+    return _with_relu(biased.optional(is_op("cast")))
+
+
+def _active(root: Any) -> tuple[Any, bool]:
+    """What stands below a ReLU, and whether there is one."""
     active = is_call(root, "nn.relu")
     return (root.args[0] if active else root), active
+
+
+def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any], bool]:
+    """The product below, its bias, one number for each element of the axis, and whether a ReLU follows. Refuses other biases."""
+    biased, active = _active(root)
+    if is_call(biased, "cast"):
+        biased = biased.args[0]
+    found, bias = biased.args if is_call(biased.args[0], product) else biased.args[::-1]
+    channels, ndim = found.tensor_type.shape[axis], len(found.tensor_type.shape)
+    shape = bias.value.shape
+    along = shape if is_call(biased, "nn.bias_add") else [n for d, n in enumerate((*(1,) * (ndim - len(shape)), *shape)) if n != 1 or d == axis]
+    right_axis = biased.op.axis % ndim == axis if is_call(biased, "nn.bias_add") else bias.value.size == 1 or (*(1,) * (ndim - len(shape)), *shape)[axis] == channels
+    if not right_axis or list(along) != [channels]:
+        raise Refused(f"a bias is one number for each output channel, and this has the shape {shape}", "give the product a bias of its output channels: nn.bias_add")
+    return found, bias.value.reshape(-1), active
 
 
 @dataclass(frozen=True)
@@ -36,13 +59,15 @@ class float_conv2d(Form):
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
-        return _with_relu(is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), *constants(1)), *constants(1)))
+        return _finished(is_op("nn.conv2d")(wildcard(), *constants(1)))
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        biased, active = _product(root)
-        conv: Any = biased.args[0]
+        below: Any = _active(root)[0]
+        while not is_call(below, "nn.conv2d"):
+            below = next(a for a in below.args if not isinstance(getattr(a, "value", None), np.ndarray))
+        require_layout(below.op.data_layout, reading)
+        conv, bias, active = _sums(root, "nn.conv2d", below.op.data_layout.index("C"))
         op = conv.op
-        require_layout(op.data_layout, reading)
         weight = np.ascontiguousarray(conv.args[1].value.transpose(op.axes()[1]).transpose(2, 3, 1, 0))
         x = data_of(conv.args[0], reading)
         padding = tuple(map(int, op.padding))
@@ -51,7 +76,7 @@ class float_conv2d(Form):
         kh, kw, depth, _ = weight.shape
         strides, dilation = tuple(map(int, op.strides)), tuple(map(int, op.dilation))
         return Match(
-            root, reading, x=x, weight=weight, bias=biased.args[1].value, strides=strides, dilation=dilation, groups=int(op.groups), relu=active, padding=padding,
+            root, reading, x=x, weight=weight, bias=bias, strides=strides, dilation=dilation, groups=int(op.groups), relu=active, padding=padding,
             kernel=(kh, kw), dtype=x.dtype, macs=math.prod(root.tensor_type.shape) * kh * kw * depth,
         )
 
@@ -66,15 +91,12 @@ class float_dense(Form):
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
-        return _with_relu(is_op("nn.bias_add")(is_op("nn.dense")(wildcard(), *constants(1)), *constants(1)))
+        return _finished(is_op("nn.dense")(wildcard(), *constants(1)))
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        biased, active = _product(root)
-        product: Any = biased.args[0]
+        product, bias, active = _sums(root, "nn.dense", 1)
         x, weight = data_of(product.args[0], reading), np.ascontiguousarray(product.args[1].value.T)
-        if len(x.shape) != 2:
-            raise Refused(f"a matrix has two dimensions, and this has {len(x.shape)}", "reshape the data of nn.dense to two dimensions")
-        return Match(root, reading, x=x, weight=weight, bias=biased.args[1].value, relu=active, dtype=x.dtype, macs=math.prod(x.shape) * weight.shape[1])
+        return Match(root, reading, x=x, weight=weight, bias=bias, relu=active, dtype=x.dtype, macs=math.prod(x.shape) * weight.shape[1])
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.float_dense(rng, accelerator)
@@ -90,7 +112,7 @@ class float_add(Form):
         return _with_relu(is_op("add")(wildcard(), wildcard()))
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        total, active = _product(root)
+        total, active = _active(root)
         a, b = (data_of(v, reading) for v in total.args)
         if a.shape != b.shape:
             raise Refused(f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to")

@@ -14,8 +14,6 @@ from tilewright.ir.transform import Sequential
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op.contrib import Refusal
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.transform import Transpose
-from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.qnn.unify import Unify
 from tilewright.relay.transform.annotate_target import AnnotateTarget
@@ -24,8 +22,7 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partition_graph import PartitionGraph
-from tilewright.relay.visitor import calls, substitute
-from tilewright.types import TensorType
+from tilewright.relay.visitor import calls
 
 
 def pattern_table(accelerator: Accelerator) -> list[tuple[Any, ...]]:
@@ -62,7 +59,7 @@ def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, 
     """Parameters bound, quantized operators in one form, and what the accelerator computes in functions of its own; `main` takes and gives what it did."""
     bound = InferType()(bind_params(mod, params) if params else mod)
     prepared = InferType()((accelerator.prepare or _unified(accelerator))(bound))
-    kept = _with_signature(bound["main"], prepared)
+    kept = _with_names(bound["main"], prepared)
     passes = (MergeComposite(pattern_table(accelerator)), AnnotateTarget(accelerator.name), MergeCompilerRegions(), PartitionGraph(str(mod.attrs.get("mod_name", "default"))))
     return InferType()(Sequential((InferType(), *passes), name=f"partition_for_{accelerator.name}")(kept))
 
@@ -78,32 +75,19 @@ def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
         if not known:
             return mod
         dtype = max(known, key=kinds.count)
-        return Unify(accelerator.layout, dtype, accelerator.numerics)(mod)
+        return Unify(accelerator.layout, dtype, accelerator.numerics, keep_signature=True)(mod)
 
     return run
 
 
-def _with_signature(old: Function, mod: IRModule) -> IRModule:
-    """The module whose `main` takes and gives images in the order that `old` does, and has its names of results."""
+def _with_names(old: Function, mod: IRModule) -> IRModule:
+    """The module whose `main` has the attributes of `old`, its names of results among them, and the roundings that it has now."""
     main = mod["main"]
-    order, back = (0, 2, 3, 1), (0, 3, 1, 2)
-    new: dict[Expr, Expr] = {}
-    params: list[Var] = []
-    for before, now in zip(old.params, main.params, strict=True):
-        same = before.tensor_type.shape == now.tensor_type.shape
-        params.append(now if same else Var(before.name_hint, before.tensor_type))
-        if not same:
-            first = tuple(before.tensor_type.shape[k] for k in order) == tuple(now.tensor_type.shape)
-            new[now] = Call(Transpose(order if first else back), [params[-1]])
-    body = substitute(main.body, new) if new else main.body
-    wanted = old.ret_type
-    if isinstance(wanted, TensorType) and body.checked_type != wanted and len(wanted.shape) == 4:
-        last = tuple(body.tensor_type.shape[k] for k in back) == tuple(wanted.shape)
-        body = Call(Transpose(back if last else order), [body])
     attrs = {**{k: v for k, v in old.attrs.items() if k != NUMERICS}, **main.attrs}
-    made = Function(tuple(params), body, None, main.type_params, attrs, main.span)
+    if attrs == main.attrs:
+        return mod
     result = mod.copy()
-    result.update_func(result.get_global_var("main"), with_numerics(made, main.attrs.get(NUMERICS)))
+    result.update_func(result.get_global_var("main"), Function(main.params, main.body, main.declared_ret_type, main.type_params, attrs, main.span))
     return result
 
 

@@ -5,6 +5,7 @@ Values reach the ends of their types: zero points of -128 and 127, multipliers a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,6 +226,19 @@ def _active(rng: Rng, body: Expr) -> Expr:
     return relay.nn.relu(body) if rng.random() < 0.5 else body
 
 
+def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str) -> Expr:
+    """A product with its bias, summed in its own type, or in single precision and brought to its own."""
+    from tilewright import relay
+
+    wide = "float32" if rng.random() < 0.6 else dtype
+    sums = product(wide)
+    channels, ndim = int(sums.tensor_type.shape[axis]), len(sums.tensor_type.shape)
+    bias = _values(rng, (channels,), wide)
+    spread = _const(bias.value.reshape([-1 if d == axis else 1 for d in range(ndim)]), wide)
+    biased = relay.nn.bias_add(sums, bias, axis=axis) if rng.random() < 0.5 else relay.op.add(sums, spread)
+    return _active(rng, biased if wide == dtype else relay.op.cast(biased, dtype))
+
+
 def float_conv2d(rng: Rng, accelerator: Accelerator) -> Function:
     """A convolution of images in the accelerator's layout; half of them without padding, and with 32 or 64 channels."""
     from tilewright import relay
@@ -238,11 +252,9 @@ def float_conv2d(rng: Rng, accelerator: Accelerator) -> Function:
     last = accelerator.layout == "NHWC"
     x = _var((n, h, w, ci) if last else (n, ci, h, w), dtype)
     weight = _values(rng, (kh, kw, ci, co) if last else (co, ci, kh, kw), dtype)
-    body = relay.nn.conv2d(
-        x, weight, kernel_size=(kh, kw), channels=co, strides=strides, dilation=dilation, padding=padding, data_layout=accelerator.layout,
-        kernel_layout="HWIO" if last else "OIHW", out_dtype=dtype,
-    )
-    return _function(_active(rng, relay.nn.bias_add(body, _values(rng, (co,), dtype), axis=3 if last else 1)), x)
+    how: dict[str, Any] = {"data_layout": accelerator.layout, "kernel_layout": "HWIO" if last else "OIHW", "strides": strides, "dilation": dilation, "padding": padding}
+    body = _summed(rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how), 3 if last else 1, dtype)
+    return _function(body, x)
 
 
 def float_dense(rng: Rng, accelerator: Accelerator) -> Function:
@@ -251,9 +263,8 @@ def float_dense(rng: Rng, accelerator: Accelerator) -> Function:
 
     dtype = _dtype(rng, accelerator, _FLOATS)
     n, k, units = int(rng.choice([1, 1, 3])), int(rng.choice([10, 32, 64, 96])), int(rng.choice([10, 32, 64]))
-    x = _var((n, k), dtype)
-    body = relay.nn.bias_add(relay.nn.dense(x, _values(rng, (units, k), dtype), units=units, out_dtype=dtype), _values(rng, (units,), dtype))
-    return _function(_active(rng, body), x)
+    x, weight = _var((n, k), dtype), _values(rng, (units, k), dtype)
+    return _function(_summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype), x)
 
 
 def float_add(rng: Rng, accelerator: Accelerator) -> Function:

@@ -122,7 +122,7 @@ class _Search:
                 continue
             for order in _orders(cut):
                 made = self.tiling(tile, (*once, *(a for a in axes if a not in cut), *order), counts, size_of, compute)
-                if made is not None and (best is None or made.cycles < best.cycles):
+                if best is None or made.cycles < best.cycles:
                     best = made
         return smallest if best is None else best
 
@@ -140,8 +140,8 @@ class _Search:
             found[n] = -(-size // align) * align
         return found
 
-    def tiling(self, tile: dict[str, int], order: tuple[str, ...], counts: Mapping[str, int], size_of: Mapping[str, int], compute: int) -> Tiling | None:
-        """The tiling with its cycles; None where it does not fit."""
+    def tiling(self, tile: dict[str, int], order: tuple[str, ...], counts: Mapping[str, int], size_of: Mapping[str, int], compute: int) -> Tiling:
+        """The tiling with its cycles; with one place for each operand, and nothing at once, where two do not fit."""
         steps = math.prod(counts.values())
         places, transfers, first, near = {}, 0, 0, 0
         for n, size in size_of.items():
@@ -156,7 +156,7 @@ class _Search:
             transfers += loads * once
             first += once
         if near > self.accelerator.near.size:
-            return None
+            return Tiling(tile, order, dict.fromkeys(places, 1), size_of, transfers + compute)
         return Tiling(tile, order, places, size_of, max(transfers, compute) + first + compute // steps)
 
     def compute(self, tile: Mapping[str, int], counts: Mapping[str, int]) -> int:
