@@ -211,8 +211,8 @@ def refusal(operator: str, function: relay.Function) -> Refusal:
 def test_a_stride_that_no_field_has_room_for() -> None:
     layers = Layers("int8")
     x = relay.var("x", shape=(1, 30, 30, 4), dtype="int8")
-    says = refusal("conv2d", relay.Function([x], layers.conv(x, 8, stride=9)))
-    assert says.rule == "sh is 9, and conv has room for 0 to 7" and says.edit == "bring sh of the operator into 0 to 7"
+    says = refusal("conv2d", relay.Function([x], layers.conv(x, 8, stride=17)))
+    assert says.rule == "sh is 17, and conv has room for 0 to 15" and says.edit == "bring sh of the operator into 0 to 15"
 
 
 def test_tiles_that_do_not_fit() -> None:
@@ -465,9 +465,9 @@ def test_both_files_are_short() -> None:
 
 
 def test_the_page_of_an_accelerator() -> None:
-    text = page(npu, {"conv2d": {"sh is 9, and conv has room for 0 to 7": 2}})
-    for line in ("# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv", "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 12 to 20 | -256 | 255 |",
-                 "### depthwise_conv2d", "- refused: sh is 9, and conv has room for 0 to 7"):
+    text = page(npu, {"conv2d": {"sh is 17, and conv has room for 0 to 15": 2}})
+    for line in ("# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv", "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 14 to 22 | -256 | 255 |",
+                 "### depthwise_conv2d", "- refused: sh is 17, and conv has room for 0 to 15"):
         assert line in text.splitlines(), line
     assert "Of whole blocks: ci of 32, co of 32." in page(mac32)
 

@@ -35,7 +35,7 @@ def finish(sums: Any, q: Any, once: int, out_zero: int, low: int, high: int, dty
     return arithmetic.saturated(scaled + out_zero, low, high, dtype)
 
 
-WINDOW: Final = {"sh": 3, "sw": 3, "dh": 3, "dw": 3}
+WINDOW: Final = {"sh": 4, "sw": 4, "dh": 3, "dw": 3}
 
 
 @npu.instruction(

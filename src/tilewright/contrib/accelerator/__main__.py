@@ -28,7 +28,7 @@ def accelerator_of(name: str) -> Accelerator:
     """The accelerator of an entry point, or of `file.py:name`. Raises `OptionError` where there is none."""
     path, _, attribute = name.rpartition(":")
     if path.endswith(".py"):
-        spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+        spec = importlib.util.spec_from_file_location(Path(path).stem, Path(path).resolve())
         if spec is None or spec.loader is None or not Path(path).exists():
             raise OptionError(f"there is no file {path}")
         module = importlib.util.module_from_spec(spec)
