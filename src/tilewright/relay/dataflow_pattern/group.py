@@ -79,12 +79,13 @@ def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = froz
         node_map = matcher.match(pattern, e)
         if node_map is None:
             continue
-        group = _group(e, node_map, parts)
+        group = group_at(e, node_map, parts)
         if _can_be_taken(group, taken, graph):
             yield group
 
 
-def _group(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
+def group_at(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
+    """The piece that ends at `root`, where a matcher found `node_map`; `parts` are the `pattern_nodes` of the pattern."""
     known: list[Expr] = []
     within: set[Expr] = {root}
     for p in parts:
@@ -114,12 +115,19 @@ def _stays_inside(p: DFPattern) -> bool:
 
 
 def _can_be_taken(group: Group, taken: Set[Expr], graph: Graph) -> bool:
-    own = [e for e in group.inside if not isinstance(e, _SHARED)]
-    if any(e in taken for e in own):
-        return False
+    return not any(e in taken for e in own_nodes(group)) and not escapes(group, graph)
+
+
+def own_nodes(group: Group) -> list[Expr]:
+    """What no other piece may have: all inside but inputs, constants and functions."""
+    return [e for e in group.inside if not isinstance(e, _SHARED)]
+
+
+def escapes(group: Group, graph: Graph) -> list[tuple[Expr, Expr]]:
+    """The values inside that are used outside, each with its user there, where not all that is made of them comes back to the piece."""
     inside = set(group.inside)
-    outside = {u for e in own if e is not group.root for u in graph.users[e] if u not in inside}
-    return all(graph.dominates(group.root, u) for u in outside)
+    leaving = dict.fromkeys((e, u) for e in own_nodes(group) if e is not group.root for u in graph.users[e] if u not in inside)
+    return [(e, u) for e, u in leaving if not graph.dominates(group.root, u)]
 
 
 def _name(e: Expr) -> str:

@@ -21,10 +21,14 @@ PatternTable = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that would keep it."""
+    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that would keep it.
+
+    `change` makes that edit: of what the check was given, an expression in its place.
+    """
 
     rule: str
     edit: str = ""
+    change: Callable[[Any], Any] | None = None
 
     def __bool__(self) -> bool:
         return False
