@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "tilewright"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error", "limits"),
     ("settings", "types"),
-    ("global_functions",),
+    ("global_functions", "plugins"),
     ("logs",),
     ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts", "worth"),
     ("params", "testing"),
@@ -39,7 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "params", "pieces", "texts", "runtime", "contrib"}
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
