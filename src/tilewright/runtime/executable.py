@@ -37,7 +37,7 @@ from tilewright.runtime.program import (
     entry_symbols,
     segments,
 )
-from tilewright.runtime.threads import POOLS, checked_threads, default_threads
+from tilewright.runtime.threads import POOLS, checked_threads, default_threads, set_threads_of_call
 from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
@@ -343,7 +343,12 @@ class Executable:
     def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
         written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
-        self._functions[step.symbol](*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+        given = (NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs)
+        before = set_threads_of_call(self._threads)
+        try:
+            self._functions[step.symbol](*given, *map(NDArray, written))
+        finally:
+            set_threads_of_call(before)
         for x, made in zip(outputs, written, strict=True):
             if made is not x:
                 np.copyto(x, made)
