@@ -79,6 +79,12 @@ def own_residual(x: relay.Expr) -> relay.Expr:
     return relay.add(conv(first), first)
 
 
+def right_residual(x: relay.Expr) -> relay.Expr:
+    """The left term of the sum is used elsewhere: the right one takes it as its residual."""
+    first = relay.nn.bias_add(conv(x), const(8))
+    return relay.add(first, relay.nn.bias_add(conv(first), const(8)))
+
+
 IMAGE = (2, 8, 9, 7)
 CASES: dict[str, tuple[tuple[int, ...], Callable[[relay.Expr], relay.Expr], set[str]]] = {
     "convolution": (IMAGE, lambda x: conv(x), {"conv"}),
@@ -101,6 +107,8 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relay.Expr], relay.Expr], set[
     "a residual that is read by its convolution": (IMAGE, own_residual, {"conv"}),
     "a residual that is an input": ((1, 8, 6, 6), lambda x: relay.add(conv(x), x), {"conv"}),
     "a sum that is broadcast": (IMAGE, lambda x: relay.add(conv(x), relay.nn.relu(conv(x, 8, (9, 7), padding=(0, 0)))), {"conv"}),
+    "a residual from the left": (IMAGE, right_residual, {"conv"}),
+    "a bias of its own": (IMAGE, lambda x: conv(relay.nn.bias_add(relay.tanh(x), const(8))), {"conv", "eltwise", "bias"}),
     "gelu": (IMAGE, lambda x: gelu(relay.nn.bias_add(conv(x), const(8))), {"conv_gelu"}),
     "swish": (IMAGE, lambda x: (lambda y: relay.multiply(y, relay.sigmoid(y)))(relay.nn.bias_add(conv(x), const(8))), {"conv_swish"}),
     "hard swish": (IMAGE, lambda x: hard_swish(conv(x)), {"conv_hard_swish"}),

@@ -46,7 +46,7 @@ class _Reader:
     def __init__(self, function: Function) -> None:
         self.program = Program(str(function.attrs["global_symbol"]))
         self.values: dict[Expr, int] = {p: self.program.add(_shape(p), INPUT) for p in function.params}
-        self._constants: dict[int, int] = {}
+        self._constants: dict[int, tuple[int, Any]] = {}
         for e in post_order(function.body, inside=False):
             if isinstance(e, Call):
                 self.values[e] = self._composite(e)
@@ -62,8 +62,8 @@ class _Reader:
         found = self._constants.get(id(e.value))
         if found is None:
             data = np.ascontiguousarray(e.value, np.float32).reshape(e.value.shape or (1,))
-            found = self._constants[id(e.value)] = self.program.add(data.shape, CONSTANT, data)
-        return found
+            found = self._constants[id(e.value)] = self.program.add(data.shape, CONSTANT, data), e.value  # kept, so that its number stays its own
+        return found[0]
 
     def _composite(self, call: Call) -> int:
         """The operations of one composite function: its anchor, and what follows that."""
@@ -225,6 +225,13 @@ def _binary(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     return Operation("binary", inputs, r.program.add(_shape(e)), {"algorithm": op.name})
 
 
+def _bias(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
+    shape = _shape(e)
+    axis = op.axis % len(shape)
+    wide = r._reshaped(inputs[1], (shape[axis], *(1,) * (len(shape) - 1 - axis)))
+    return Operation("binary", [inputs[0], wide], r.program.add(shape), {"algorithm": "add"})
+
+
 def _eltwise(r: _Reader, e: Call, op: Any, inputs: list[int]) -> Operation:
     name, alpha, beta = UNARY[op.name](op)
     return Operation("eltwise", inputs, r.program.add(_shape(e)), {"algorithm": name, "alpha": alpha, "beta": beta})
@@ -244,6 +251,7 @@ _ANCHORS: Final[dict[str, Callable[[_Reader, Call, Any, list[int]], Operation]]]
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
     "nn.dense": _dense,
+    "nn.bias_add": _bias,
     "nn.batch_matmul": lambda r, e, op, inputs: Operation("matmul", inputs, r.program.add(_shape(e)), {"transpose": [op.transpose_a, op.transpose_b]}),
     "nn.layer_norm": lambda r, e, op, inputs: Operation("layer_norm", inputs, r.program.add(_shape(e)), {"epsilon": float(op.epsilon)}),
     "concatenate": lambda r, e, op, inputs: Operation("concat", inputs, r.program.add(_shape(e)), {"axis": op.axis % len(_shape(e))}),

@@ -108,15 +108,19 @@ def _any_of(names: Sequence[str]) -> DFPattern:
 
 
 def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPattern, Callable[[Expr], bool | Refusal]]:
-    """A row for an anchor and what may follow it: a bias, a residual, then an activation, or any function of one element (`chain`)."""
+    """A row for an anchor and what may follow it: a bias, a residual, then an activation, or any function of one element.
+
+    Of a sum of two anchors one takes the other as its residual: the left one, unless that is used elsewhere, too.
+    """
     pattern, activation, residual = anchor, None, wildcard()
     if epilogue and not isinstance(anchor, WildcardPattern):
-        biased = anchor.optional(lambda x: is_op("nn.bias_add")(x, is_constant()) | is_op("add")(x, is_constant()))
-        pattern = biased.optional(lambda x: is_op("add")(x, residual))
-    if epilogue == "chain":
+        pattern = anchor.optional(lambda x: is_op("nn.bias_add")(x, is_constant()) | is_op("add")(x, is_constant()))
+    if epilogue in ("sum", "sum from the right"):
+        pattern = is_op("add")(pattern, residual) if epilogue == "sum" else is_op("add")(residual, pattern)
+    if epilogue in ("sum", "sum from the right", "chain"):
         pattern = pattern.optional(lambda x: _any_of(tuple(UNARY))(x))
     elif epilogue:
-        activation = Activation(epilogue, pattern)
+        activation = Activation(epilogue, pattern if isinstance(anchor, WildcardPattern) else pattern.optional(lambda x: is_op("add")(x, residual)))
         pattern = activation.pattern
 
     def check(root: Expr) -> bool | Refusal:
@@ -211,7 +215,7 @@ def pattern_table() -> PatternTable:
     rows: list[tuple[Any, ...]] = []
     for name, ops in (("conv", CONVOLUTIONS), ("conv_transpose", TRANSPOSED), ("dense", ("nn.dense",))):
         rows += [_row(f"{name}_{kind}", _any_of(ops)(wildcard(), is_constant()), kind) for kind in ACTIVATIONS]
-        rows += [_row(name, _any_of(ops)(wildcard(), is_constant()), "chain"), _row(name, _any_of(ops)(wildcard(), is_constant()))]
+        rows += [_row(name, _any_of(ops)(wildcard(), is_constant()), follows) for follows in ("sum", "sum from the right", "chain", "")]
     rows += [_row(kind, wildcard(), kind) for kind in ACTIVATIONS]
     two = wildcard(), wildcard()
     rows += [
@@ -221,6 +225,7 @@ def pattern_table() -> PatternTable:
         _row("layer_norm", is_op("nn.layer_norm")(wildcard(), is_constant(), is_constant())),
         _row("concatenate", is_op("concatenate")(is_tuple(None))),
         _row("binary", _any_of(BINARIES)(*two)),
+        _row("bias", is_op("nn.bias_add")(wildcard(), is_constant())),
         _row("eltwise", _any_of(tuple(UNARY))(wildcard())),
         _row("view", _any_of(VIEWS)(wildcard())),
     ]
