@@ -61,6 +61,18 @@ def hard_swish(x: relay.Expr) -> relay.Expr:
     return relay.multiply(x, relay.clip(relay.add(relay.multiply(x, relay.const(1 / 6)), relay.const(0.5)), 0.0, 1.0))
 
 
+def swish(x: relay.Expr) -> relay.Expr:
+    return relay.multiply(x, relay.sigmoid(x))
+
+
+def gated(x: relay.Expr) -> relay.Expr:
+    return relay.multiply(x, relay.sigmoid(conv(relay.nn.global_avg_pool2d(x), 8, (1, 1), padding=(0, 0))))
+
+
+def both(x: relay.Expr) -> relay.Expr:
+    return relay.Tuple([relay.nn.relu(x), relay.nn.global_max_pool2d(x)])
+
+
 def residual(x: relay.Expr) -> relay.Expr:
     """Two convolutions whose results are added: one of them is in the way of no other use."""
     first = relay.nn.relu(relay.nn.bias_add(conv(x), const(8)))
@@ -87,7 +99,7 @@ def right_residual(x: relay.Expr) -> relay.Expr:
 
 IMAGE = (2, 8, 9, 7)
 CASES: dict[str, tuple[tuple[int, ...], Callable[[relay.Expr], relay.Expr], set[str]]] = {
-    "convolution": (IMAGE, lambda x: conv(x), {"conv"}),
+    "convolution": (IMAGE, conv, {"conv"}),
     "bias": (IMAGE, lambda x: relay.nn.bias_add(conv(x), const(8)), {"conv"}),
     "bias as a sum": (IMAGE, lambda x: relay.add(conv(x), const(8, 1, 1)), {"conv"}),
     "bias and relu": (IMAGE, lambda x: relay.nn.relu(relay.nn.bias_add(conv(x), const(8)))  , {"conv"}),
@@ -110,12 +122,12 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relay.Expr], relay.Expr], set[
     "a residual from the left": (IMAGE, right_residual, {"conv"}),
     "a bias of its own": (IMAGE, lambda x: conv(relay.nn.bias_add(relay.tanh(x), const(8))), {"conv", "eltwise", "bias"}),
     "gelu": (IMAGE, lambda x: gelu(relay.nn.bias_add(conv(x), const(8))), {"conv_gelu"}),
-    "swish": (IMAGE, lambda x: (lambda y: relay.multiply(y, relay.sigmoid(y)))(relay.nn.bias_add(conv(x), const(8))), {"conv_swish"}),
+    "swish": (IMAGE, lambda x: swish(relay.nn.bias_add(conv(x), const(8))), {"conv_swish"}),
     "hard swish": (IMAGE, lambda x: hard_swish(conv(x)), {"conv_hard_swish"}),
     "pools": (IMAGE, lambda x: relay.nn.avg_pool2d(relay.nn.max_pool2d(conv(x), (3, 3), (2, 2), padding=(1, 1)), (2, 2), padding=(1, 1), count_include_pad=True), {"conv", "pool"}),
     "pools that round up": (IMAGE, lambda x: relay.nn.avg_pool2d(relay.nn.max_pool2d(conv(x), (3, 3), (2, 2), ceil_mode=True), (2, 2), (2, 2), ceil_mode=True), {"conv", "pool"}),
     "head": (IMAGE, lambda x: relay.nn.softmax(relay.nn.bias_add(relay.nn.dense(relay.nn.batch_flatten(relay.nn.global_avg_pool2d(conv(x))), const(6, 8)), const(6))), {"conv", "pool", "view", "dense", "softmax"}),
-    "squeeze and excite": (IMAGE, lambda x: (lambda y: relay.multiply(y, relay.sigmoid(conv(relay.nn.global_avg_pool2d(y), 8, (1, 1), padding=(0, 0)))))(conv(x)), {"conv", "pool", "binary"}),
+    "squeeze and excite": (IMAGE, lambda x: gated(conv(x)), {"conv", "pool", "binary"}),
     "concatenation": (IMAGE, lambda x: relay.concatenate([conv(x), conv(x, 4), x], axis=1), {"conv", "concatenate"}),
     "rows of three dimensions": ((2, 5, 8), lambda x: gelu(relay.nn.bias_add(relay.nn.dense(x, const(6, 8)), const(6), axis=-1)), {"dense_gelu"}),
     "a residual of three dimensions": ((2, 5, 8), lambda x: relay.nn.layer_norm(relay.add(relay.nn.dense(x, const(8, 8)), x), const(8), const(8)), {"dense", "layer_norm"}),
@@ -124,7 +136,7 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[relay.Expr], relay.Expr], set[
     "functions of one element": (IMAGE, lambda x: conv(relay.tanh(relay.exp(relay.sqrt(relay.abs(gelu(x)))))), {"conv", "eltwise", "gelu"}),
     "arithmetic": (IMAGE, lambda x: conv(relay.divide(relay.subtract(relay.maximum(x, const(8, 1, 1)), const(7)), relay.const(2.0))), {"conv", "binary"}),
     "a transposed image": (IMAGE, lambda x: conv(relay.transpose(conv(x), (0, 1, 3, 2))), {"conv", "view"}),
-    "two results": (IMAGE, lambda x: (lambda y: relay.Tuple([relay.nn.relu(y), relay.nn.global_max_pool2d(y)]))(conv(x)), {"conv", "eltwise", "pool"}),
+    "two results": (IMAGE, lambda x: both(conv(x)), {"conv", "eltwise", "pool"}),
 }
 
 
@@ -171,3 +183,164 @@ def test_the_numbers_are_those_of_our_own_kernels(case: str) -> None:
         lib.executable.threads = threads
         close(lib.executable(x), wanted)
         close(lib.executable(x), wanted)
+
+
+def test_of_a_sum_of_two_convolutions_one_takes_the_other() -> None:
+    mod = dnnl.partition_for_dnnl(module("residual"))
+    (function,) = (f for _, f in mod.items() if "Compiler" in f.attrs)
+    calls = [e for e in relay.visitor.post_order(function.body, inside=False) if isinstance(e, relay.Call)]
+    assert [str(c.op.attrs["PartitionedFromPattern"]) for c in calls] == ["nn.conv2d_nn.bias_add_nn.relu_", "nn.conv2d_nn.bias_add_add_nn.relu_"]
+
+
+def test_what_is_not_worth_it_stays() -> None:
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x := var(2, 3)], relay.exp(relay.nn.relu(x)))))
+    assert [n for n, _ in dnnl.partition_for_dnnl(mod).items()] == ["main"]
+    kept = dnnl.partition_for_dnnl(mod, prune=False)
+    assert rows(kept) == {"eltwise"}
+    np.testing.assert_allclose(relay.build(dnnl.partition_for_dnnl(mod), "llvm").executable(np.ones((2, 3), np.float32)), np.e, rtol=1e-6)
+
+
+def refused(build: Callable[[relay.Expr], relay.Expr], *shape: int, dtype: str = "float32") -> list[Refusal]:
+    """What the checks of the rows that look like a graph say against it."""
+    x = relay.var("x", shape=shape, dtype=dtype)
+    root = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], build(x))))["main"].body
+    said = [check(root) for _, pattern, check in dnnl.pattern_table() if pattern.match(root)]
+    return [r for r in said if isinstance(r, Refusal)]
+
+
+@pytest.mark.parametrize(("rule", "build", "shape", "dtype"), [
+    ("tensors are float32, and this one is float16", relay.nn.relu, (2, 3), "float16"),
+    ("sizes are known while compiling", relay.nn.relu, (relay.Any(), 3), "float32"),
+    ("tensors have elements, and at most 6 dimensions", relay.nn.relu, (0, 3), "float32"),
+    ("data is a plain order", lambda x: relay.nn.max_pool2d(x, layout="NCHW8c"), (1, 2, 4, 4, 8), "float32"),
+    ("means that count the padding", lambda x: relay.nn.avg_pool2d(x, (3, 3), (2, 2), padding=(1, 1), ceil_mode=True, count_include_pad=True), (1, 2, 6, 6), "float32"),
+    ("one operand has the shape of the result", lambda x: relay.subtract(relay.const(np.ones(3, np.float32)), x), (2, 3), "float32"),
+    ("the last axis is normalized", lambda x: relay.nn.layer_norm(x, const(2), const(2), axis=1), (3, 2, 4), "float32"),
+    ("a layer norm has scale and shift", lambda x: relay.nn.layer_norm(x, const(4), const(4), scale=False), (3, 2, 4), "float32"),
+    ("the constants of hard_swish", lambda x: relay.multiply(x, relay.clip(relay.add(relay.multiply(x, relay.const(0.2)), relay.const(0.5)), 0.0, 1.0)), (2, 3), "float32"),
+])
+def test_checks_say_why_not(rule: str, build: Callable[[relay.Expr], relay.Expr], shape: tuple[Any, ...], dtype: str) -> None:
+    said = refused(build, *shape, dtype=dtype)
+    assert any(r.rule.startswith(rule) and r.edit for r in said), said
+
+
+def test_a_function_that_nobody_partitioned_is_refused() -> None:
+    x = relay.var("x", shape=(2, 3))
+    mod = tvm.IRModule({"f": relay.Function([x], relay.nn.relu(x), attrs={"Compiler": "dnnl", "global_symbol": "f"})})
+    y = relay.var("y", shape=(2, 3))
+    mod["main"] = relay.Function([y], relay.Call(mod.get_global_var("f"), [y]))
+    with pytest.raises(CompileError, match="calls what is in no row of its pattern table; partition the module with partition_for_dnnl"):
+        relay.build(mod, "llvm")
+
+
+@needs_library
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+def test_the_module_travels_with_the_program(suffix: str, tmp_path: Path) -> None:
+    lib = relay.build(dnnl.partition_for_dnnl(module("head")), "llvm")
+    x = RNG.standard_normal(IMAGE, np.float32)
+    wanted = lib.executable(x)
+    lib.export_library(tmp_path / f"m{suffix}")
+    again = tvm.runtime.load_module(tmp_path / f"m{suffix}")
+    assert [m.type_key for m in again.imported_modules] == ["dnnl"]
+    np.testing.assert_array_equal(again.executable(x), wanted)
+
+
+ALONE = """
+import sys
+ROOMS = [["relay"], ["compiler"], ["te"], ["tir"], ["topi"], ["target"], ["ir"], ["arith"]]
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("llvmlite", "onnx") or name.split(".")[1:2] in ROOMS:
+            raise ImportError("blocked: " + name)
+sys.meta_path.insert(0, Blocked())
+import numpy as np
+import tilewright.contrib.dnnl
+from tilewright.runtime import load_module
+x = np.load(sys.argv[2])
+np.save(sys.argv[3], load_module(sys.argv[1]).executable(x))
+"""
+
+
+@needs_library
+def test_it_runs_where_there_is_no_compiler(tmp_path: Path) -> None:
+    lib = relay.build(dnnl.partition_for_dnnl(module("residual")), "llvm")
+    x = RNG.standard_normal(IMAGE, np.float32)
+    lib.export_library(tmp_path / "m.so")
+    np.save(tmp_path / "x.npy", x)
+    subprocess.run([sys.executable, "-c", ALONE, *map(str, (tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"))], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), lib.executable(x))
+
+
+@needs_library
+def test_calls_from_several_threads_do_not_meet() -> None:
+    executable = relay.build(dnnl.partition_for_dnnl(module("residual")), "llvm").executable
+    executable.threads = 1
+    inputs = [RNG.standard_normal(IMAGE, np.float32) for _ in range(4)]
+    wanted = [executable(x).copy() for x in inputs]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        for _ in range(50):
+            if not np.array_equal(executable(inputs[k]), wanted[k]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+@needs_library
+def test_it_works_on_the_memory_of_its_caller() -> None:
+    """Inputs and outputs that are rows are no copies: the first and the last primitive have the arrays themselves."""
+    lib = relay.build(dnnl.partition_for_dnnl(module("head")), "llvm")
+    (module_,) = lib.imported_modules
+    lib.executable(RNG.standard_normal(IMAGE, np.float32))
+    ((plan, _),) = module_._plans.values()  # type: ignore[attr-defined]
+    assert any(r.buffer.kind == "output" for r in plan.steps[-1].reads)
+    assert any(r.buffer.kind == "input" for r in plan.steps[0].reads)
+    reorders = len(plan.steps) - len([o for o in module_.program.operations if o.kind != "reshape"])  # type: ignore[attr-defined]
+    assert reorders <= 2
+
+
+def test_programs_are_checked_when_they_are_read() -> None:
+    from tilewright.contrib.dnnl.codegen import generate
+
+    mod = dnnl.partition_for_dnnl(module("head"))
+    (function,) = (f for _, f in mod.items() if "Compiler" in f.attrs)
+    blob = generate(function).save_to_binary()
+    again = Program.from_bytes(blob)
+    assert again.to_bytes() == blob
+    with pytest.raises(ArtifactError, match="these bytes are no program for oneDNN"):
+        Program.from_bytes(blob[1:])
+    with pytest.raises(ArtifactError, match="is cut short"):
+        Program.from_bytes(blob[:-4])
+    for old, new in ((b'"convolution"', b'"convolutiom"'), (b'"results":[', b'"results":[9'), (b"[[[2,8,9,7]", b"[[[2,8,-,7]")):
+        with pytest.raises(ArtifactError, match="a program for oneDNN is damaged"):
+            Program.from_bytes(blob.replace(old, new))
+
+
+def test_a_library_that_is_missing_or_another_one_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILEWRIGHT_DNNL", str(tmp_path / "none.so"))
+    with pytest.raises(TargetError, match=r"TILEWRIGHT_DNNL is '.*none.so', and there is no such file; install it \(pip install onednn-cpu-gomp"):
+        find()
+    (tmp_path / "libdnnl.so.3").write_text("no library")
+    with pytest.raises(TargetError, match=r"oneDNN cannot be loaded \(.*libdnnl.so.3.*\); install it \(pip install onednn-cpu-gomp"):
+        Library(str(tmp_path / "libdnnl.so.3"))
+    other = next((m.split()[-1] for m in Path("/proc/self/maps").read_text().splitlines() if "libm.so" in m), None) if sys.platform == "linux" else None
+    if other:
+        with pytest.raises(TargetError, match="is not oneDNN: it has no dnnl_version"):
+            Library(other)
+
+
+def test_a_program_says_what_to_install_when_it_is_called(tmp_path: Path) -> None:
+    relay.build(dnnl.partition_for_dnnl(module("bias")), "llvm").export_library(tmp_path / "m.so")
+    code = (
+        "import numpy as np, tilewright.contrib.dnnl\nfrom tilewright.runtime import load_module\n"
+        f"try:\n    load_module({str(tmp_path / 'm.so')!r}).executable(np.zeros({IMAGE}, np.float32))\nexcept tilewright.errors.TargetError as e:\n    print(e)"
+    )
+    environment = {**os.environ, "TILEWRIGHT_DNNL": str(tmp_path / "libdnnl.so.3")}
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
+    assert "there is no such file; install it (pip install onednn-cpu-gomp, or a package with libdnnl.so.3)" in said

@@ -29,15 +29,17 @@ from tilewright.errors import CompileError
 from tilewright.global_functions import register_func
 from tilewright.relay.dataflow_pattern import wildcard
 from tilewright.relay.dataflow_pattern.match import Matcher
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order
 
 
-@register_func(f"relay.ext.{TARGET}")
 def generate(function: Function) -> DNNLModule:
     """The module of a function that `partition_for_dnnl` made. Raises `CompileError` for what is in no row of the pattern table."""
     return DNNLModule(_Reader(function).program)
+
+
+register_func(f"relay.ext.{TARGET}", generate)
 
 
 class _Reader:

@@ -118,7 +118,7 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
     if epilogue in ("sum", "sum from the right"):
         pattern = is_op("add")(pattern, residual) if epilogue == "sum" else is_op("add")(residual, pattern)
     if epilogue in ("sum", "sum from the right", "chain"):
-        pattern = pattern.optional(lambda x: _any_of(tuple(UNARY))(x))
+        pattern = pattern.optional(_any_of(tuple(UNARY)))
     elif epilogue:
         activation = Activation(epilogue, pattern if isinstance(anchor, WildcardPattern) else pattern.optional(lambda x: is_op("add")(x, residual)))
         pattern = activation.pattern
@@ -131,7 +131,7 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
             return Refusal(f"the constants of {epilogue} are {', '.join(f'{n:g}' for n in activation.numbers.values())}", "write the function with these constants")
         first = found[anchor][0]
         other = found.get(residual, [None])[0]
-        wrong = _types(root) or _types(first) or (None if other is None else _types(other))
+        wrong = next((r for e in (root, first, other) if e is not None and (r := _types(e)) is not None), None)
         if wrong is not None:
             return wrong
         if root.tensor_type.shape != first.tensor_type.shape or other is first:
@@ -161,7 +161,7 @@ def _convolution(call: Call) -> bool | Refusal:
     plain = sorted(op.data_layout) == sorted({1: "NCW", 2: "NCHW", 3: "NCDHW"}[op.rank]) and op.out_layout in ("", op.data_layout)
     if not plain or op.blocked:
         return Refusal("data is a plain order of batch, channels and space", "convert the layout to NCHW")
-    transposed = call.op.name in TRANSPOSED  # type: ignore[union-attr]
+    transposed = op.name in TRANSPOSED
     if op.groups > 1 and op.kernel_layout[:2] != ("IO" if transposed else "OI"):
         return Refusal("kernels of groups begin with OI", "convert the kernel layout to OIHW")
     if sorted(op.kernel_layout) != sorted({1: "OIW", 2: "OIHW", 3: "OIDHW"}[op.rank]):
@@ -209,7 +209,6 @@ _RULES: Final[Mapping[str, Callable[[Call], bool | Refusal]]] = {
 }
 
 
-@register_pattern_table(TARGET)
 def pattern_table() -> PatternTable:
     """The rows of oneDNN, the widest first."""
     rows: list[tuple[Any, ...]] = []
@@ -230,6 +229,9 @@ def pattern_table() -> PatternTable:
         _row("view", _any_of(VIEWS)(wildcard())),
     ]
     return rows
+
+
+register_pattern_table(TARGET, pattern_table)
 
 
 def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, mod_name: str = "default", prune: bool = True) -> IRModule:

@@ -184,7 +184,7 @@ class Plan:
         scratch = self.library.description(desc, dnnl.QUERY_SCRATCHPAD)
         room = aligned_empty((max(1, self.library.size(scratch)),))
         given = [(dnnl.ARG_SRC, source, constant.array), (dnnl.ARG_DST, wanted, packed), (dnnl.ARG_SCRATCHPAD, scratch, room)]
-        arguments = (Argument * 3)(*((arg, objects.memory(d, address(a))) for arg, d, a in given))
+        arguments = (Argument * 3)(*(Argument(arg, objects.memory(d, address(a))) for arg, d, a in given))
         primitive, stream = objects.made("primitive", "primitive_create", ctypes.c_void_p(desc)), objects.stream()
         dnnl.check(self.library.execute(primitive, stream, 3, ctypes.addressof(arguments)), "primitive_execute")
         return Buffer(CONSTANT, array=packed)
@@ -213,7 +213,7 @@ class Frame:
         base = address(self.workspace)
         self._calls = []
         for step in plan.steps:
-            arguments = (Argument * len(step.reads))(*((r.arg, self._memory(r, base)) for r in step.reads))
+            arguments = (Argument * len(step.reads))(*(Argument(r.arg, self._memory(r, base)) for r in step.reads))
             self._calls.append((step.primitive, len(step.reads), ctypes.addressof(arguments), arguments))
 
     def _memory(self, r: Read, base: int) -> int:
