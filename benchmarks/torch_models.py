@@ -3,16 +3,21 @@
 `python benchmarks/torch_models.py` runs them all, each in a process of its own, so that its memory is given back; names choose, `--door script`
 or `--door export` is one way of two, `--import-only` stops before compiling, `--here` stays in this process. A line for each: the largest
 difference relative to the largest output, or what went wrong; at the end, how many agree by each door, and those that do not.
+
+`--results FOLDER` writes a file for each network and takes what agreed from there: a run that was stopped goes on, one after a change
+runs what failed. `--list` runs nothing, and says what the folder has.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -204,6 +209,34 @@ def apart(name: str, doors: Sequence[str], import_only: bool, seconds: float) ->
         yield name, door, said.get(door, ended)
 
 
+def kept(name: str, doors: Sequence[str], folder: Path | None) -> list[Line]:
+    """What an earlier run wrote of a network: nothing, where a door is missing."""
+    file = None if folder is None else folder / f"{name.replace('/', '.')}.json"
+    if file is None or not file.exists():
+        return []
+    found = [(name, door, text) for door, text in json.loads(file.read_text()).items() if door in ("", *doors)]
+    return found if found and (not found[0][1] or len(found) == len(doors)) else []
+
+
+def keep(name: str, found: Iterable[Line], folder: Path) -> None:
+    """Write what was found of a network, beside what is known of its other door."""
+    file = folder / f"{name.replace('/', '.')}.json"
+    known = json.loads(file.read_text()) if file.exists() else {}
+    news = {door: text for _, door, text in found}
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({**({} if "" in news or "" in known else known), **news}, indent=1))
+
+
+def summary(found: Sequence[Line], doors: Sequence[str]) -> str:
+    """How many agree by each door, and which do not."""
+    said = []
+    for door in doors:
+        of = [line for line in found if line[1] == door]
+        failed = [name for name, _, text in of if text.startswith("FAILED")]
+        said.append(f"{door}: {len(of) - len(failed)} of {len(of)} agree with torch{f'; not: {chr(44).join(failed)}' if failed else ''}")
+    return "\n".join([*said, f"{sum(not door for _, door, _ in found)} networks could not be made"])
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print a line for each network and door, and how many agree; 1 where one does not."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -212,21 +245,32 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--import-only", action="store_true")
     parser.add_argument("--here", action="store_true", help="in this process")
     parser.add_argument("--seconds", type=float, default=600, help="how long one network may take")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="where a file for each network is")
+    parser.add_argument("--list", action="store_true", help="what the folder of results has")
     options = parser.parse_args(arguments)
     table, doors = models(), (options.door,) if options.door else DOORS
     declare_missing_operators()
     chosen = [n for n in table if not options.names or n in options.names or any(part in n for part in options.names if part not in table)]
     found: list[Line] = []
     for name in chosen:
-        for line in lines(name, doors, options.import_only) if options.here else apart(name, doors, options.import_only, options.seconds):
-            print(f"{line[0]} {line[1]}: {line[2]}" if line[1] else f"{line[0]}: {line[2]}", flush=True)
-            found.append(line)
-    for door in doors:
-        of = [line for line in found if line[1] == door]
-        failed = [name for name, _, said in of if said.startswith("FAILED")]
-        print(f"{door}: {len(of) - len(failed)} of {len(of)} agree with torch{f'; not: {chr(44).join(failed)}' if failed else ''}")
-    print(f"{sum(not door for _, door, _ in found)} networks could not be made")
+        of = kept(name, doors, options.results)
+        if not options.list and (not of or any(text.startswith("FAILED") or not door for _, door, text in of)):
+            ran = lines(name, doors, options.import_only) if options.here else apart(name, doors, options.import_only, options.seconds)
+            of = list(shown(ran))
+            if options.results is not None:
+                keep(name, of, options.results)
+        elif options.list:
+            of = list(shown(of))
+        found.extend(of)
+    print(summary(found, doors))
     return int(any(said.startswith("FAILED") for _, _, said in found))
+
+
+def shown(found: Iterable[Line]) -> Iterator[Line]:
+    """The lines, printed as they come."""
+    for name, door, text in found:
+        print(f"{name} {door}: {text}" if door else f"{name}: {text}", flush=True)
+        yield name, door, text
 
 
 if __name__ == "__main__":

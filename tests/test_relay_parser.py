@@ -256,7 +256,7 @@ def test_loop_functions_are_in_modules() -> None:
     x = relay.var("x", shape=(2,))
     mod = IRModule({"first": tvm.tir.parse(text), "main": Function((x,), x), "kernel": tvm.tir.parse(text)})
     again = parse(astext(mod))
-    assert [name for name, _ in again.items()] == ["first", "main", "kernel"]
+    assert [name for name, _ in again.items()] == ["first", "kernel", "main"], "text has them by name"
     assert_structural_equal(again, mod)
     with pytest.raises(ParseError, match="net:4"):
         parse("def @main() { 1 }\n@T.prim_func\ndef kernel():\n    nonsense(\n", "net")

@@ -12,6 +12,7 @@ import pytest
 
 import tilewright as tvm
 from tflite_models import Entry, Graph, Op, T, model, tflite
+from tflite_recurrent import basic_lstm, integer_lstm, integer_svdf
 from tflite_small import MODELS, inputs_of, recorded
 from tilewright.errors import ModelError, OpNotImplemented
 from tilewright.relay.frontend.tflite import CONVERTERS, Node, Value, from_tflite, signature
@@ -43,6 +44,8 @@ def test_an_operator_means_what_the_reference_kernels_compute(name: str) -> None
 @pytest.mark.parametrize("name", [
     "conv_int8", "conv_uint8", "conv_int16", "conv_hybrid", "depthwise_conv_int8", "fully_connected_int8", "fully_connected_by_range", "average_pool_int8", "mean_uint8",
     "softmax_int8", "softmax_int16", "add_int8", "mul_uint8", "tanh_int16", "l2_normalization_int8", "resize_bilinear_uint8", "lstm", "transpose_conv_int8",
+    "l2_normalization_uint8_long", "lstm_int8", "lstm_int8_all", "lstm_int8_wide", "lstm_int8_step", "lstm_basic_uint8", "lstm_hybrid_projected", "bidirectional_rnn_crossed_hybrid", "svdf_int8",
+    "svdf_by_range",
 ])
 def test_compiled_it_gives_the_same_bits(name: str) -> None:
     data = MODELS[name]()
@@ -198,6 +201,13 @@ REFUSED = [
      "strides \\(0, 0\\) and dilation \\(1, 1\\), which must all be above zero"),
     (lambda: model([T("s", (1,), "int32", [3]), T("y", (3,))], [Op("RANDOM_UNIFORM", [0], [1], "RandomOptions")], [], [1]), "its seeds are both zero"),
     (lambda: model([T("x", (4,)), T("y", (4,))], [Op("ADD", [0, 0], [1], "AddOptions", {"FusedActivationFunction": 5})], [0], [1]), "activation SIGN_BIT is not supported"),
+    (lambda: model([T("x", (), "int8", None, 0.1), T("y", (), "int8", None, 0.1)], [Op("L2_NORMALIZATION", [0], [1])], [0], [1]), "its input is one number, and vectors are what"),
+    (lambda: model([T("x", (1, 70000), "int8", None, 0.1), T("y", (1, 70000), "int8", None, 0.1)], [Op("L2_NORMALIZATION", [0], [1])], [0], [1]), "its rows of 70000 integers are longer than"),
+    (lambda: integer_lstm(cells=0.0005), "the state of its cells is int16 of scale 0.000500.*and must be int16 of a power of two from 2\\^-15 to 2\\^-9"),
+    (lambda: integer_lstm(behind=4), "it has 4 intermediate tensors, and 5 are needed"),
+    (lambda: integer_svdf("int8"), "its state is int16 and its weights over time are int8; with int8 data both must be int16"),
+    (lambda: basic_lstm("uint8", zero_point=127), "the zero point of its input is 127, and the basic kernel takes 128 alone"),
+    (lambda: basic_lstm("int8"), "its input is int8 and its state int16; the basic kernel is of float32, or of uint8 with a state of int16"),
 ]
 
 

@@ -67,6 +67,7 @@ PLACES: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "masks": (lambda a: a.masked_fill(a > 0, -1.0), (A,)),
     "gather and scatter": (lambda a: torch.gather(a, 1, torch.ones(2, 1, 4, dtype=torch.int64)).expand(2, 3, 4) + torch.zeros(2, 3, 4).scatter_add(1, torch.zeros(
         2, 3, 4, dtype=torch.int64), a), (A,)),
+    "counting": (lambda a: (torch.bincount((a * 4).abs().long().flatten()), torch.bincount((a * 4).abs().long().flatten(), a.flatten(), 3)), (A,)),
     "selection": (lambda a: torch.index_select(a, 1, torch.tensor([1, 1])), (A,)),
     "writing": (lambda a: torch.index_put(a, (torch.tensor([0, 1]), torch.tensor([2, 2])), torch.ones(2, 4)), (A,)),
 }

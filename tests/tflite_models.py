@@ -43,6 +43,7 @@ class Op:
     options: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     custom: bytes = b""
+    intermediates: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class _Writer:
         if o.kind not in self.codes:
             self.codes.append(o.kind)
         fields: dict[str, Any] = {"Inputs": self._ints(o.inputs), "Outputs": self._ints(o.outputs), "OpcodeIndex": self.codes.index(o.kind)}
+        if o.intermediates:
+            fields["Intermediates"] = self._ints(o.intermediates)
         if o.options:
             values = {k: self._ints(v) if isinstance(v, (list, tuple)) else v for k, v in o.values.items()}
             fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import tflite_recurrent
 from tflite_models import Op, T, model
 
 Array = np.ndarray[Any, Any]
@@ -94,52 +95,6 @@ def _matrices() -> bytes:
     return model(tensors, [Op("BATCH_MATMUL", [0, 1], [2], "BatchMatMulOptions", {})], [0, 1], [2])
 
 
-def _lstm(projection: int = 0, peepholes: bool = False, coupled: bool = False, norm: bool = False, steps: int = 6) -> bytes:
-    """An LSTM over time; `coupled` has no gate for the input."""
-    batch, size, units = 2, 4, 5
-    width = projection or units
-    tensors, inputs = [T("x", (batch, steps, size))], [0]
-
-    def add(name: str, shape: Sequence[int], there: bool = True, variable: bool = False) -> None:
-        inputs.append(len(tensors) if there else -1)
-        if there:
-            tensors.append(T(name, shape, value=None if variable else _random(len(tensors), shape), variable=variable))
-
-    for what, shape in (("i", (units, size)), ("r", (units, width))):
-        for k in range(4):
-            add(f"{what}{k}", shape, k > 0 or not coupled)
-    for k in range(3):
-        add(f"p{k}", (units,), peepholes and (k > 0 or not coupled))
-    for k in range(4):
-        add(f"b{k}", (units,), k > 0 or not coupled)
-    add("w", (projection, units), bool(projection))
-    add("v", (projection,), bool(projection))
-    add("h", (batch, width), variable=True)
-    add("c", (batch, units), variable=True)
-    if norm:
-        for k in range(4):
-            add(f"n{k}", (units,), k > 0 or not coupled)
-    tensors.append(T("y", (batch, steps, width)))
-    options = {"FusedActivationFunction": 4, "CellClip": 0.4 if peepholes else 0.0}
-    return model(tensors, [Op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, [len(tensors) - 1], "UnidirectionalSequenceLSTMOptions", options)], [0], [len(tensors) - 1])
-
-
-def _svdf() -> bytes:
-    tensors = [
-        T("x", (2, 5)), T("f", (6, 5), value=_random(1, (6, 5))), T("t", (6, 4), value=_random(2, (6, 4))), T("b", (3,), value=_random(3, (3,))),
-        T("s", (2, 24), variable=True), T("y", (2, 3)),
-    ]
-    return model(tensors, [Op("SVDF", [0, 1, 2, 3, 4], [5], "SVDFOptions", {"Rank": 2, "FusedActivationFunction": 1})], [0], [5])
-
-
-def _rnn() -> bytes:
-    tensors = [
-        T("x", (2, 6, 4)), T("w", (5, 4), value=_random(1, (5, 4))), T("r", (5, 5), value=_random(2, (5, 5))), T("b", (5,), value=_random(3, (5,))),
-        T("h", (2, 5), variable=True), T("y", (2, 6, 5)),
-    ]
-    return model(tensors, [Op("UNIDIRECTIONAL_SEQUENCE_RNN", [0, 1, 2, 3, 4], [5], "SequenceRNNOptions", {"FusedActivationFunction": 4})], [0], [5])
-
-
 def _axes(*axes: int) -> list[T]:
     return [T("axes", (len(axes),), "int32", axes)]
 
@@ -162,6 +117,7 @@ def _models() -> dict[str, Callable[[], bytes]]:
                 "AVERAGE_POOL_2D", d, (0.04, 5), (0.04, 5), "Pool2DOptions", {"StrideW": 2, "StrideH": 2, "FilterWidth": 3, "FilterHeight": 3}, image, (1, 3, 3, 2)),
             f"quantize_{d}": lambda d=d: _one("QUANTIZE", d, (0.04, 5), (0.07, 9)),
             f"l2_normalization_{d}": lambda d=d, zero=zero: _one("L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero)),
+            f"l2_normalization_{d}_long": lambda d=d, zero=zero: _one("L2_NORMALIZATION", d, (0.04, 5), (1 / 128, zero), shape=(2, 400)),
             f"resize_bilinear_{d}": lambda d=d: _one(
                 "RESIZE_BILINEAR", d, (0.04, 5), (0.04, 5), "ResizeBilinearOptions", {"HalfPixelCenters": True}, (1, 3, 4, 2), (1, 5, 7, 2), _axes(5, 7)),
             f"add_{d}": lambda d=d: _two("ADD", d), f"sub_{d}": lambda d=d: _two("SUB", d), f"mul_{d}": lambda d=d: _two("MUL", d),
@@ -184,8 +140,7 @@ def _models() -> dict[str, Callable[[], bytes]]:
         "conv_int16": lambda: _conv("int16"), "conv_hybrid": lambda: _conv("float32"), "depthwise_conv_int8": _depthwise, "transpose_conv_int8": _transposed,
         "fully_connected_int8": lambda: _dense("int8"), "fully_connected_hybrid": lambda: _dense("float32"),
         "fully_connected_by_range": lambda: _dense("float32", True), "batch_matmul_int8": _matrices,
-        "lstm": _lstm, "lstm_few_steps": lambda: _lstm(steps=3), "lstm_projected": lambda: _lstm(projection=3), "lstm_peepholes": lambda: _lstm(peepholes=True),
-        "lstm_coupled": lambda: _lstm(coupled=True), "lstm_normalized": lambda: _lstm(norm=True), "svdf": _svdf, "rnn": _rnn,
+        **tflite_recurrent.MODELS,
     }
 
 

@@ -420,7 +420,7 @@ class Model:
         with self.report.phase("hash"):
             content = self._digest()
         model_format = format_of(self._source)
-        key = Cache.key("signature", __version__, content, "" if model_format.says_shapes else json.dumps(self._shapes, default=str))
+        key = Cache.key("signature", __version__, _compiler_fingerprint(), content, "" if model_format.says_shapes else json.dumps(self._shapes, default=str))
         stored = self._cache.get(key)
         if stored is None:
             with self.report.phase("import"):

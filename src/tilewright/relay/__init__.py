@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         analysis,
         backend,
         build_module,
+        collage,
         data_dep_optimization,
         dataflow_pattern,
         expr,
@@ -89,7 +90,7 @@ if TYPE_CHECKING:
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
-    "adt", "analysis", "backend", "build_module", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing", "transform",
+    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing", "transform",
     "ty", "type_functor",
 })
 
@@ -139,6 +140,7 @@ __all__ = [
     "bind",
     "build",
     "build_module",
+    "collage",
     "const",
     "create_executor",
     "data_dep_optimization",

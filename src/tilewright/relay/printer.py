@@ -2,8 +2,8 @@
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1]) /* ty=Tensor[(1, 8, 32, 32), float32] */;
 
-One call per line in the order of evaluation, the last one unnamed; a value that is used twice is named once, where all its
-users see it (`relay/scopes.py`). An attribute is printed when it differs from its default. Tensors are
+Functions stand in the order of their names. One call per line in the order of evaluation, the last one unnamed; a value that is
+used twice is named once, where all its users see it (`relay/scopes.py`). An attribute is printed when it differs from its default. Tensors are
 `meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked for. Graphs may be arbitrarily deep;
 functions and branches within each other nest the printer.
 """
@@ -178,7 +178,7 @@ class _Printer:
             lines = [f"  {json.dumps(k)} = {self._attribute(v)}" for k, v in mod.attrs.items()]
             parts.append("\n".join(["attributes {", *lines, "}"]))
         parts += [self.data_type(d) for d in mod.type_definitions.values()]
-        return parts + [self.definition(name, f) for name, f in mod.items()]
+        return parts + [self.definition(name, f) for name, f in sorted(mod.items(), key=lambda item: item[0])]
 
     def data_type(self, data: TypeData) -> str:
         """`type List[A] { Cons(A, List[A]), Nil, }`; one without constructors is `extern`."""

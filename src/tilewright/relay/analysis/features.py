@@ -77,7 +77,13 @@ def get_total_mac_number(expr: Expr) -> int:
 
     Raises `CompileError` where a size is not known.
     """
-    return sum(_macs(e) for e in post_order(expr) if isinstance(e, Call) and not isinstance(e.op, Expr) and e.op.name in _REDUCED)
+    return sum(mac_number(e) for e in post_order(expr) if isinstance(e, Call))
+
+
+def mac_number(call: Call) -> int:
+    """The multiplications and additions of one call, pairs counted as one; 0 for what is no convolution and no product."""
+    count = None if isinstance(call.op, Expr) else _REDUCED.get(f"nn.{call.op.name[4:]}" if call.op.name.startswith("qnn.") else call.op.name)
+    return 0 if count is None else math.prod(_shape(call)) * int(count(call))
 
 
 def _conv_reduction(call: Call) -> int:
@@ -101,10 +107,6 @@ _REDUCED: Final[dict[str, Any]] = {
     "nn.conv1d": _conv_reduction, "nn.conv2d": _conv_reduction, "nn.conv3d": _conv_reduction, "nn.dense": _dense_reduction,
     "nn.matmul": _matmul_reduction, "nn.batch_matmul": _matmul_reduction,
 }
-
-
-def _macs(call: Call) -> int:
-    return math.prod(_shape(call)) * int(_REDUCED[call.op.name](call))
 
 
 def _shape(e: Expr) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ elsewhere is not taken, unless all that is made of that value is used by the pie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,26 +59,33 @@ class Group:
 
 def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
     """The pieces of `graph` that look like `pattern`, by their roots."""
-    candidates = graph.last_first(root_keys(pattern))
     found: dict[Expr, Group] = {}
-    if not candidates:
-        return found
-    matcher, parts = Matcher(graph), pattern_nodes(pattern)
     taken: set[Expr] = set()
+    for group in overlapping_groups(pattern, graph, taken):
+        found[group.root] = group
+        taken.update(group.inside)
+    return found
+
+
+def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = frozenset()) -> Iterator[Group]:
+    """Every piece of `graph` that looks like `pattern`, at most one for each root, and has nothing of `taken`, which may grow meanwhile."""
+    candidates = graph.last_first(root_keys(pattern))
+    if not candidates:
+        return
+    matcher, parts = Matcher(graph), pattern_nodes(pattern)
     for e in candidates:
         if e in taken or e in graph.closed:
             continue
         node_map = matcher.match(pattern, e)
         if node_map is None:
             continue
-        group = _group(e, node_map, parts)
+        group = group_at(e, node_map, parts)
         if _can_be_taken(group, taken, graph):
-            found[e] = group
-            taken.update(group.inside)
-    return found
+            yield group
 
 
-def _group(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
+def group_at(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
+    """The piece that ends at `root`, where a matcher found `node_map`; `parts` are the `pattern_nodes` of the pattern."""
     known: list[Expr] = []
     within: set[Expr] = {root}
     for p in parts:
@@ -107,13 +114,20 @@ def _stays_inside(p: DFPattern) -> bool:
     return isinstance(p, ExprPattern) and isinstance(p.expr, Constant)
 
 
-def _can_be_taken(group: Group, taken: set[Expr], graph: Graph) -> bool:
-    own = [e for e in group.inside if not isinstance(e, _SHARED)]
-    if any(e in taken for e in own):
-        return False
+def _can_be_taken(group: Group, taken: Set[Expr], graph: Graph) -> bool:
+    return not any(e in taken for e in own_nodes(group)) and not escapes(group, graph)
+
+
+def own_nodes(group: Group) -> list[Expr]:
+    """What no other piece may have: all inside but inputs, constants and functions."""
+    return [e for e in group.inside if not isinstance(e, _SHARED)]
+
+
+def escapes(group: Group, graph: Graph) -> list[tuple[Expr, Expr]]:
+    """The values inside that are used outside, each with its user there, where not all that is made of them comes back to the piece."""
     inside = set(group.inside)
-    outside = {u for e in own if e is not group.root for u in graph.users[e] if u not in inside}
-    return all(graph.dominates(group.root, u) for u in outside)
+    leaving = dict.fromkeys((e, u) for e in own_nodes(group) if e is not group.root for u in graph.users[e] if u not in inside)
+    return [(e, u) for e, u in leaving if not graph.dominates(group.root, u)]
 
 
 def _name(e: Expr) -> str:

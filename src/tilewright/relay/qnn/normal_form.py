@@ -30,7 +30,7 @@ from tilewright.relay.op.transform import Concatenate, Pad
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul, QnnSubtract
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
-from tilewright.relay.qnn.products import QnnConv2d, QnnDense
+from tilewright.relay.qnn.products import QnnConv2d, QnnConv2dTranspose, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.qnn.settle_numerics import narrow, quantized_constant
 from tilewright.relay.qnn.sources import product_below
@@ -154,7 +154,7 @@ def _with_bias(product: Call) -> Call:
 
 
 def _channel_axis(product: Call) -> int:
-    if isinstance(product.op, QnnConv2d):
+    if isinstance(product.op, (QnnConv2d, QnnConv2dTranspose)):
         return (product.op.out_layout or product.op.data_layout).index("C")
     return product.tensor_type.ndim - 1
 

@@ -34,7 +34,7 @@ from tilewright.relay.qnn import onnx_runtime
 from tilewright.relay.qnn.affine import Quantized
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
-from tilewright.relay.qnn.products import QnnConv2d, QnnDense
+from tilewright.relay.qnn.products import QnnConv2d, QnnConv2dTranspose, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.types import FLOAT32
 
@@ -53,7 +53,7 @@ def product_below(x: Expr) -> Call | None:
     """The convolution or matrix product that a value is the sum of, a bias added or not."""
     if isinstance(x, Call) and isinstance(x.op, BiasAdd):
         x = x.args[0]
-    return x if isinstance(x, Call) and isinstance(x.op, (QnnConv2d, QnnDense)) else None
+    return x if isinstance(x, Call) and isinstance(x.op, (QnnConv2d, QnnConv2dTranspose, QnnDense)) else None
 
 
 def _number(e: Expr) -> np.float32 | None:
@@ -257,7 +257,7 @@ def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
         strides=how.strides, padding=_padding(how), groups=channels, channels=channels, kernel_size=how.pool_size, data_layout=how.layout,
         kernel_layout="HWIO" if last else "OIHW", out_dtype="int32",
     )
-    return _made(conv, x, Constant(np.ones(shape, np.int32)), span=span)
+    return _made(conv, x, Constant(np.broadcast_to(np.int32(1), shape)), span=span)
 
 
 def _real(x: Expr, scale: Expr, zero_point: Expr, span: Any) -> Call:

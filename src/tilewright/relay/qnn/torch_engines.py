@@ -13,7 +13,9 @@ they were found by comparing with the engines on numbers that stand half-way (`t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +29,7 @@ from tilewright.relay.op.registry import Array, Op
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
-from tilewright.relay.qnn.products import QnnDense
+from tilewright.relay.qnn.products import QnnConv2dTranspose, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, window_sums
 from tilewright.types import FLOAT32, DataType
@@ -72,40 +74,60 @@ def _bytes(whole: Expr, zero: int, dtype: DataType, like: Call) -> Expr:
 # Sums of layers
 
 
-def _layer(e: Call) -> tuple[Expr, Array | None, Call | None] | None:
-    """The sums below a requantization, its bias as real numbers that broadcast, and the product; None where a parameter is not known."""
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A requantization of which all numbers are known: the sums, their bias as real numbers, what a sum is worth, both as they broadcast, the scale and zero point of the result,
+    and the product that the sums come from."""
+
+    call: Call
+    sums: Expr
+    bias: Array | None
+    worth: Array
+    to: np.float32
+    zero: int
+    product: Call | None
+
+    @property
+    def real(self) -> Expr:
+        return N.casted(self.sums, FLOAT32, self.call.span)
+
+
+def _layer(e: Call) -> _Layer | None:
+    """What a requantization says; None where a parameter is not known."""
     x, *parameters = e.args
     known = [a.value for a in parameters if isinstance(a, Constant)]
     if not is_open(e) or len(known) < 4 or known[1].any() or known[2].size != 1:
         return None
-    product = product_below(x)
-    if not (isinstance(x, Call) and isinstance(x.op, BiasAdd)):
-        return x, None, product
-    stored = x.args[1]
-    if not (isinstance(stored, Call) and isinstance(stored.op, Quantize) and isinstance(stored.args[0], Constant)):
-        return None if not isinstance(stored, Constant) else (x, None, product)
-    return x.args[0], N.along(stored.args[0].value.astype(_F), x.tensor_type.ndim, x.op.axis), product
+    bias = None
+    sums = x
+    if isinstance(x, Call) and isinstance(x.op, BiasAdd):
+        stored = x.args[1]
+        if isinstance(stored, Call) and isinstance(stored.op, Quantize) and isinstance(stored.args[0], Constant):
+            sums, bias = x.args[0], N.along(stored.args[0].value.astype(_F), x.tensor_type.ndim, x.op.axis)
+        elif not isinstance(stored, Constant):
+            return None
+    worth = N.along(known[0].astype(_F), e.tensor_type.ndim, e.op.axis)
+    return _Layer(e, sums, bias, worth, _F(known[2].reshape(())), int(known[3].reshape(())), product_below(x))
 
 
-def _worth(e: Call) -> tuple[Array, np.float32, int]:
-    """What a sum is worth, as it broadcasts; the scale and the zero point of the result."""
-    _, scale, _, to, zero = e.args
-    return N.along(scale.value.astype(_F), e.tensor_type.ndim, e.op.axis), _F(to.value.reshape(())), int(zero.value.reshape(()))  # type: ignore[attr-defined]
+def _of_layers(engine: Callable[[_Layer], Expr]) -> Rule:
+    """What an engine does with the sums of its layers, as a rule for requantizations."""
+    @wraps(engine)
+    def rule(e: Call) -> Expr | None:
+        layer = _layer(e)
+        return None if layer is None else engine(layer)
+
+    return rule
 
 
-def _fbgemm_requantize(e: Call) -> Expr | None:
+def _fbgemm(layer: _Layer) -> Expr:
     """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with the bias as a real number; b * (1 / (sx * sw)) and the sum in one rounding where weights have one scale."""
-    found = _layer(e)
-    if found is None:
-        return None
-    sums, bias, _ = found
-    worth, to, zero = _worth(e)
-    real: Expr = N.casted(sums, FLOAT32, e.span)
-    if bias is not None and worth.size > 1:
-        real = _call(Add(), real, _f(bias / worth), like=e)
-    elif bias is not None:
-        real = _call(MultiplyAdd(), _f(bias), _f(_F(1) / worth), real, like=e)
-    return _bytes(_call(Round(), _times(real, _f(worth / to), e), like=e), zero, e.tensor_type.dtype, e)
+    e, real = layer.call, layer.real
+    if layer.bias is not None and layer.worth.size > 1:
+        real = _call(Add(), real, _f(layer.bias / layer.worth), like=e)
+    elif layer.bias is not None:
+        real = _call(MultiplyAdd(), _f(layer.bias), _f(_F(1) / layer.worth), real, like=e)
+    return _bytes(_call(Round(), _times(real, _f(layer.worth / layer.to), e), like=e), layer.zero, e.tensor_type.dtype, e)
 
 
 def _twice_inverted(scale: Array) -> Array:
@@ -113,48 +135,40 @@ def _twice_inverted(scale: Array) -> Array:
     return np.asarray(_F(1) / (1 / scale.astype(np.float64)).astype(_F), _F)
 
 
-def _onednn_requantize(e: Call) -> Expr | None:
+def _onednn(layer: _Layer) -> Expr:
     """round((sums * sx * sw + b) * (1 / s) + z), each step rounded, with the bias as a real number."""
-    found = _layer(e)
-    if found is None:
-        return None
-    sums, bias, product = found
+    e, product = layer.call, layer.product
     scales = [] if product is None else [p.value for p in product.args[4:6] if isinstance(p, Constant)]
     if product is None or len(scales) < 2:
-        return _fbgemm_requantize(e)
-    _, to, zero = _worth(e)
+        return _fbgemm(layer)
     sx, sw = scales
     weights = _twice_inverted(sw) if isinstance(product.op, QnnDense) else sw
-    real = _times(N.casted(sums, FLOAT32, e.span), _f(_twice_inverted(sx).reshape(())), e)
+    real = _times(layer.real, _f(_twice_inverted(sx).reshape(())), e)
     real = _times(real, _f(N.along(weights.astype(_F), e.tensor_type.ndim, e.op.axis)), e)
-    if bias is not None:
-        real = _call(Add(), real, _f(bias), like=e)
-    moved: Expr = _times(real, _f(_F(1) / to), e)
-    if zero:
-        moved = _call(Add(), moved, _f(zero), like=e)
+    if layer.bias is not None:
+        real = _call(Add(), real, _f(layer.bias), like=e)
+    moved: Expr = _times(real, _f(_F(1) / layer.to), e)
+    if layer.zero:
+        moved = _call(Add(), moved, _f(layer.zero), like=e)
     return _bytes(_call(Round(), moved, like=e), 0, e.tensor_type.dtype, e)
 
 
-def _qnnpack_requantize(e: Call) -> Expr | None:
+def _qnnpack(layer: _Layer) -> Expr:
     """round((sums + round(b / (sx * sw))) * (sx * sw * (1 / s))) + z."""
-    found = _layer(e)
-    if found is None:
-        return None
-    sums, bias, _ = found
-    worth, to, zero = _worth(e)
-    if bias is not None:
-        units = N.saturated(np.rint(bias * (_F(1) / worth)), "int32")
-        sums = _call(Add(), sums, Constant(units), like=e)
-    real = _times(N.casted(sums, FLOAT32, e.span), _f(worth * (_F(1) / to)), e)
-    return _bytes(_call(Round(), real, like=e), zero, e.tensor_type.dtype, e)
+    e, real = layer.call, layer.real
+    if layer.bias is not None:
+        units = N.saturated(np.rint(layer.bias * (_F(1) / layer.worth)), "int32")
+        real = N.casted(_call(Add(), layer.sums, Constant(units), like=e), FLOAT32, e.span)
+    whole = _call(Round(), _times(real, _f(layer.worth * (_F(1) / layer.to)), e), like=e)
+    return _bytes(whole, layer.zero, e.tensor_type.dtype, e)
 
 
-def _x86_requantize(e: Call) -> Expr | None:
+def _x86(layer: _Layer) -> Expr:
     """As onednn for convolutions of up to 100 groups with symmetric weights, else as fbgemm."""
-    found = _layer(e)
-    product = None if found is None else found[2]
-    dense = product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS or not N.is_zero(product.args[3])
-    return _fbgemm_requantize(e) if dense else _onednn_requantize(e)
+    product = layer.product
+    if product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS or not N.is_zero(product.args[3]):
+        return _fbgemm(layer)
+    return _fbgemm(layer) if isinstance(product.op, QnnConv2dTranspose) and any(product.op.output_padding) else _onednn(layer)
 
 
 # Elementwise
@@ -336,10 +350,10 @@ _ELEMENTS: Final[Mapping[type[Op], Rule]] = {
     Quantize: _quantize, QnnAdd: _add, QnnMul: _multiply, QnnAvgPool2d: _average, QnnConcatenate: _concatenate, QnnSoftmax: _softmax,
 }
 ENGINES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
-    "torch": {**_ELEMENTS, Requantize: _x86_requantize},
-    "torch-fbgemm": {**_ELEMENTS, Requantize: _fbgemm_requantize},
-    "torch-onednn": {**_ELEMENTS, Requantize: _onednn_requantize},
-    "torch-x86": {**_ELEMENTS, Requantize: _x86_requantize},
-    "torch-qnnpack": {**_ELEMENTS, Requantize: _qnnpack_requantize, QnnAdd: _qnnpack_add, QnnAvgPool2d: _qnnpack_average},
+    "torch": {**_ELEMENTS, Requantize: _of_layers(_x86)},
+    "torch-fbgemm": {**_ELEMENTS, Requantize: _of_layers(_fbgemm)},
+    "torch-onednn": {**_ELEMENTS, Requantize: _of_layers(_onednn)},
+    "torch-x86": {**_ELEMENTS, Requantize: _of_layers(_x86)},
+    "torch-qnnpack": {**_ELEMENTS, Requantize: _of_layers(_qnnpack), QnnAdd: _qnnpack_add, QnnAvgPool2d: _qnnpack_average},
 }
 """By engine, as `torch.backends.quantized.engine` names it, and class of operator; without one it is torch's own default."""

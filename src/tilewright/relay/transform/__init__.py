@@ -22,6 +22,7 @@ from tilewright.relay.transform.canonicalize import CanonicalizeOps
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.change_batch import ChangeBatch
 from tilewright.relay.transform.chosen_layouts import LayoutConfig
+from tilewright.relay.transform.collage_partition import CollagePartition
 from tilewright.relay.transform.combine_parallel_batch_matmul import CombineParallelBatchMatmul
 from tilewright.relay.transform.combine_parallel_conv2d import CombineParallelConv2D
 from tilewright.relay.transform.combine_parallel_dense import CombineParallelDense
@@ -100,6 +101,7 @@ __all__ = [
     "CanonicalizeOps",
     "CapturePostDfsIndexInSpans",
     "ChangeBatch",
+    "CollagePartition",
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
     "CombineParallelDense",

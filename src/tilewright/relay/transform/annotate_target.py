@@ -6,17 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.analysis.regions import DEFAULT, is_begin, is_mark, open_nodes
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd
-from tilewright.relay.op.registry import Op
+from tilewright.relay.op.contrib import supports
 from tilewright.relay.visitor import operands, with_operands
 
 _NON_CALLS: Final = (Tuple, TupleGetItem)
@@ -41,6 +40,11 @@ class AnnotateTarget(FunctionPass):
         plain, earlier = _without_marks(function)
         targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
         return _Marking(targets, self.include_non_call_ops, earlier).of(plain)
+
+
+def mark_targets(function: Function, given: Mapping[Expr, str]) -> Expr:
+    """The function with marks around what is `given` to targets; other calls are of `default`, and tuples follow their fields."""
+    return _Marking((), True, given).of(function)
 
 
 def _without_marks(function: Function) -> tuple[Expr, dict[Expr, str]]:
@@ -69,7 +73,7 @@ def _without_marks(function: Function) -> tuple[Expr, dict[Expr, str]]:
 class _Marking:
     """One walk that gives nodes to targets and puts marks between them."""
 
-    def __init__(self, targets: Sequence[str], non_calls: bool, earlier: dict[Expr, str]) -> None:
+    def __init__(self, targets: Sequence[str], non_calls: bool, earlier: Mapping[Expr, str]) -> None:
         self.targets, self.non_calls, self.earlier = targets, non_calls, earlier
         self.target: dict[Expr, str] = {}
         self.new: dict[Expr, Expr] = {}
@@ -108,12 +112,3 @@ class _Marking:
             return None
         given = {self.target.get(o, DEFAULT) for o in operands(e)}
         return given.pop() if len(given) == 1 else DEFAULT
-
-
-def supports(target: str, call: Call) -> bool:
-    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite function."""
-    if isinstance(call.op, Op):
-        says = op_attr(call.op.name, f"target.{target}")
-        return says is not None and bool(says(call))
-    name = call.op.attrs.get("Composite", "") if isinstance(call.op, Function) else ""
-    return bool(name.partition(".")[0] == target) if "." in name else False

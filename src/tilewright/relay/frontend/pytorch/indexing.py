@@ -18,7 +18,7 @@ from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
-from tilewright.types import BOOL, INT64
+from tilewright.types import BOOL, FLOAT32, INT64
 
 _REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
 
@@ -303,12 +303,18 @@ def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr
 
 @converter("bincount")
 def bincount(self: Expr, node: Node, weights: Expr | None = None, minlength: int = 0) -> Expr:
+    """How many bins there are is known when a run has the greatest element of its input."""
+    rows: Expr = Constant(np.ones(shape_of(self), np.int64)) if weights is None else weights if dtype_of(weights) == FLOAT32 else cast(weights, "float64")
     known = node.known(self)
-    if known is None:
-        node.refuse("how many bins there are is the greatest element of its input, which is computed from the model's inputs; use torch.histc, or one_hot and a sum")
-    count = max(minlength, int(known.max()) + 1 if known.size else 0)
-    rows = Constant(np.ones(known.size, np.int64)) if weights is None else weights
-    return op.scatter_elements(Constant(np.zeros(count, dtype_of(rows).numpy())), cast(self, INT64), rows, axis=0, reduction="add")
+    least = Constant(np.asarray(minlength, np.int64))
+    if known is not None:
+        bins: Expr = Constant(np.zeros(max(minlength, int(known.max()) + 1 if known.size else 0), dtype_of(rows).numpy()))
+    elif 0 in shape_of(self):
+        bins = op.full(scalar(0, rows), least)
+    else:
+        greatest = op.add(op.max(cast(self, INT64)), Constant(np.asarray(1, np.int64)))
+        bins = op.full(scalar(0, rows), op.reshape(op.maximum(greatest, least), (1,)))
+    return op.scatter_elements(bins, cast(self, INT64), rows, axis=0, reduction="add")
 
 
 @converter("searchsorted", "bucketize")

@@ -15,11 +15,10 @@ import numpy as np
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch import math as elementwise
-from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
 from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
@@ -57,13 +56,13 @@ def _number(x: Any, name: str, node: Node) -> Array:
 def stored(real: Expr, scale: Array, zero_point: Array, kind: DataType, axis: int = -1, least: int | None = None, most: int | None = None) -> Expr:
     """The integers of a real tensor."""
     inverse = (np.float32(1) / scale.astype(np.float32)).astype(np.float32)
-    whole = op.round(op.multiply(real, _along(inverse, rank(real), axis)))
-    moved = op.add(whole, _along(zero_point.astype(np.float32), rank(real), axis))
+    whole = op.round(op.multiply(real, along(inverse, rank(real), axis)))
+    moved = op.add(whole, along(zero_point.astype(np.float32), rank(real), axis))
     low, high = limits(kind)
     return cast(op.clip(moved, a_min=float(low if least is None else least), a_max=float(high if most is None else most)), kind)
 
 
-def _along(p: Array, ndim: int, axis: int) -> Expr:
+def along(p: Array, ndim: int, axis: int) -> Expr:
     return Constant(p.reshape(()) if p.size == 1 else p.reshape([-1 if k == axis % ndim else 1 for k in range(ndim)]))
 
 
@@ -83,7 +82,7 @@ def real_at_once(x: Expr, q: Quantized) -> Expr:
     return op.multiply_add(cast(x, FLOAT32), Constant(scale.reshape(())), Constant(np.asarray(scale * np.float32(-float(q.zero_point)), np.float32).reshape(())))
 
 
-def _made(x: Expr, q: Quantized, node: Node) -> Expr:
+def marked(x: Expr, q: Quantized, node: Node) -> Expr:
     node.quantized[x] = q
     return x
 
@@ -91,7 +90,7 @@ def _made(x: Expr, q: Quantized, node: Node) -> Expr:
 def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | DataType, node: Node, least: int | None = None) -> Expr:
     """A real tensor, quantized with one scale."""
     q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
-    return _made(stored(real_result, q.scale, q.zero_point, DataType(kind), least=least), q, node)
+    return marked(stored(real_result, q.scale, q.zero_point, DataType(kind), least=least), q, node)
 
 
 def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
@@ -119,12 +118,17 @@ def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
         if rank(x) != 4 or sorted(a % 4 for a in attributes["axis"]) != [2, 3] or not all(isinstance(n, int) for n in sizes):
             return None
         attributes = {"pool_size": sizes, "strides": sizes, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
-        parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
+        parameters = (parameter(q.scale, np.float32), parameter(q.zero_point, np.int32))
         return reshape(op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes), pool.tensor_type.shape)
     elif not isinstance(pool.op, AvgPool2d):
         return None
-    parameters = (_parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32))
+    parameters = (parameter(q.scale, np.float32), parameter(q.zero_point, np.int32))
     return op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes)
+
+
+def parameter(p: Array, dtype: Any) -> Constant:
+    """A scale or zero point: one number, or a vector."""
+    return Constant(p.astype(dtype) if p.size > 1 else p.astype(dtype).reshape(()))
 
 
 # Into integers and back
@@ -143,8 +147,8 @@ def quantize_per_channel(self: Expr, scales: Expr, zero_points: Expr, axis: int,
 
 
 def _quantized_as(x: Expr, q: Quantized, kind: DataType, axis: int, node: Node) -> Expr:
-    made = op.qnn.quantize(cast(x, FLOAT32), _parameter(q.scale, np.float32), _parameter(q.zero_point, np.int32), axis=axis, out_dtype=kind)
-    return _made(made, q, node)
+    made = op.qnn.quantize(cast(x, FLOAT32), parameter(q.scale, np.float32), parameter(q.zero_point, np.int32), axis=axis, out_dtype=kind)
+    return marked(made, q, node)
 
 
 @converter("dequantize")
@@ -158,110 +162,9 @@ def int_repr(self: Expr) -> Expr:
 
 
 @converter("q_scale", "q_zero_point")
-def q_parameter(self: Expr, node: Node) -> Any:
+def qparameter(self: Expr, node: Node) -> Any:
     q = parameters_of(self, node)
     return float(q.scale) if node.name == "q_scale" else int(q.zero_point)
-
-
-# Layers
-
-
-def _packed(packed: Any, node: Node) -> tuple[Any, ...]:
-    """The weight of a layer as integers, how it is quantized, its bias, and its settings, from what TorchScript packs them into."""
-    import torch
-
-    name = packed._type().qualified_name() if hasattr(packed, "_type") else type(packed).__name__
-    if "Conv" in name:
-        unpacked: Any = packed.unpack()
-        rest = tuple(getattr(packed, k)() for k in ("stride", "padding", "dilation", "groups"))
-    elif "Linear" in name:
-        unpacked = torch.ops.quantized.linear_unpack(packed)
-        rest = ()
-    else:
-        node.refuse(f"its parameters are packed as {name}, which is not supported")
-    weight, bias = unpacked
-    if weight.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
-        q = Quantized(weight.q_per_channel_scales().numpy().astype(np.float32), weight.q_per_channel_zero_points().numpy(), 0)
-    else:
-        q = Quantized(np.asarray(weight.q_scale(), np.float32), np.asarray(weight.q_zero_point()))
-    return weight.int_repr().numpy(), q, None if bias is None else bias.detach().numpy().astype(np.float32), rest
-
-
-def _sums(x: Expr, packed: Any, node: Node, q: Quantized) -> tuple[Expr, Array, Array | None]:
-    """The sums of a layer as int32, what one of them is worth by output channel, and the bias."""
-    weight, w, bias, rest = _packed(packed, node)
-    zero_x, zero_w = _parameter(q.zero_point, np.int32), _parameter(w.zero_point, np.int32)
-    scale_x, scale_w = _parameter(q.scale, np.float32), _parameter(w.scale, np.float32)
-    kernel = node.weight(packed, weight, scale_w, zero_w)
-    if not rest:
-        rows = x if rank(x) == 2 else reshape(x, (-1, shape_of(x)[-1]))
-        total: Expr = op.qnn.dense(rows, kernel, zero_x, zero_w, scale_x, scale_w, units=weight.shape[0], out_dtype=INT32)
-    else:
-        stride, padding, dilation, groups = rest
-        n = weight.ndim - 2
-        if n != 2:
-            node.refuse(f"it is a quantized convolution of {n} dimensions, and those of two are supported")
-        around = [(0, 0), (0, 0), *((p, p) for p in on_axes(list(padding), n))]
-        total = op.qnn.conv2d(
-            pad(x, around, Constant(np.asarray(q.zero_point, np.float32).reshape(()))), kernel, zero_x, zero_w, scale_x, scale_w, strides=on_axes(list(stride), n),
-            padding=(0, 0, 0, 0), dilation=on_axes(list(dilation), n), groups=groups, channels=weight.shape[0], kernel_size=weight.shape[2:], out_dtype=INT32)
-    worth = (q.scale.astype(np.float32) * w.scale).astype(np.float32)
-    return total, worth, bias
-
-
-def _parameter(p: Array, dtype: Any) -> Constant:
-    """A scale or zero point: one number, or a vector."""
-    return Constant(p.astype(dtype) if p.size > 1 else p.astype(dtype).reshape(()))
-
-
-def _layer(x: Expr, packed: Any, scale: Any, zero_point: Any, node: Node, relu: bool) -> Expr:
-    """The sums, a bias in units of them, requantized, and held in the range of the type."""
-    total, worth, bias = _sums(x, packed, node, parameters_of(x, node))
-    units, none = _parameter(worth, np.float32), Constant(np.zeros((), np.int32))
-    if bias is not None:
-        total = op.nn.bias_add(total, node.bias(packed, bias, units), axis=1)
-    kind, to, zero = dtype_of(x), np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
-    whole = op.qnn.requantize(total, units, none, Constant(to), Constant(zero), axis=1, out_dtype=INT32)
-    low, high = limits(kind)
-    y: Expr = cast(op.clip(whole, a_min=float(max(low, int(zero)) if relu else low), a_max=float(high)), kind)
-    lead = shape_of(x)[:-1]
-    y = y if rank(total) == 4 or len(lead) == 1 else reshape(y, (*lead, shape_of(y)[-1]))
-    return _made(y, Quantized(to, zero.astype(np.int64)), node)
-
-
-@converter("quantized::linear", "quantized::linear_relu")
-def quantized_linear(X: Expr, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int, node: Node) -> Expr:
-    return _layer(X, W_prepack, Y_scale_i, Y_zero_point_i, node, node.name.endswith("relu"))
-
-
-@converter("quantized::conv2d", "quantized::conv2d_relu", "quantized::conv2d.new", "quantized::conv2d_relu.new")
-def quantized_conv2d(qx: Expr, packed_weight: Any, output_scale: float, output_zero_point: int, node: Node) -> Expr:
-    return _layer(qx, packed_weight, output_scale, output_zero_point, node, node.name.endswith("relu"))
-
-
-@converter("quantized::linear_dynamic", "quantized::linear_relu_dynamic")
-def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = False) -> Expr:
-    """The input is quantized by its own range, which zero belongs to, to 7 or 8 bits."""
-    most = 127 if reduce_range else 255
-    x = cast(X, FLOAT32)
-    axes = tuple(range(rank(x)))
-    low = op.minimum(op.min(x, axis=axes), scalar(0, x))
-    high = op.maximum(op.max(x, axis=axes), scalar(0, x))
-    span = op.divide(op.subtract(high, low), scalar(most, x))
-    scale = op.where(op.equal(span, scalar(0, x)), scalar(0.1, x), span)
-    inverse = op.divide(scalar(1, x), scale)
-    zero = op.clip(op.round(op.negative(op.divide(low, scale))), a_min=0.0, a_max=float(most))
-    integers = cast(op.clip(op.add(op.round(op.multiply(x, inverse)), zero), a_min=0.0, a_max=float(most)), "uint8")
-    weight, w, bias, _ = _packed(W_prepack, node)
-    one = Constant(np.ones((), np.float32))
-    rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
-    zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    kernel = node.weight(W_prepack, weight, _parameter(w.scale, np.float32), zero_w)
-    total: Expr = op.qnn.dense(rows, kernel, cast(zero, INT32), zero_w, one, one, units=weight.shape[0])
-    total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], weight.shape[0]))
-    y = op.multiply(cast(total, FLOAT32), op.multiply(scale, _along(w.scale, rank(total), -1)))
-    y = y if bias is None else op.add(y, _along(bias, rank(total), -1))
-    return op.nn.relu(y) if "relu" in node.name else y
 
 
 # Elementwise
@@ -271,8 +174,8 @@ def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = Fal
 def quantized_binary(qa: Expr, qb: Expr, scale: float, zero_point: int, node: Node) -> Expr:
     q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
     build = op.qnn.add if "add" in node.name else op.qnn.mul
-    given = [c for p in (parameters_of(qa, node), parameters_of(qb, node), q) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
-    return _made(_held(build(qa, qb, *given), int(zero_point), node.name.endswith("relu")), q, node)
+    given = [c for p in (parameters_of(qa, node), parameters_of(qb, node), q) for c in (parameter(p.scale, np.float32), parameter(p.zero_point, np.int32))]
+    return marked(_held(build(qa, qb, *given), int(zero_point), node.name.endswith("relu")), q, node)
 
 
 def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
@@ -290,7 +193,7 @@ def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
     moved, positive = zero - steps, node.name.endswith("relu")
     if low <= moved <= high:
         held = op.maximum(qa, scalar(moved, qa)) if positive else op.copy(qa)
-        return _made(held, Quantized(q.scale, np.asarray(moved)), node)
+        return marked(held, Quantized(q.scale, np.asarray(moved)), node)
     end = low if moved < low else high
     grown = np.asarray(abs((high if moved < low else low) - moved) / (high - low) * scale, np.float32)
     total = op.add(cast(qa, INT32), Constant(np.asarray(steps - zero, np.int32)))
@@ -298,7 +201,7 @@ def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
     factor = np.float32(scale) * (np.float32(1) / grown)
     whole = op.round(op.multiply(cast(total, FLOAT32), Constant(np.asarray(factor, np.float32))))
     held = op.clip(op.add(whole, Constant(np.asarray(end, np.float32))), a_min=float(low), a_max=float(high))
-    return _made(cast(held, kind), Quantized(grown, np.asarray(end)), node)
+    return marked(cast(held, kind), Quantized(grown, np.asarray(end)), node)
 
 
 @converter("quantized::mul_scalar", "quantized::mul_scalar_relu")
@@ -307,10 +210,10 @@ def quantized_mul_scalar(qa: Expr, b: float, node: Node) -> Expr:
     q, kind = parameters_of(qa, node), dtype_of(qa)
     (low, high), zero = limits(kind), int(q.zero_point)
     if b == 0:
-        return _made(op.zeros_like(qa), Quantized(np.asarray(1, np.float32), np.asarray(0)), node)
+        return marked(op.zeros_like(qa), Quantized(np.asarray(1, np.float32), np.asarray(0)), node)
     turned = op.copy(qa) if b > 0 else cast(op.subtract(scalar(low + high, cast(qa, INT32)), cast(qa, INT32)), kind)
     made = Quantized(np.asarray(float(q.scale) * abs(b), np.float32), np.asarray(zero if b > 0 else high - (zero - low)))
-    return _made(_held(turned, int(made.zero_point), node.name.endswith("relu")), made, node)
+    return marked(_held(turned, int(made.zero_point), node.name.endswith("relu")), made, node)
 
 
 @converter("quantized::cat", "quantized::cat_relu")
@@ -321,7 +224,7 @@ def quantized_cat(qx: list[Expr], dim: int, scale: float | None, zero_point: int
     joined = op.concatenate(Tuple(tuple(parts)), axis=axis_of(dim, rank(qx[0]), node))
     if node.name.endswith("relu"):
         joined = op.maximum(joined, scalar(int(z), joined))
-    return _made(joined, Quantized(s, z), node)
+    return marked(joined, Quantized(s, z), node)
 
 
 def _equal(q: Quantized, scale: Array, zero_point: Array) -> bool:
@@ -337,8 +240,8 @@ def quantized_activation(
     q = parameters_of(x, node)
     if node.name == "quantized::softmax":
         to = Quantized(np.asarray(output_scale, np.float32), np.asarray(output_zero_point, np.int64))
-        given = [c for p in (q, to) for c in (_parameter(p.scale, np.float32), _parameter(p.zero_point, np.int32))]
-        return _made(op.qnn.softmax(x, *given, axis=axis_of(dim, rank(x), node)), to, node)
+        given = [c for p in (q, to) for c in (parameter(p.scale, np.float32), parameter(p.zero_point, np.int32))]
+        return marked(op.qnn.softmax(x, *given, axis=axis_of(dim, rank(x), node)), to, node)
     r = real_at_once(x, q)
     build: dict[str, Callable[[], Expr]] = {
         "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r, alpha=float(negative_slope)),
@@ -354,7 +257,7 @@ def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
     low, high = limits(dtype_of(qx))
     zero = int(q.zero_point)
     six = int(np.rint(np.float32(6) * (np.float32(1) / q.scale.astype(np.float32)))) + zero
-    return _made(op.clip(qx, a_min=float(max(low, zero)), a_max=float(min(high, six))), q, node)
+    return marked(op.clip(qx, a_min=float(max(low, zero)), a_max=float(min(high, six))), q, node)
 
 
 @converter("quantized::batch_norm2d", "quantized::batch_norm", "quantized::batch_norm2d_relu")
@@ -429,6 +332,6 @@ def decomposed_dequantize_channels(
 def fake_quantize(self: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, node: Node, axis: int = -1) -> Expr:
     s, z = _number(scale, "scale", node).astype(np.float32), _number(zero_point, "zero_point", node)
     inverse = (np.float32(1) / s).astype(np.float32)
-    zeros = _along(z.astype(np.float32), rank(self), axis)
-    whole = op.clip(op.add(op.round(op.multiply(self, _along(inverse, rank(self), axis))), zeros), a_min=float(quant_min), a_max=float(quant_max))
-    return op.multiply(op.subtract(whole, zeros), _along(s, rank(self), axis))
+    zeros = along(z.astype(np.float32), rank(self), axis)
+    whole = op.clip(op.add(op.round(op.multiply(self, along(inverse, rank(self), axis))), zeros), a_min=float(quant_min), a_max=float(quant_max))
+    return op.multiply(op.subtract(whole, zeros), along(s, rank(self), axis))

@@ -1,7 +1,7 @@
 """Branches, loops, graphs that are run once, and the variables and tables that they write to.
 
-A loop becomes a function that calls itself, so it runs as often as its condition says. One whose values change their types from turn to turn is
-copied out, as far as its condition is known.
+A loop becomes a function that calls itself, so it runs as often as its condition says. One whose values change their types from turn to turn, or are
+texts, is copied out, as far as its condition is known; conditions that a run tells are waited for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.errors import CompileError, ShapeError
+from tilewright.errors import CompileError, ModelError, ShapeError
 from tilewright.relay.expr import Expr, If, Tuple
 from tilewright.relay.frontend.known import has_unknown_sizes
 from tilewright.relay.frontend.operators import op
@@ -28,6 +28,8 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
     known = node.known(condition)
     if known is not None:
         return tuple(node.import_graph(then_subgraph_index if known.reshape(-1)[0] else else_subgraph_index, given))
+    if any(map(_holds_texts, given)):
+        return tuple(node.import_graph(then_subgraph_index if node.value(condition).reshape(-1)[0] else else_subgraph_index, given))
     both = [node.import_graph(number, given) for number in (then_subgraph_index, else_subgraph_index)]
     if any(has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type for a, b in zip(*both, strict=True)):
         return tuple(both[0] if node.value(condition).reshape(-1)[0] else both[1])
@@ -41,10 +43,17 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
 @converter("WHILE")
 def while_(*inputs: Value, cond_subgraph_index: int = 0, body_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
     states = [x.expr for x in inputs]
+    if any(map(_holds_texts, states)):
+        why = ModelError("texts have no place in a compiled loop", node.origin)
+        return tuple(_copied(inputs, cond_subgraph_index, body_subgraph_index, node, why))
     try:
         return tuple(_looped(states, cond_subgraph_index, body_subgraph_index, node))
     except (ShapeError, NotKnownError) as error:
         return tuple(_copied(inputs, cond_subgraph_index, body_subgraph_index, node, error))
+
+
+def _holds_texts(x: Expr) -> bool:
+    return x.tensor_type.dtype.is_object
 
 
 def _looped(states: Sequence[Expr], cond: int, body: int, node: Node) -> list[Expr]:

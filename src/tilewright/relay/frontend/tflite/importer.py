@@ -22,7 +22,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.origins import locate, naming
 from tilewright.relay.frontend.tflite import deferred
 from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Signature, Tensor, read_model
-from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex, is_quantized
+from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex, is_quantized, zero_point_of
 from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, described
 from tilewright.relay.frontend.tflite.resources import Resources
 from tilewright.relay.groups import with_outputs
@@ -170,7 +170,7 @@ class Importer:
             elif t.is_variable or 0 in t.shape:
                 if math.prod(t.shape) > _LARGEST_STATE:
                     raise ModelError(f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any network's: convert it again")
-                found = Constant(np.zeros(t.shape, element_type(t).numpy()))
+                found = Constant(np.full(t.shape, _first(t), element_type(t).numpy()))
             else:
                 raise ModelError(f"tensor '{t.name}' is used before it is computed, and has no stored value; the file is damaged: convert it again")
             values[number] = found
@@ -223,6 +223,11 @@ class Importer:
         elif outside is not None:
             raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn to turn", origin)
         return deferred.defer(self.model, operator, origin, args, outputs, intermediates)
+
+
+def _first(t: Tensor) -> int:
+    """What a variable holds at first: zero, which for int8 of a scale is its zero point."""
+    return zero_point_of(t) if t.dtype == "int8" and is_quantized(t) else 0
 
 
 def _naming(origin: Origin) -> contextlib.AbstractContextManager[None]:

@@ -15,13 +15,12 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
-from tilewright.relay.frontend.tflite.node import constant
+from tilewright.relay.frontend.tflite.fractions import ONE, held, of, shifted, times
 from tilewright.relay.frontend.tflite.quotients import high_product, shifted_right
 from tilewright.relay.qnn.numerics import fixed_point
 
 Array = np.ndarray[Any, Any]
 
-_ONE: Final = (1 << 31) - 1
 _INPUT_BITS: Final = 5
 """Bits before the point of differences and logarithms."""
 _SUM_BITS: Final = 12
@@ -42,7 +41,7 @@ _LINE: Final = 638450708
 
 def log_softmax(x: Expr, scale: float) -> Expr:
     """int8 `x` of `scale` along its last dimension: int8 in sixteenths below 127."""
-    m, shift = fixed_point(min(float(np.float32(scale)) * (1 << (31 - _INPUT_BITS)), float(_ONE)))
+    m, shift = fixed_point(min(float(np.float32(scale)) * (1 << (31 - _INPUT_BITS)), float(ONE)))
     least = -((((1 << _INPUT_BITS) - 1) << (31 - _INPUT_BITS)) // (1 << max(shift, 0)))
     below = -np.arange(256, dtype=np.int64)
     differences = shifted_right(high_product(below << max(shift, 0), m), max(-shift, 0))
@@ -52,12 +51,12 @@ def log_softmax(x: Expr, scale: float) -> Expr:
     total = op.sum(op.take(Constant(exponentials), place, mode="fast"), axis=-1, keepdims=True)
     logarithm = _logarithm(total)
     back, back_shift = fixed_point((1 << 31) / (m << max(shift, 0)) if shift >= 0 else 2.0 ** (31 - shift) / m)
-    lowest = _shifted(_times(op.subtract(logarithm, _of(1 << 31)), _of(back)), max(-back_shift, 0))
-    lowest = op.maximum(lowest, _of(least - 1))
-    found = _shifted(op.subtract(op.take(Constant(differences), place, mode="fast"), logarithm), 31 - _INPUT_BITS - _OUTPUT_BITS)
-    held = op.clip(op.add(found, _of(127)), a_min=-128, a_max=127)
+    lowest = shifted(times(op.subtract(logarithm, of(1 << 31)), of(back)), max(-back_shift, 0))
+    lowest = op.maximum(lowest, of(least - 1))
+    found = shifted(op.subtract(op.take(Constant(differences), place, mode="fast"), logarithm), 31 - _INPUT_BITS - _OUTPUT_BITS)
+    kept = op.clip(op.add(found, of(127)), a_min=-128, a_max=127)
     is_near = op.greater(op.negative(cast(place, "int64")), lowest)
-    return cast(op.where(is_near, held, _of(-128)), "int8")
+    return cast(op.where(is_near, kept, of(-128)), "int8")
 
 
 def _exponential(x: Array) -> Array:
@@ -73,62 +72,40 @@ def _exponential(x: Array) -> Array:
     for exponent, factor in _EIGHTHS:
         bit = 1 << (31 - _INPUT_BITS + exponent)
         found = np.where(rest & bit, high_product(found, factor), found)
-    return np.where(x == 0, _ONE, found)
+    return np.where(x == 0, ONE, found)
 
 
 def _logarithm(x: Expr) -> Expr:
     """The logarithm of numbers Q12.19 from 1 on, in Q5.26."""
     zeros = _leading_zeros(x)
-    first = _held(op.left_shift(_times(op.left_shift(x, op.subtract(zeros, _of(1))), _of(_ROOT_HALF)), _of(1)))
-    first_power = op.add(op.left_shift(op.subtract(_of(_SUM_BITS), zeros), _of(25)), _of(1 << 23))
-    room = op.subtract(_leading_zeros(_times(x, _of(_ROOT_HALF))), _of(1))
-    second = _held(op.left_shift(x, room))
-    second_power = op.subtract(op.left_shift(op.subtract(_of(_SUM_BITS), room), _of(25)), _of(1 << 23))
+    first = held(op.left_shift(times(op.left_shift(x, op.subtract(zeros, of(1))), of(_ROOT_HALF)), of(1)))
+    first_power = op.add(op.left_shift(op.subtract(of(_SUM_BITS), zeros), of(25)), of(1 << 23))
+    room = op.subtract(_leading_zeros(times(x, of(_ROOT_HALF))), of(1))
+    second = held(op.left_shift(x, room))
+    second_power = op.subtract(op.left_shift(op.subtract(of(_SUM_BITS), room), of(25)), of(1 << 23))
     r, power = op.minimum(first, second), op.maximum(first_power, second_power)
-    half = op.right_shift(op.add(r, _of(_FOURTH_ROOT_HALF + 1)), _of(1))
-    q = op.multiply(op.subtract(r, _of(_FOURTH_ROOT_HALF)), _of(2))
-    square = _times(q, q)
-    above = op.add(_times(q, r), _times(_times(q, square), _of(_CUBE)))
-    below = op.add(_times(half, op.add(op.add(q, _of(_CONSTANT)), _times(square, _of(_SQUARE)))), _times(q, _of(_LINE)))
-    found = op.add(_times(power, _of(_LOG_2)), _times(_shifted(above, _INPUT_BITS + 1), _reciprocal_of_one_and(below)))
-    return _held(op.left_shift(found, _of(1)))
+    half = op.right_shift(op.add(r, of(_FOURTH_ROOT_HALF + 1)), of(1))
+    q = op.multiply(op.subtract(r, of(_FOURTH_ROOT_HALF)), of(2))
+    square = times(q, q)
+    above = op.add(times(q, r), times(times(q, square), of(_CUBE)))
+    below = op.add(times(half, op.add(op.add(q, of(_CONSTANT)), times(square, of(_SQUARE)))), times(q, of(_LINE)))
+    found = op.add(times(power, of(_LOG_2)), times(shifted(above, _INPUT_BITS + 1), _reciprocal_of_one_and(below)))
+    return held(op.left_shift(found, of(1)))
 
 
 def _reciprocal_of_one_and(x: Expr) -> Expr:
     """1 / (1 + x) of fractions, as `quotients.reciprocal_of_one_and` has it for constants."""
-    half = op.right_shift(op.add(x, _of(1 << 31)), _of(1))
-    guess = op.add(_times(half, _of(-1010580540)), _of(1515870810))
+    half = op.right_shift(op.add(x, of(1 << 31)), of(1))
+    guess = op.add(times(half, of(-1010580540)), of(1515870810))
     for _ in range(3):
-        error = op.subtract(_of(1 << 29), _times(half, guess))
-        guess = op.add(guess, _held(op.left_shift(_times(guess, error), _of(2))))
-    return _held(op.left_shift(guess, _of(1)))
-
-
-def _of(value: int) -> Constant:
-    return constant(value, "int64")
-
-
-def _times(a: Expr, b: Expr) -> Expr:
-    """The product of fractions, rounded with halves upward."""
-    return op.right_shift(op.add(op.multiply(a, b), _of(1 << 30)), _of(31))
-
-
-def _shifted(x: Expr, count: int) -> Expr:
-    """Divided by a power of two, halves away from zero."""
-    if not count:
-        return x
-    sign = op.right_shift(x, _of(63))
-    return op.right_shift(op.add(op.add(x, _of(1 << (count - 1))), sign), _of(count))
-
-
-def _held(x: Expr) -> Expr:
-    """In 32 bits."""
-    return op.maximum(op.minimum(x, _of(_ONE)), _of(-(1 << 31)))
+        error = op.subtract(of(1 << 29), times(half, guess))
+        guess = op.add(guess, held(op.left_shift(times(guess, error), of(2))))
+    return held(op.left_shift(guess, of(1)))
 
 
 def _leading_zeros(x: Expr) -> Expr:
     """Of positive numbers of 32 bits, as many as they lack of 32."""
-    found: Expr = _of(31)
+    found: Expr = of(31)
     for k in range(1, 31):
-        found = op.subtract(found, cast(op.greater_equal(x, _of(1 << k)), "int64"))
+        found = op.subtract(found, cast(op.greater_equal(x, of(1 << k)), "int64"))
     return found

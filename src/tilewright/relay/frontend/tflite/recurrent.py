@@ -1,32 +1,53 @@
-"""Recurrent operators in float: LSTM, RNN, SVDF. Weights may be integers of a scale, and stand for the numbers.
+"""Recurrent operators: LSTM, RNN, SVDF. Those of int8 data are in `recurrent_integer.py`.
 
-Sequences are loops over time (`relay/loops.py`). States begin as the model stores them, or as zeros, in every call; what the last turn leaves is
-not kept for the next call.
+Weights of floats may be integers of a scale; then the data and the states are quantized at every step, each row by its own range (`hybrid.py`).
+States begin as the model stores them, or as zeros, in every call; what the last turn leaves is not kept for the next call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from tilewright.errors import ModelError
 from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, number, reshape, slice_axis, transpose
-from tilewright.relay.frontend.tflite.hybrid import dequantized
+from tilewright.relay.frontend.shaping import cast, reshape, slice_axis
+from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
+from tilewright.relay.frontend.tflite.recurrent_basic import basic_lstm
+from tilewright.relay.frontend.tflite.recurrent_integer import integer_lstm, integer_svdf
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate
-from tilewright.relay.loops import Loop, Turn
+from tilewright.relay.frontend.tflite.sequences import Step, sequence
 
-_FEW: Final = 4
-"""Steps in time that are written one after another rather than looped over."""
-Step = Callable[[Expr, Sequence[Expr]], tuple[Expr, list[Expr]]]
+_BASIC_INPUTS = 5
+
+
+class _Rows:
+    """Rows of float data that several matrices of weights multiply: quantized once for all that are integers."""
+
+    __slots__ = ("_by_range", "_quantized", "expr")
+
+    def __init__(self, expr: Expr, by_range: bool) -> None:
+        self.expr, self._by_range = expr, by_range
+        self._quantized: tuple[Expr, Expr] | None = None
+
+    def times(self, w: Value) -> Expr:
+        """The product with a matrix of weights; with a vector, which stands for a diagonal, element by element."""
+        if w.rank == 1:
+            return op.multiply(self.expr, _real(w))
+        if not w.is_quantized:
+            return op.nn.dense(self.expr, _real(w))
+        if self._quantized is None:
+            self._quantized = asymmetric(self.expr) if self._by_range else symmetric(self.expr)
+        whole, scale = self._quantized
+        product = op.nn.dense(whole, cast(w.expr, "int32"), units=w.shape[0], out_dtype="int32")
+        return op.multiply(cast(product, "float32"), op.multiply(scale, constant(w.scale, "float32")))
 
 
 def _real(v: Value | None) -> Expr | None:
-    """Floats, also of weights that are integers of a scale."""
+    """Floats, also of vectors that are integers of a scale."""
     if v is None:
         return None
     return dequantized(v) if v.is_quantized else cast(v.expr, "float32")
@@ -45,20 +66,20 @@ def _clipped(x: Expr, limit: float) -> Expr:
 class _Gate:
     """The weights of one gate; None for what it does not have."""
 
-    input: Expr | None
-    recurrent: Expr | None
+    input: Value | None
+    recurrent: Value | None
     peephole: Expr | None
     bias: Expr | None
     norm: Expr | None
-    auxiliary: Expr | None = None
+    auxiliary: Value | None = None
 
-    def of(self, x: Expr, h: Expr, c: Expr, aux: Expr | None) -> Expr:
+    def of(self, x: _Rows, h: _Rows, c: Expr, aux: _Rows | None) -> Expr:
         """What goes into the gate's activation."""
         if self.input is None or self.recurrent is None:
             raise ModelError("one of its gates has no weights; the file is damaged: convert it again")
-        total = op.add(op.nn.dense(x, self.input), op.nn.dense(h, self.recurrent))
+        total = op.add(x.times(self.input), h.times(self.recurrent))
         if aux is not None and self.auxiliary is not None:
-            total = op.add(total, op.nn.dense(aux, self.auxiliary))
+            total = op.add(total, aux.times(self.auxiliary))
         if self.peephole is not None:
             total = op.add(total, op.multiply(c, self.peephole))
         if self.norm is not None:
@@ -78,126 +99,111 @@ class _Lstm:
     """One direction of an LSTM: gates, the projection of its output, limits."""
 
     gates: tuple[_Gate, _Gate, _Gate, _Gate]
-    projection: Expr | None
+    projection: Value | None
     projection_bias: Expr | None
     activation: int
     cell_clip: float
     proj_clip: float
+    by_range: bool
     node: Node
 
-    def step(self, x: Expr, states: Sequence[Expr], aux: Expr | None = None) -> tuple[Expr, list[Expr]]:
-        """The output of a step and the states behind it: output and cell."""
-        h, c = states
+    def step(self, data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
+        """The output of a step and the states behind it: output and cell. `data` has the input, and the auxiliary one where there is one."""
+        x, *more = (_Rows(d, self.by_range) for d in data)
+        h, c, aux = _Rows(states[0], self.by_range), states[1], more[0] if more else None
         into, forget, cell, out = self.gates
         forgotten = op.sigmoid(forget.of(x, h, c, aux))
         taken = op.sigmoid(into.of(x, h, c, aux)) if into.input is not None else op.subtract(constant(1, "float32"), forgotten)
         new = activate(cell.of(x, h, c, aux), self.activation, self.node)
         c = _clipped(op.add(op.multiply(forgotten, c), op.multiply(taken, new)), self.cell_clip)
-        h = op.multiply(op.sigmoid(out.of(x, h, c, aux)), activate(c, self.activation, self.node))
+        found: Expr = op.multiply(op.sigmoid(out.of(x, h, c, aux)), activate(c, self.activation, self.node))
         if self.projection is not None:
-            h = op.nn.dense(h, self.projection)
-            h = _clipped(op.add(h, self.projection_bias) if self.projection_bias is not None else h, self.proj_clip)
-        return h, [h, c]
-
-
-def _over_time(x: Expr, states: Sequence[Expr], step: Step, reverse: bool) -> Expr:
-    """The outputs of all steps over data (time, batch, …), along the first dimension."""
-    count = x.tensor_type.shape[0]
-    if count <= _FEW:
-        rows: list[Expr] = []
-        for k in range(count):
-            place = count - 1 - k if reverse else k
-            row, states = step(reshape(slice_axis(x, 0, place, place + 1), x.tensor_type.shape[1:]), states)
-            rows.append(row)
-        return op.stack(Tuple(tuple(rows[::-1] if reverse else rows)), axis=0)
-    loop = Loop()
-    source = loop.outside(x)
-
-    def turn(time: Expr, values: Sequence[Expr]) -> Turn:
-        place = op.subtract(number(count - 1), time) if reverse else time
-        row, after = step(op.take(source, place, axis=0), values)
-        return Turn(after, (row,))
-
-    return loop.run(count, states, turn, (reverse,))[2][0]
-
-
-def _sequence(x: Value, states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
-    """The same over data of either order of time and batch."""
-    data = x.expr if time_major else transpose(x.expr, (1, 0, 2))
-    found = _over_time(data, states, step, reverse)
-    return found if time_major else transpose(found, (1, 0, 2))
+            found = _Rows(found, self.by_range).times(self.projection)
+            found = _clipped(op.add(found, self.projection_bias) if self.projection_bias is not None else found, self.proj_clip)
+        return found, [found, c]
 
 
 def _gates(weights: Sequence[Value | None], norms: Sequence[Value | None], auxiliary: Sequence[Value | None] = (None,) * 4) -> tuple[_Gate, _Gate, _Gate, _Gate]:
     """From 15 tensors in the schema's order: four of inputs, four recurrent, three peepholes, four biases."""
-    real = [_real(v) for v in weights]
-    peepholes = [real[8], real[9], None, real[10]]
+    peepholes = [_real(weights[8]), _real(weights[9]), None, _real(weights[10])]
     extra = [_real(v) for v in norms] or [None] * 4
-    more = [_real(v) for v in auxiliary]
-    made = [_Gate(real[k], real[4 + k], peepholes[k], real[11 + k], extra[k], more[k]) for k in range(4)]
+    made = [_Gate(weights[k], weights[4 + k], peepholes[k], _real(weights[11 + k]), extra[k], auxiliary[k]) for k in range(4)]
     return made[0], made[1], made[2], made[3]
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def unidirectional_sequence_lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0, time_major: bool = False,
-    diagonal_recurrent_tensors: bool = False, node: Node,
-) -> Expr:
-    return _sequence_lstm(x, rest, fused_activation_function, cell_clip, proj_clip, time_major, node)
-
-
-def _sequence_lstm(
-    x: Value, rest: Sequence[Value | None], activation: int, cell_clip: float, proj_clip: float, time_major: bool, node: Node,
+    asymmetric_quantize_inputs: bool = False, diagonal_recurrent_tensors: bool = False, node: Node,
 ) -> Expr:
     given, h, c = _checked(x, rest, node)
-    lstm = _Lstm(_gates(given[:15], given[19:]), _real(given[15]), _real(given[16]), activation, cell_clip, proj_clip, node)
-    return _sequence(x, [h.expr, c.expr], lstm.step, time_major)
-
-
-def _checked(x: Value, rest: Sequence[Value | None], node: Node) -> tuple[list[Value | None], Value, Value]:
-    """The inputs behind the first, all 23 of them, and the states among them."""
-    _require_floats(x, node)
-    given = [*rest, *[None] * (23 - len(rest))]
-    h, c = given[17], given[18]
-    if len(given) != 23 or h is None or c is None:
-        node.refuse(f"it has {len(rest) + 1} inputs, and an LSTM has 20 with its states, or 24 with layer normalization; the basic kernel is not supported")
-    return given, h, c
+    if x.dtype == "int8":
+        return integer_lstm(x, given, h, c, cell_clip, proj_clip, time_major, node)
+    cell = _full(given, fused_activation_function, cell_clip, proj_clip, asymmetric_quantize_inputs, node)
+    return sequence([x.expr], [h.expr, c.expr], cell.step, time_major)
 
 
 @converter("LSTM")
 def lstm(
-    x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0, node: Node,
+    x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
+    asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
-    """One step: the full kernel, whose only result is the output."""
+    """One step. The full kernel has one result, the output; the basic one has four."""
+    if len(rest) == _BASIC_INPUTS - 1:
+        return basic_lstm(x, *(v for v in rest if v is not None), node=node)
     given, h, c = _checked(x, rest, node)
-    cell = _Lstm(_gates(given[:15], given[19:]), _real(given[15]), _real(given[16]), fused_activation_function, cell_clip, proj_clip, node)
-    return (cell.step(x.expr, [h.expr, c.expr])[0],)
+    if x.dtype == "int8":
+        return (integer_lstm(x, given, h, c, cell_clip, proj_clip, True, node),)
+    cell = _full(given, fused_activation_function, cell_clip, proj_clip, asymmetric_quantize_inputs, node)
+    return (cell.step([x.expr], [h.expr, c.expr])[0],)
+
+
+def _full(given: Sequence[Value | None], activation: int, cell_clip: float, proj_clip: float, by_range: bool, node: Node) -> _Lstm:
+    return _Lstm(_gates(given[:15], given[19:]), given[15], _real(given[16]), activation, cell_clip, proj_clip, by_range, node)
+
+
+def _checked(x: Value, rest: Sequence[Value | None], node: Node) -> tuple[list[Value | None], Value, Value]:
+    """The inputs behind the first, all 23 of them, and the states among them."""
+    if x.dtype != "int8":
+        _require_floats(x, node)
+    given = [*rest, *[None] * (23 - len(rest))]
+    h, c = given[17], given[18]
+    if len(given) != 23 or h is None or c is None:
+        node.refuse(f"it has {len(rest) + 1} inputs, and an LSTM has 20 with its states, 24 with layer normalization, or 5 in the basic kernel")
+    return given, h, c
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_LSTM")
 def bidirectional_sequence_lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0, merge_outputs: bool = False,
-    time_major: bool = True, node: Node,
+    time_major: bool = True, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
+    """Two LSTMs, the second from the end. An auxiliary input with weights of its own is added in both; one without is the input of the second."""
     _require_floats(x, node)
     given = [*rest, *[None] * (47 - len(rest))]
-    if any(v is not None for v in given[38:]):
-        node.refuse("it has an auxiliary input, which is not supported; convert the layers apart")
+    aux = given[38]
+    crossed = aux is not None and given[40] is not None
     found = []
-    for k, states in ((0, given[34:36]), (1, given[36:38])):
+    for k, states, auxiliary in ((0, given[34:36], given[39:43]), (1, given[36:38], given[43:47])):
         part = given[17 * k : 17 * k + 17]
         h, c = states
-        assert h is not None and c is not None
-        one = _Lstm(_gates(part[:15], []), _real(part[15]), _real(part[16]), fused_activation_function, cell_clip, proj_clip, node)
-        found.append(_sequence(x, [h.expr, c.expr], one.step, time_major, reverse=bool(k)))
+        if h is None or c is None:
+            node.refuse(f"it has {len(rest) + 1} inputs, and its states are missing; the file is damaged: convert it again")
+        gates = _gates(part[:15], [], auxiliary if crossed else (None,) * 4)
+        one = _Lstm(gates, part[15], _real(part[16]), fused_activation_function, cell_clip, proj_clip, asymmetric_quantize_inputs, node)
+        data = [x.expr, aux.expr] if aux is not None and crossed else [aux.expr if aux is not None and k else x.expr]
+        found.append(sequence(data, [h.expr, c.expr], one.step, time_major, reverse=bool(k)))
     return (op.concatenate(Tuple(tuple(found)), axis=2),) if merge_outputs else tuple(found)
 
 
-def _rnn_step(w: Value, r: Value, b: Value, activation: int, node: Node) -> Step:
-    weight, recurrent, bias = _real(w), _real(r), _real(b)
+def _rnn_step(w: Value, r: Value, b: Value, activation: int, by_range: bool, node: Node, auxiliary: Value | None = None) -> Step:
+    bias = _real(b)
 
-    def step(x: Expr, states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
-        total = op.add(op.add(op.nn.dense(x, weight), op.nn.dense(states[0], recurrent)), bias)
+    def step(data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
+        x, *more = (_Rows(d, by_range) for d in data)
+        total = op.add(op.add(x.times(w), _Rows(states[0], by_range).times(r)), bias)
+        if more and auxiliary is not None:
+            total = op.add(total, more[0].times(auxiliary))
         found = activate(total, activation, node)
         return found, [found]
 
@@ -205,45 +211,55 @@ def _rnn_step(w: Value, r: Value, b: Value, activation: int, node: Node) -> Step
 
 
 @converter("RNN")
-def rnn(x: Value, w: Value, r: Value, b: Value, h: Value, *, fused_activation_function: int = 0, node: Node) -> Expr:
+def rnn(
+    x: Value, w: Value, r: Value, b: Value, h: Value, *, fused_activation_function: int = 0, asymmetric_quantize_inputs: bool = False, node: Node,
+) -> Expr:
     _require_floats(x, node)
-    return _rnn_step(w, r, b, fused_activation_function, node)(x.expr, [h.expr])[0]
+    return _rnn_step(w, r, b, fused_activation_function, asymmetric_quantize_inputs, node)([x.expr], [h.expr])[0]
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_RNN")
 def unidirectional_sequence_rnn(
-    x: Value, w: Value, r: Value, b: Value, h: Value, *, time_major: bool = False, fused_activation_function: int = 0, node: Node,
+    x: Value, w: Value, r: Value, b: Value, h: Value, *, time_major: bool = False, fused_activation_function: int = 0,
+    asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     _require_floats(x, node)
-    return _sequence(x, [h.expr], _rnn_step(w, r, b, fused_activation_function, node), time_major)
+    return sequence([x.expr], [h.expr], _rnn_step(w, r, b, fused_activation_function, asymmetric_quantize_inputs, node), time_major)
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_RNN")
 def bidirectional_sequence_rnn(
-    x: Value, fw: Value, fr: Value, fb: Value, fh: Value, bw: Value, br: Value, bb: Value, bh: Value, *auxiliary: Value, time_major: bool = False,
-    fused_activation_function: int = 0, merge_outputs: bool = False, node: Node,
+    x: Value, fw: Value, fr: Value, fb: Value, fh: Value, bw: Value, br: Value, bb: Value, bh: Value, aux: Value | None = None,
+    fa: Value | None = None, ba: Value | None = None, *, time_major: bool = False, fused_activation_function: int = 0, merge_outputs: bool = False,
+    asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
+    """Two RNNs, the second from the end; the auxiliary input is as in `BIDIRECTIONAL_SEQUENCE_LSTM`."""
     _require_floats(x, node)
-    if auxiliary:
-        node.refuse("it has an auxiliary input, which is not supported; convert the layers apart")
-    forward = _sequence(x, [fh.expr], _rnn_step(fw, fr, fb, fused_activation_function, node), time_major)
-    backward = _sequence(x, [bh.expr], _rnn_step(bw, br, bb, fused_activation_function, node), time_major, reverse=True)
-    return (op.concatenate(Tuple((forward, backward)), axis=2),) if merge_outputs else (forward, backward)
+    crossed, by_range = fa is not None and ba is not None, asymmetric_quantize_inputs
+    found = []
+    for reverse, (w, r, b, h, a) in enumerate(((fw, fr, fb, fh, fa), (bw, br, bb, bh, ba))):
+        data = [x.expr, aux.expr] if aux is not None and crossed else [aux.expr if aux is not None and reverse else x.expr]
+        step = _rnn_step(w, r, b, fused_activation_function, by_range, node, a)
+        found.append(sequence(data, [h.expr], step, time_major, bool(reverse)))
+    return (op.concatenate(Tuple(tuple(found)), axis=2),) if merge_outputs else tuple(found)
 
 
 @converter("SVDF")
 def svdf(
-    x: Value, feature: Value, time: Value, b: Value | None, state: Value, *, rank: int = 0, fused_activation_function: int = 0, node: Node,
+    x: Value, feature: Value, time: Value, b: Value | None, state: Value, *, rank: int = 0, fused_activation_function: int = 0,
+    asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     """A filter over features and over the last steps in time: a matrix product, then one over what is remembered."""
-    _require_floats(x, node)
     if not x.rank == feature.rank == time.rank == 2:
         node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, and must have 2 each")
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if rank < 1 or filters % rank:
         node.refuse(f"it has {filters} filters of rank {rank}, which does not divide them")
-    new = reshape(op.nn.dense(x.expr, _real(feature)), (batch, filters, 1))
-    kept = slice_axis(reshape(state.expr, (batch, filters, memory)), 2, 1, memory)
+    if x.dtype == "int8":
+        return integer_svdf(x, feature, time, b, state, rank, node)
+    _require_floats(x, node)
+    new = reshape(_Rows(x.expr, asymmetric_quantize_inputs).times(feature), (batch, filters, 1))
+    kept = slice_axis(reshape(state.expr, (batch, filters, memory)), 2, 0, memory - 1)
     remembered = op.concatenate(Tuple((kept, new)), axis=2) if memory > 1 else new
     weighted = op.sum(op.multiply(remembered, _real(time)), axis=(2,))
     total = op.sum(reshape(weighted, (batch, filters // rank, rank)), axis=(2,))

@@ -9,6 +9,7 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, reshape
+from tilewright.relay.frontend.tflite.fractions import inverse_root
 from tilewright.relay.frontend.tflite.model import Tensor
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, parameters_of, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.quotients import inverse_roots
@@ -119,16 +120,21 @@ def l2_normalization(x: Value, *, fused_activation_function: int = 0, node: Node
 
 def _unit_vectors(x: Value, node: Node) -> Expr:
     """8-bit numbers by the root of their squares' sum: a multiplier and a shift for each row, in 128ths."""
-    t, depth = node.output, x.shape[-1]
+    if not x.rank:
+        node.refuse("its input is one number, and vectors are what it makes of length one; the file is damaged: convert it again")
+    t, most = node.output, x.shape[-1] * 255**2
+    if most >= 1 << 31:
+        node.refuse(f"its rows of {x.shape[-1]} integers are longer than {(1 << 31) // 255**2}, which is not supported; keep it out of what is quantized")
     data = op.subtract(cast(x.expr, "int32"), constant(x.zero_point, "int32"))
     total = op.sum(op.multiply(data, data), axis=(-1,), keepdims=True)
-    most = depth * (255**2)
+    bits = 7 if t.dtype == "int8" else 0
     if most < 1 << 22:
         m, shift = inverse_roots(np.arange(most + 1, dtype=np.int64))
-        bits = 7 if t.dtype == "int8" else 0
+        multiplier: Expr
         multiplier, right = (op.take(Constant(v.astype(np.int32)), total, mode="fast") for v in (m, shift - bits))
     else:
-        node.refuse(f"its rows of {depth} integers are longer than {(1 << 22) // 255**2}, which is not supported; keep it out of what is quantized")
+        multiplier, far = inverse_root(cast(total, "int64"))
+        right = op.subtract(cast(far, "int32"), constant(bits, "int32"))
     wide = cast(data, "int64") if bits else op.left_shift(cast(data, "int64"), constant(7, "int64"))
     product = op.multiply(wide, cast(multiplier, "int64"))
     none = constant(0, "int32")

@@ -1,10 +1,18 @@
-"""The pattern tables of targets, by the target's name: what `MergeComposite` puts together for them."""
+"""What targets compute: their pattern tables by name, for `MergeComposite`, and whether a call is for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import OP_ATTRIBUTES, op_attr
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.registry import Op
+from tilewright.settings import nearest
 
 PatternTable = Sequence[tuple[Any, ...]]
 """Rows `(name, pattern)` or `(name, pattern, check)`, in the order in which they are tried."""
@@ -12,14 +20,26 @@ PatternTable = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that would keep it."""
+    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that would keep it.
+
+    `change` makes that edit: of what the check was given, an expression in its place.
+    """
 
     rule: str
     edit: str = ""
+    change: Callable[[Any], Any] | None = None
 
     def __bool__(self) -> bool:
         return False
 
+
+FIELD_TARGETS: Final = {"bnns": "bnns", "cmsis-nn": "cmsisnn", "ethos-n": "ethosn", "ethos-u": "ethosu"}
+"""The targets of the field whose tables are here, each with its module; imported when first asked for."""
+
+Partitioner = Callable[..., IRModule]
+"""`(mod, params, **options) -> mod`."""
+
+_PARTITIONERS: Final[dict[str, Partitioner]] = {}
 _TABLES: Final[dict[str, PatternTable]] = {}
 
 
@@ -35,4 +55,48 @@ def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | No
 
 def get_pattern_table(compiler: str) -> PatternTable | None:
     """The table of `compiler`, or None when it has none."""
+    if compiler not in _TABLES and compiler in FIELD_TARGETS:
+        importlib.import_module(f"{__name__}.{FIELD_TARGETS[compiler]}")
     return _TABLES.get(compiler)
+
+
+def register_partitioner(compiler: str, function: Partitioner | None = None) -> Any:
+    """Register what `partition_for` does for `compiler`; without `function`, a decorator of such a function."""
+
+    def register(given: Partitioner) -> Partitioner:
+        _PARTITIONERS[compiler] = given
+        return given
+
+    return register if function is None else register(function)
+
+
+def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
+    """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the field does.
+
+    A target that registered no such function is given what its pattern table and its operators' attributes say. `options` are the
+    target's own. Raises `OptionError` for a target that nothing is known of.
+    """
+    table = get_pattern_table(compiler)
+    if compiler in _PARTITIONERS:
+        return _PARTITIONERS[compiler](mod, params, **options)
+    if table is None and not any(key == f"target.{compiler}" for _, key in OP_ATTRIBUTES):
+        known = sorted({*FIELD_TARGETS, *_TABLES, *_PARTITIONERS})
+        raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; those there are: {', '.join(known)}")
+    from tilewright.relay.op.contrib.rules import partition_with
+
+    return partition_with(table or (), compiler, mod, dict(params or {}), **options)
+
+
+def __getattr__(name: str) -> Any:
+    if name in FIELD_TARGETS.values() or name == "rules":
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+
+
+def supports(target: str, call: Call) -> bool:
+    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite function."""
+    if isinstance(call.op, Op):
+        says = op_attr(call.op.name, f"target.{target}")
+        return says is not None and bool(says(call))
+    name = call.op.attrs.get("Composite", "") if isinstance(call.op, Function) else ""
+    return bool(name.partition(".")[0] == target) if "." in name else False

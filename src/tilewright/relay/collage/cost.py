@@ -1,0 +1,85 @@
+"""What a part of a graph costs on a target, in seconds or in any other unit that all targets share.
+
+A code generator with a model of its cycles registers it as `relay.ext.<target>.cost`, a function of a relay function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tilewright.errors import OptionError
+from tilewright.global_functions import get_global_func
+from tilewright.ir.module import IRModule
+from tilewright.relay.analysis.regions import DEFAULT
+from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import post_order
+
+
+class CostEstimator:
+    """Base of estimators: subclasses define `estimate`, and `transfer` where handing values over costs something of its own."""
+
+    def estimate(self, function: Function, target: str) -> float:
+        """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the target's, but for `default`."""
+        raise OptionError(f"{type(self).__name__} has no estimate(function, target); it returns what one run of the function costs on the target")
+
+    def transfer(self, nbytes: int, source: str, destination: str) -> float:
+        """What it costs to hand a value of `nbytes` from one target to another; nothing, unless a subclass says so."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class CustomCostEstimator(CostEstimator):
+    """As functions say: `py_fn_estimator(function, target)`, and `py_fn_transfer(nbytes, source, destination)` where that is given."""
+
+    py_fn_estimator: Callable[[Function, str], float]
+    py_fn_transfer: Callable[[int, str, str], float] | None = None
+
+    def estimate(self, function: Function, target: str) -> float:
+        return self.py_fn_estimator(function, target)
+
+    def transfer(self, nbytes: int, source: str, destination: str) -> float:
+        return 0.0 if self.py_fn_transfer is None else self.py_fn_transfer(nbytes, source, destination)
+
+
+@dataclass(frozen=True)
+class MockCostEstimator(CostEstimator):
+    """For tests: `target_costs[target]` for each call of an operator, and one more unit for each part."""
+
+    target_costs: Mapping[str, float]
+
+    def estimate(self, function: Function, target: str) -> float:
+        calls = sum(isinstance(e, Call) and isinstance(e.op, Op) for e in post_order(function))
+        return self.target_costs[target] * calls + 1.0
+
+
+@dataclass(frozen=True)
+class MeasureCostEstimator(CostEstimator):
+    """Compile each part and take the median time of its runs, in seconds; targets with a registered `relay.ext.<target>.cost` are asked instead.
+
+    Inputs are random. Raises `CompileError` where sizes are not known, and what the compiler of the target raises.
+    """
+
+    host: str = "llvm"
+    repeat: int = 5
+    number: int = 10
+
+    def estimate(self, function: Function, target: str) -> float:
+        model = get_global_func(f"relay.ext.{target}.cost", allow_missing=True)
+        if model is not None:
+            return float(model(function))
+        from tilewright.relay.build_module import build
+
+        program = build(_runnable(function, target), self.host).executable
+        return float(program.benchmark(repeat=self.repeat, number=self.number).median)
+
+
+def _runnable(function: Function, target: str) -> IRModule:
+    """A module whose `main` is the part, or calls it where another compiler takes it."""
+    if target == DEFAULT:
+        return IRModule.from_expr(function.without_attr("Primitive"))
+    mod = IRModule({str(function.attrs["global_symbol"]): function})
+    params = [Var(p.name_hint, p.checked_type) for p in function.params]
+    mod["main"] = Function(params, Call(mod.get_global_var(str(function.attrs["global_symbol"])), params))
+    return mod

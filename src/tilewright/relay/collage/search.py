@@ -1,0 +1,185 @@
+"""The cheapest choice of parts: every call in exactly one, the sum of their costs and of what is handed over least.
+
+Dynamic programming in the order of evaluation. A state is what is computed so far, and for each value that is still needed, or was
+asked for before it is computed, the target that has it and those that read it; a value is handed to a target once, however many
+read it there. The next part is one of those whose first call is the first one that is not computed, so no choice is met twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tilewright.errors import CompileError
+from tilewright.ir.structural import structural_hash
+from tilewright.relay.analysis.regions import DEFAULT, open_nodes
+from tilewright.relay.collage.candidates import Candidate
+from tilewright.relay.collage.cost import CostEstimator
+from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands
+from tilewright.types import TensorType, TupleType, Type
+
+_NOWHERE: Final = -1
+_HOST: Final = 0
+
+Live = tuple[tuple[int, int, int], ...]
+"""Values by number, each with the number of the target that has it (-1: none yet) and those that read it, as bits."""
+
+State = tuple[int, Live]
+"""The calls that are computed, as bits, and the values that live."""
+
+Entry = tuple[float, Candidate | None, State | None]
+"""The least cost of a state, the part that came last, and the state before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The parts that were chosen, in the order of their first calls, and what they cost together with what is handed over."""
+
+    parts: tuple[Candidate, ...]
+    cost: float
+
+
+def cheapest_plan(function: Function, candidates: Sequence[Candidate], estimator: CostEstimator) -> Plan:
+    """The choice of `candidates` that computes every call once at the least cost; where several cost the same, the one of larger parts.
+
+    Parts that are structurally equal up to the values of their constants are estimated once. Raises `CompileError` where a call is in no
+    part that some target can compute.
+    """
+    problem = _Problem(function, candidates, estimator)
+    return problem.solve()
+
+
+class _Problem:
+    def __init__(self, function: Function, candidates: Sequence[Candidate], estimator: CostEstimator) -> None:
+        self.estimator = estimator
+        order = open_nodes(function)
+        self.calls = [e for e in order if isinstance(e, Call)]
+        self.number: dict[Expr, int] = {e: i for i, e in enumerate(self.calls)}
+        self.targets = [DEFAULT, *dict.fromkeys(c.target for c in candidates if c.target != DEFAULT)]
+        self.values = _values(order, self.number)
+        self.reads = [frozenset(v for o in operands(e) for v in self._sources(o)) for e in self.calls]
+        self.readers = self._readers(order)
+        self.sizes = {i: _nbytes(e.known_type()) for e, i in self.number.items()}
+        for p in function.params:
+            self.sizes[self._outer(p)] = _nbytes(p.known_type())
+        self.starting: list[list[tuple[Candidate, float, int]]] = [[] for _ in self.calls]
+        self._estimate(candidates)
+
+    def _outer(self, e: Expr) -> int:
+        """The number of a value that no call makes; the host has it."""
+        return self.number.setdefault(e, len(self.number))
+
+    def _sources(self, e: Expr) -> frozenset[int]:
+        return self.values.get(e, frozenset()) or (frozenset([self._outer(e)]) if isinstance(e, Var) else frozenset())
+
+    def _readers(self, order: Sequence[Expr]) -> dict[int, int]:
+        """The calls that read each value, as bits; bit `len(calls)` stands for what the host reads outside of calls: results, conditions."""
+        found: dict[int, int] = {}
+        for e in order:
+            if isinstance(e, (Tuple, TupleGetItem)):
+                continue
+            bit = 1 << self.number[e] if isinstance(e, Call) else 1 << len(self.calls)
+            for v in (v for o in operands(e) for v in self._sources(o)):
+                found[v] = found.get(v, 0) | bit
+        return found
+
+    def _estimate(self, candidates: Iterable[Candidate]) -> None:
+        known: dict[tuple[str, str], float] = {}
+        for c in candidates:
+            mask = sum([1 << self.number[e] for e in c.calls])
+            cost = 0.0
+            if c.target != DEFAULT or (isinstance(c.root, Call) and isinstance(c.root.op, Op)):
+                key = (c.target, structural_hash(c.function, constants="type"))
+                if key not in known:
+                    known[key] = float(self.estimator.estimate(c.function, c.target))
+                cost = known[key]
+            if cost != float("inf"):
+                self.starting[(mask & -mask).bit_length() - 1].append((c, cost, mask))
+        for parts in self.starting:
+            parts.sort(key=lambda part: -len(part[0].calls))
+
+    def solve(self) -> Plan:
+        count = len(self.calls)
+        outside = 1 << count
+        needed = ((v, bits & outside) for v, bits in self.readers.items() if v >= count or bits & outside)
+        live: Live = tuple(sorted((v, _NOWHERE if v < count else _HOST, 1 << _HOST if by_host else 0) for v, by_host in needed))
+        # By the first call that is not computed: the states that get there, each with its cost, the part that came last, and the state before.
+        waiting: list[dict[State, Entry]] = [{} for _ in range(count + 1)]
+        waiting[0][0, live] = (0.0, None, None)
+        for n in range(count):
+            if waiting[n] and not self.starting[n]:
+                self._check(n)
+            for state, (cost, _, _) in waiting[n].items():
+                covered, live = state
+                for part, own, mask in self.starting[n]:
+                    if covered & mask:
+                        continue
+                    done = covered | mask
+                    handed, after = self._after(live, part, done)
+                    first = (~done & (done + 1)).bit_length() - 1
+                    entry = waiting[first].get((done, after))
+                    if entry is None or cost + own + handed < entry[0]:
+                        waiting[first][done, after] = (cost + own + handed, part, state)
+        best = min(waiting[count], key=lambda state: waiting[count][state][0], default=None)
+        if best is None:
+            raise CompileError("no choice of parts computes every call: the parts that targets can take overlap; let 'default' take each call")
+        return self._traced(waiting, best)
+
+    def _check(self, n: int) -> None:
+        call = self.calls[n]
+        name = call.op.name if isinstance(call.op, Op) else type(call.op).__name__
+        others = any(call in c.calls for parts in self.starting for c, _, _ in parts)
+        if not others:
+            raise CompileError(f"no target can compute {name}: every part that has it costs infinity; give it to one, or let 'default' cost something", call.span)
+
+    def _traced(self, waiting: list[dict[State, Entry]], last: State) -> Plan:
+        parts: list[Candidate] = []
+        count = len(self.calls)
+        total = waiting[count][last][0]
+        state: State | None = last
+        while state is not None:
+            first = (~state[0] & (state[0] + 1)).bit_length() - 1
+            _, part, state = waiting[min(first, count)][state]
+            if part is not None:
+                parts.append(part)
+        return Plan(tuple(reversed(parts)), total)
+
+    def _after(self, live: Live, part: Candidate, done: int) -> tuple[float, Live]:
+        """What is handed over when `part` is computed, and the values that live then; `done` has the part's calls."""
+        known = {v: (home, wants) for v, home, wants in live}
+        target = self.targets.index(part.target)
+        cost = 0.0
+        own = {self.number[e] for e in part.calls}
+        for v in {v for i in own for v in self.reads[i]} - own:
+            home, wants = known.get(v, (_NOWHERE, 0))
+            if home not in (_NOWHERE, target) and not wants >> target & 1:
+                cost += self._transfer(v, home, target)
+            known[v] = (home, wants | 1 << target)
+        for root in self._sources(part.root):
+            wants = known.get(root, (_NOWHERE, 0))[1]
+            cost += sum(self._transfer(root, target, t) for t in range(len(self.targets)) if wants >> t & 1 and t != target)
+            known[root] = (target, wants)
+        calls = (1 << len(self.calls)) - 1
+        return cost, tuple(sorted((v, home, wants) for v, (home, wants) in known.items() if home == _NOWHERE or self.readers.get(v, 0) & calls & ~done))
+
+    def _transfer(self, v: int, source: int, destination: int) -> float:
+        return self.estimator.transfer(self.sizes.get(v, 0), self.targets[source], self.targets[destination])
+
+
+def _values(order: Sequence[Expr], number: dict[Expr, int]) -> dict[Expr, frozenset[int]]:
+    """The numbers of the calls whose results a node is or holds: through tuples and their fields. What a `let` binds is the host's."""
+    found: dict[Expr, frozenset[int]] = {e: frozenset([i]) for e, i in number.items()}
+    for e in order:
+        if isinstance(e, (Tuple, TupleGetItem)):
+            found[e] = frozenset(v for o in operands(e) for v in found.get(o, ()))
+    return found
+
+
+def _nbytes(kind: Type | None) -> int:
+    """The size of a value; nothing where it is not known."""
+    if isinstance(kind, TupleType):
+        return sum(map(_nbytes, kind.fields))
+    return kind.nbytes if isinstance(kind, TensorType) and kind.is_static else 0

@@ -1,0 +1,46 @@
+"""Steps of recurrent operators over time: a loop (`relay/loops.py`), or one after another where there are few.
+
+A step takes the data of one moment and the states before it, and gives a row of the result and the states behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tilewright.relay.expr import Expr, Tuple
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import number, reshape, slice_axis, transpose
+from tilewright.relay.loops import Loop, Turn
+
+Step = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Expr, list[Expr]]]
+
+_FEW: Final = 4
+"""Steps in time that are written one after another rather than looped over."""
+
+
+def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse: bool = False) -> Expr:
+    """The rows of all steps over data (time, batch, …), along the first dimension."""
+    count = data[0].tensor_type.shape[0]
+    if count <= _FEW:
+        rows: list[Expr] = []
+        for k in range(count):
+            place = count - 1 - k if reverse else k
+            row, states = step([reshape(slice_axis(x, 0, place, place + 1), x.tensor_type.shape[1:]) for x in data], states)
+            rows.append(row)
+        return op.stack(Tuple(tuple(rows[::-1] if reverse else rows)), axis=0)
+    loop = Loop()
+    sources = [loop.outside(x) for x in data]
+
+    def turn(time: Expr, values: Sequence[Expr]) -> Turn:
+        place = op.subtract(number(count - 1), time) if reverse else time
+        row, after = step([op.take(x, place, axis=0) for x in sources], values)
+        return Turn(after, (row,))
+
+    return loop.run(count, states, turn, (reverse,))[2][0]
+
+
+def sequence(data: Sequence[Expr], states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
+    """The same over data of either order of time and batch."""
+    found = over_time([x if time_major else transpose(x, (1, 0, 2)) for x in data], states, step, reverse)
+    return found if time_major else transpose(found, (1, 0, 2))

@@ -1,0 +1,150 @@
+"""Edits of a program: at some nodes something else, and everything above them built again.
+
+A `Change` belongs to one node and makes of it, over its new operands, what stands in its place. Several changes are made in one walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import CompileError, OptionError, ShapeError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass
+from tilewright.relay.expr import Constant, Expr, Function, Var
+from tilewright.relay.visitor import free_vars, operands, post_order, with_operands
+
+Now = Callable[[Expr], Expr]
+"""What stands for a node of the program before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What `step` makes of the node `at`, over its new operands; or of its operand number `position`, where that is not negative."""
+
+    at: Expr
+    step: Callable[[Expr, Now], Expr]
+    position: int = -1
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What would bring operators to a target: `text` says it in words, `changes` and `passes` do it.
+
+    `keeps_meaning`: the program computes the same. `table` is an edit of the target's pattern table instead. What needs a value that is not
+    in the program names it in `needs`. What only the author of the model or of the accelerator can do has none of these: `can_apply` is False.
+    """
+
+    text: str
+    keeps_meaning: bool = False
+    changes: tuple[Change, ...] = ()
+    passes: tuple[Pass, ...] = ()
+    needs: tuple[str, ...] = ()
+    table: Callable[[Sequence[tuple[Any, ...]]], list[tuple[Any, ...]]] | None = None
+
+    @property
+    def can_apply(self) -> bool:
+        """Whether `apply` does something."""
+        return bool(self.changes or self.passes or self.needs)
+
+    def apply(self, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
+        """`mod`, the module that was explained, with the edit; `params` has the values that it needs, by name.
+
+        Raises `OptionError` where these are missing, or where the edit is one of the table or for a human being, and `CompileError` where
+        the rest of the program has no type with it.
+        """
+        if not self.can_apply:
+            raise OptionError(f"this edit is not made by a program: {self.text}")
+        return applied(mod, [self], params)
+
+
+def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | None = None) -> IRModule:
+    """`mod` with several edits of it at once: the changes first, in one walk, then the passes, each once."""
+    from tilewright.relay.transform.bind_params import bind_params
+
+    edits = list(edits)
+    missing = [n for n in dict.fromkeys(n for e in edits for n in e.needs) if n not in (params or {})]
+    if missing:
+        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: apply(params={{{missing[0]!r}: array}})")
+    changes = list({id(c): c for e in edits for c in e.changes}.values())
+    try:
+        new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
+    except ShapeError as error:
+        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': {error}") from None
+    needed = {n: (params or {})[n] for e in edits for n in e.needs}
+    new = bind_params(new, needed) if needed else new
+    for p in {repr(p): p for e in edits for p in e.passes}.values():
+        new = p(new)
+    return new
+
+
+def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ()) -> Expr:
+    """What stands for `root` after the changes; the nodes `without` are not looked into, nor changed unless a change is at them."""
+    at: dict[Expr, list[Change]] = {}
+    for c in changes:
+        at.setdefault(c.at, []).append(c)
+    kept = [e for e in without if e is not root]
+    new: dict[Expr, Expr] = {}
+
+    def current(e: Expr) -> Expr:
+        return new.get(e, e)
+
+    for e in [*kept, *post_order(root, without=kept)]:
+        old, mine = operands(e), at.get(e, ())
+        below = [new.get(o, o) for o in old]
+        for c in mine:
+            if c.position >= 0:
+                below[c.position] = c.step(below[c.position], current)
+        now = with_operands(e, below) if any(a is not b for a, b in zip(old, below, strict=True)) else e
+        for c in mine:
+            if c.position < 0:
+                now = c.step(now, current)
+        if now is not e:
+            new[e] = now
+    return new.get(root, root)
+
+
+def changed_function(function: Function, changes: Sequence[Change]) -> Function:
+    """A function after the changes; its parameters are those that its body still has, and the new ones after them."""
+    nodes = set(post_order(function.body))
+    mine = [c for c in changes if c.at in nodes or c.at in function.params]
+    if not mine:
+        return function
+    body = changed(function.body, mine)
+    by_name = {v.name_hint: v for v in free_vars(body)}
+    if not any(isinstance(c.at, (Var, Constant)) for c in mine):
+        return function.with_body(body)
+    before = set(free_vars(function.body))
+    kept = [by_name.get(p.name_hint, p) for p in function.params if p not in before or p.name_hint in by_name]
+    return Function([*kept, *(v for v in by_name.values() if v not in kept)], body, None, function.type_params, function.attrs, function.span)
+
+
+def operand_change(user: Expr, position: int, make: Callable[[Expr], Expr]) -> Change:
+    """The operand number `position` of `user` becomes what `make` makes of it."""
+    return Change(user, lambda e, now: make(e), position)
+
+
+def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
+    """The node itself becomes what `make` makes of it."""
+    return Change(at, lambda e, now: make(e))
+
+
+def copied(inside: Sequence[Expr]) -> Callable[[Expr, int, Expr], Change]:
+    """Changes that give an operand's users outside of a match a copy of it: nodes of `inside`, in order, are built again for them."""
+    made_for: list[tuple[Now, dict[Expr, Expr]]] = []
+
+    def at(user: Expr, position: int, value: Expr) -> Change:
+        def step(e: Expr, now: Now) -> Expr:
+            if not made_for or made_for[0][0] is not now:  # another walk
+                made_for[:] = [(now, {})]
+            copies = made_for[0][1]
+            for n in inside:
+                if n not in copies:
+                    m = now(n)
+                    copies[n] = with_operands(m, [copies.get(o, now(o)) for o in operands(n)]) if operands(n) else m
+            return copies[value]
+
+        return Change(user, step, position)
+
+    return at

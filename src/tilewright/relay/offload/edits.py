@@ -1,0 +1,295 @@
+"""The edit that takes a difference away, for each kind of difference; what only a human being can do is an edit without changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import CompileError
+from tilewright.ir.structural import structural_equal
+from tilewright.ir.transform import Pass
+from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
+from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
+from tilewright.relay.offload.neutral import has_neutral, inserted
+from tilewright.relay.op.registry import Op, get
+from tilewright.relay.short_text import short
+from tilewright.relay.transform.convert_layout import ConvertLayout
+from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.visitor import operands, post_order
+from tilewright.types import DataType, TensorType
+
+_LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
+_SAME: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
+"""Operators that can be taken out of a program for inference."""
+_OUT: Final = ("out_dtype", "dtype")
+"""Attributes that say the type of the elements of a result."""
+
+
+def edit_of(way: Way) -> Edit | None:
+    """The edit that takes all differences of a way; None where one of them has none."""
+    found: list[Edit] = []
+    attributes: dict[Expr, dict[str, Any]] = {}
+    for d in way.differences:
+        if d.kind is Kind.ATTRIBUTE and d.cost < NO_EDIT and isinstance(d.at, Call):
+            attributes.setdefault(d.at, {}).update(d.wanted)
+    folded = [d for d in way.differences if d.kind is Kind.CONSTANT and d.wanted["foldable"]]
+    found += [_folded(folded)] if folded else []
+    for at, wanted in attributes.items():
+        assert isinstance(at, Call)
+        found.append(_attributes(at, wanted))
+    for d in way.differences:
+        if d in folded or (d.at in attributes and d.kind is Kind.ATTRIBUTE):
+            continue
+        make = _EDITS.get(d.kind)
+        edit = None if make is None or d.cost >= NO_EDIT else make(d, way)
+        if edit is None:
+            return None
+        found.append(edit)
+    return together(found)
+
+
+def together(edits: Iterable[Edit]) -> Edit | None:
+    """Several edits as one; None for none."""
+    edits = list(edits)
+    if len(edits) < 2:
+        return edits[0] if edits else None
+    text = "; ".join(dict.fromkeys(e.text for e in edits))
+    passes = {repr(p): p for e in edits for p in e.passes}
+    return Edit(
+        text, all(e.keeps_meaning for e in edits), tuple(c for e in edits for c in e.changes), tuple(passes.values()),
+        tuple(dict.fromkeys(n for e in edits for n in e.needs)), next((e.table for e in edits if e.table), None),
+    )
+
+
+def at_use(d: Difference, make: Callable[[Expr], Expr]) -> Change:
+    """The change of a value where the match uses it; everywhere, where it is the result of the match."""
+    return node_change(d.at, make) if d.user is None else operand_change(d.user, d.position, make)
+
+
+def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
+    """A call with other values of some attributes. Raises `CompileError` where its operator, or the type rule, does not take them."""
+    assert isinstance(call.op, Op)
+    return type(call.op)(**{**call.op.attributes(), **wanted})(*call.args, span=call.span)
+
+
+def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
+    assert isinstance(at.op, Op)
+    if at.op.name.startswith("nn.") and all(k in _LAYOUTS for k in wanted):
+        data = wanted.get("data_layout", wanted.get("layout"))
+        layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
+        passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
+        return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()", True, passes=passes)
+    settings = ", ".join(f"{k} = {v!r} (it is {at.op.attributes().get(k)!r})" for k, v in wanted.items())
+    return Edit(f"set {settings} of {at.op.name}", False, (node_change(at, lambda e: with_attributes(e, wanted)),))  # type: ignore[arg-type]
+
+
+def casted(e: Expr, dtype: DataType) -> Expr:
+    """The value in another type of elements; of a constant the constant."""
+    if isinstance(e, Constant):
+        return Constant(e.value.astype(dtype.numpy()), e.span)
+    return get("cast")(dtype=str(dtype))(e, span=e.span)
+
+
+def _dtype(d: Difference, way: Way) -> Edit | None:
+    wanted = DataType(d.wanted["dtype"])
+    match d.at:
+        case Constant(value=value):
+            keeps = bool(np.array_equal(value.astype(wanted.numpy()).astype(value.dtype), value))
+            return Edit(f"make the constant {wanted} (it is {d.found})", keeps, (at_use(d, lambda e: casted(e, wanted)),))
+        case Var():
+            return Edit(f"cast %{d.at.name_hint} to {wanted} (it is {d.found})", False, (at_use(d, lambda e: casted(e, wanted)),)) if not _is_var(d) else _retyped(d, TensorType(d.at.tensor_type.shape, wanted))
+        case Call(op=Op() as op) if named := next((n for n in _OUT if n in op.attributes()), ""):
+            setting = str(wanted)
+            return Edit(f"set {named} = {setting!r} of {op.name} (it gives {d.found})", False, (node_change(d.at, lambda e: with_attributes(e, {named: setting})),))  # type: ignore[arg-type]
+        case Call(op=Op()) if any(e is d.at and p in _parts_of_calls(d, way) for p, e in way.pairs):
+            return _computed_in(d, way, wanted)
+        case _:
+            return Edit(f"cast {short(d.at)} to {wanted} (it is {d.found})", False, (at_use(d, lambda e: casted(e, wanted)),))
+
+
+def _is_var(d: Difference) -> bool:
+    from tilewright.relay.dataflow_pattern.pattern import VarPattern, pattern_nodes
+
+    return any(isinstance(p, VarPattern) for p in pattern_nodes(d.pattern))
+
+
+def _parts_of_calls(d: Difference, way: Way) -> set[Any]:
+    """The patterns of calls that the condition of a difference is asked of."""
+    from tilewright.relay.dataflow_pattern.pattern import CallPattern, pattern_nodes
+
+    return {p for p in pattern_nodes(d.pattern) if isinstance(p, CallPattern)}
+
+
+def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
+    """What goes into the piece below `d.at` is cast, and the result of the whole piece back."""
+    inside = set(way.calls)
+    changes: list[Change] = []
+    stack, seen = [d.at], {d.at}
+    before = d.at.tensor_type.dtype
+    while stack:
+        e = stack.pop()
+        assert isinstance(e, Call)
+        for i, a in enumerate(e.args):
+            if a in inside:
+                if a not in seen:
+                    seen.add(a)
+                    stack.append(a)
+            elif isinstance(t := a.known_type(), TensorType) and t.dtype is before:
+                changes.append(operand_change(e, i, lambda x: casted(x, wanted)))
+    root = way.calls[0] if way.calls else d.at
+    changes.append(Change(root, lambda e, now: e if e.tensor_type.dtype is not wanted or _gives(root) is wanted else _back(e, root)))
+    return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
+
+
+def _gives(e: Expr) -> DataType | None:
+    known = e.known_type()
+    return known.dtype if isinstance(known, TensorType) else None
+
+
+def _back(e: Expr, before: Expr) -> Expr:
+    """`e`, for users that read the type that `before` had. The cast itself is outside of the match, whose last value it reads."""
+    return get("cast")(dtype=str(before.tensor_type.dtype))(e, span=e.span)
+
+
+def _retyped(d: Difference, wanted: TensorType) -> Edit | None:
+    """An input of another type."""
+    at = d.at
+    if not isinstance(at, Var):
+        return None
+    return Edit(f"make the input %{at.name_hint} a {wanted!r} (it is a {at.known_type()!r})", False, (node_change(at, lambda e: Var(at.name_hint, wanted, at.span)),))
+
+
+def _shape(d: Difference, way: Way) -> Edit | None:
+    known, wanted = d.at.known_type(), tuple(d.wanted["shape"])
+    if not isinstance(known, TensorType) or not all(isinstance(n, int) for n in wanted):
+        return None
+    if isinstance(d.at, Var):
+        return _retyped(d, TensorType(wanted, known.dtype))
+    if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
+        return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False, (at_use(d, lambda e: _reshaped(e, wanted)),))
+    return None
+
+
+def _reshaped(e: Expr, shape: tuple[int, ...]) -> Expr:
+    return Constant(e.value.reshape(shape), e.span) if isinstance(e, Constant) else get("reshape")(newshape=shape)(e, span=e.span)
+
+
+def _type(d: Difference, way: Way) -> Edit | None:
+    known, wanted = d.at.known_type(), d.wanted["type"]
+    if not isinstance(known, TensorType) or not isinstance(wanted, TensorType):
+        return None
+    if isinstance(d.at, Var):
+        return _retyped(d, wanted)
+    if known.shape == wanted.shape:
+        return _dtype(_asking(d, {"dtype": wanted.dtype}), way)
+    return _shape(_asking(d, {"shape": wanted.shape}), way) if known.dtype is wanted.dtype else None
+
+
+def _asking(d: Difference, wanted: Mapping[str, Any]) -> Difference:
+    return Difference(d.kind, d.pattern, d.at, d.expected, d.found, d.cost, d.user, d.position, wanted)
+
+
+def _folded(differences: Iterable[Difference]) -> Edit:
+    """The values that are made of constants, computed now."""
+    names = list(dict.fromkeys(short(d.at) for d in differences))
+    text = f"fold {' and '.join(names)}, computed from constants: relay.transform.FoldConstant(fold_qnn=True)"
+    return Edit(text, True, tuple(at_use(d, lambda e: Constant(np.asarray(evaluate(e)), e.span)) for d in differences))
+
+
+def _constant(d: Difference, way: Way) -> Edit | None:
+    if isinstance(d.at, Var):
+        return Edit(f"bind %{d.at.name_hint} to its value: relay.build_module.bind_params_by_name, or the params of relay.build", True, needs=(d.at.name_hint,))
+    return None
+
+
+def _variable(d: Difference, way: Way) -> Edit | None:
+    name = getattr(d.pattern, "name", "") or (d.at.span.name if d.at.span else "") or "input"
+    if isinstance(d.at, Var):
+        at = d.at
+        return Edit(f"call the variable %{at.name_hint} %{name}", True, (node_change(at, lambda e: Var(name, at.type_annotation, at.span)),))
+    kind = d.at.known_type()
+    return Edit(f"make the constant an input, %{name}", False, (at_use(d, lambda e: Var(name, kind, e.span)),)) if isinstance(d.at, Constant) else None
+
+
+def _value(d: Difference, way: Way) -> Edit | None:
+    value = getattr(d.pattern, "expr", None)
+    return Edit(f"make it {short(value)} (it is {short(d.at)})", False, (at_use(d, lambda e: value),)) if isinstance(value, Constant) else None
+
+
+def _extra(d: Difference, way: Way) -> Edit | None:
+    through = _through(d.at)
+    if not isinstance(through, Call) or not isinstance(through.op, Op):
+        return None
+    operand, name = d.wanted["operand"], through.op.name
+    known = through.args[operand].known_type()
+    same = name in _SAME or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
+    return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
+
+
+def _through(e: Expr) -> Expr:
+    """The call that stands between, of which perhaps a field is taken."""
+    return e.tuple_value if isinstance(e, TupleGetItem) else e
+
+
+def _missing(d: Difference, way: Way) -> Edit | None:
+    name, attrs = d.wanted["operator"], dict(d.wanted["attrs"])
+    for k in d.wanted["dtypes"]:
+        attrs.update({n: str(k) for n in _OUT if n in get(name).attribute_names})
+    argument, count = d.wanted["argument"], d.wanted["count"]
+    try:
+        inserted(name, d.at, argument, count, attrs)
+    except CompileError as error:
+        return Edit(f"put {name} there: {error.message}")
+    keeps = has_neutral(name) and not attrs
+    what = f"{name} that changes nothing" if keeps else f"{name}({', '.join(f'{k}={v!r}' for k, v in attrs.items())})"
+    return Edit(f"put a {what} after {short(d.at)}", keeps, (at_use(d, lambda e: inserted(name, e, argument, count, attrs)),))
+
+
+def _operator(d: Difference, way: Way) -> Edit | None:
+    cls = get(d.wanted["operator"])
+    if not isinstance(d.at, Call) or not isinstance(d.at.op, Op):
+        return None
+    attrs = {**{k: v for k, v in d.at.op.attributes().items() if k in cls.attribute_names}, **d.wanted["attrs"]}
+    if any(n not in attrs and n not in cls.attribute_defaults for n in cls.attribute_names):
+        return Edit(f"compute it with {cls.name}, not {d.at.op.name}")
+    return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]
+
+
+def _index(d: Difference, way: Way) -> Edit | None:
+    index = d.wanted["index"]
+    return Edit(f"take field {index} (it is {d.found})", False, (node_change(d.at, lambda e: TupleGetItem(e.tuple_value, index, e.span)),))  # type: ignore[attr-defined]
+
+
+def _the_same(d: Difference, way: Way) -> Edit | None:
+    if structural_equal(d.at, d.wanted["value"]):
+        return Edit("compute equal values once: relay.transform.EliminateCommonSubexpr()", True, passes=(EliminateCommonSubexpr(),))
+    value = d.wanted["value"]
+    uses = [(u, i) for u in way.calls for i, o in enumerate(operands(u)) if o is d.at]
+    if d.at in set(way.calls) or d.at in set(post_order(value)):
+        return None
+    return Edit(f"use {short(value)} in the place of {short(d.at)}", False, tuple(Change(u, lambda e, now: now(value), i) for u, i in uses))
+
+
+_EDITS: Final[dict[Kind, Callable[[Difference, Way], Edit | None]]] = {
+    Kind.DTYPE: _dtype, Kind.SHAPE: _shape, Kind.TYPE: _type, Kind.CONSTANT: _constant, Kind.VARIABLE: _variable, Kind.VALUE: _value, Kind.EXTRA: _extra,
+    Kind.MISSING: _missing, Kind.OPERATOR: _operator, Kind.INDEX: _index, Kind.SAME: _the_same,
+}
+
+
+def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], operands_of: Callable[[Expr], tuple[Expr, ...]]) -> Edit:
+    """The users outside of a match compute what they use of it themselves."""
+    step = copied(list(inside))
+    changes: list[Change] = []
+    names: list[str] = []
+    for e, user in escaping:
+        names.append(short(e))
+        changes += [step(user, i, e) for i, o in enumerate(operands_of(user)) if o is e]
+    return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
+
+
+__all__ = ["at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]

@@ -1,0 +1,299 @@
+"""Why an operator is not on the accelerator: for each one left on the CPU the nearest row of a table, what differs there, and the smallest edit.
+
+    report = explain_offload(mod, "npu")
+    print(report)                        conv1 (nn.conv2d, 118.01 MMAC): row 'npu.conv2d' wants a constant at nn.conv2d[1], and this is %w, a variable
+                                           edit: bind %w to its value: relay.build_module.bind_params_by_name, or the params of relay.build
+    mod = report[0].apply(params={"w": w})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.analysis.features import mac_number
+from tilewright.relay.dataflow_pattern.graph import Graph
+from tilewright.relay.dataflow_pattern.group import group_at
+from tilewright.relay.dataflow_pattern.match import Matcher
+from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.offload.changes import Change, Edit, changed
+from tilewright.relay.offload.difference import Difference, Kind, Way
+from tilewright.relay.offload.edits import edit_of, together
+from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
+from tilewright.relay.offload.nearest import Nearest
+from tilewright.relay.offload.places import operators_of, path_of, tops_of
+from tilewright.relay.offload.report import Offload, Record, Taken
+from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
+from tilewright.relay.op.annotation import Mark
+from tilewright.relay.op.contrib import PatternTable, Refusal
+from tilewright.relay.op.registry import Op
+from tilewright.relay.short_text import short
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import operands
+from tilewright.types import TensorType
+
+_KEPT: Final = 3
+"""The nearest rows of an operator that are looked at: the first whose edit proves right is told."""
+_REACH: Final = 12
+"""Operators between one that is left and the end of a match that it could be part of."""
+
+
+def explain_offload(
+    mod: IRModule, targets: str | Sequence[str], *, tables: Mapping[str, PatternTable] | None = None, divide: Partition | None = None
+) -> Offload:
+    """Say of every operator of `mod` whether one of `targets` (in their order) takes it, and why not.
+
+    The module is as the partition of the targets is given it: parameters bound, quantized networks in one form (`relay.qnn.transform.Unify`).
+    `tables` has pattern tables in place of those that are registered; `divide` is how the module is partitioned, where that is not by
+    `MergeComposite`, `AnnotateTarget`, `MergeCompilerRegions` and `PartitionGraph`. Raises `OptionError` for a target that nothing is known of.
+    """
+    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    rows = {t: tuple(table_of(t, tables)) for t in names}
+    mod = InferType()(mod)
+    fate, divided = fates(mod, divide or (lambda m: partition(m, names, tables)))
+    records: list[Record] = []
+    taken: list[Taken] = []
+    for name, function in mod.items():
+        if not isinstance(function, Function) or "Compiler" in function.attrs:
+            continue
+        explained = _Explained(mod, name, function, names, rows, fate)
+        records += explained.records()
+        taken += explained.taken()
+    records.sort(key=lambda r: -r.macs)
+    return Offload(names, tuple(records), tuple(taken), mod, divided)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A row that an operator could be part of, and how near it is."""
+
+    target: str
+    row: tuple[Any, ...]
+    number: int
+    anchor: Call
+    way: Way
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        return (*self.way.rank, self.number)
+
+
+class _Explained:
+    """The operators of one function."""
+
+    def __init__(
+        self, mod: IRModule, name: str, function: Function, targets: Sequence[str], rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate]
+    ) -> None:
+        self.mod, self.name, self.targets, self.rows, self.fate = mod, name, targets, rows, fate
+        self.graph = Graph(function)
+        closed = self.graph.closed
+        self.calls = [e for e in self.graph.order if isinstance(e, Call) and e in fate and e not in closed and not isinstance(e.op, Mark) and e.args]
+        self.left = [e for e in self.calls if not fate[e].target]
+        self.constant = _made_of_constants(self.graph)
+        self.nearest = Nearest(self.graph, self.constant)
+        self.names = self._names()
+        self.verdicts: dict[tuple[int, str, Call], Record | None] = {}
+
+    def _names(self) -> dict[Call, str]:
+        """The model's name of each call, else its operator and a number."""
+        count: dict[str, int] = {}
+        found: dict[Call, str] = {}
+        for e in self.calls:
+            assert isinstance(e.op, Op)
+            number = count[e.op.name] = count.get(e.op.name, -1) + 1
+            found[e] = e.span.name if e.span is not None and e.span.name else f"{e.op.name}_{number}"
+        return found
+
+    def taken(self) -> list[Taken]:
+        """What targets compute."""
+        return [Taken(self.names[e], e.op.name, _macs(e), self.fate[e].target, self.fate[e].row, e) for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
+
+    def records(self) -> Iterator[Record]:
+        """A record for each operator that is left."""
+        candidates = self._candidates()
+        for e in self.left:
+            assert isinstance(e.op, Op)
+            plain = Record(self.names[e], e.op.name, e.span, self.name, _macs(e), self.targets[0], Kind.UNKNOWN, "", call=e, mod=self.mod)
+            if e in self.constant:
+                edit = edit_of(Way((Difference(Kind.CONSTANT, _ANY, e, "", "", wanted={"foldable": True}),)))
+                yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: it is computed while compiling", edit=edit, proven=True)
+                continue
+            yield self._record(e, plain, candidates.get(e, []))
+
+    def _record(self, e: Call, plain: Record, candidates: list[_Candidate]) -> Record:
+        """The first of the candidates whose edit proves right, else the nearest; what the attributes of the operator say, where that is nearer."""
+        asked = [r for t in self.targets if (r := self._asked(e, t, plain)) is not None]
+        found: list[Record] = []
+        for c in candidates:
+            if asked and (c.way.cost > 1 or (c.way.cost == 1 and c.way.matched < 2)):
+                break
+            record = self._judged(e, c, plain)
+            if record.proven:
+                return record
+            found.append(record)
+        if asked or found:
+            return (asked or found)[0] if not found or found[0].edit is None or asked else found[0]
+        assert isinstance(e.op, Op)
+        of = ", ".join(self.targets)
+        return replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+
+    def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
+        """What the attribute `target.<name>` of the operator says of a call."""
+        assert isinstance(e.op, Op)
+        says = op_attr(e.op.name, f"target.{target}")
+        if says is None:
+            return None
+        reason = why_not_supported(target, e, says)
+        return replace(
+            plain, target=target, kind=reason.kind, why=reason.why, path=e.op.name, expected=reason.expected, found=reason.found, edit=reason.edit,
+            proven=reason.edit is not None and reason.edit.can_apply,
+        )
+
+    def _candidates(self) -> dict[Call, list[_Candidate]]:
+        """For each operator that is left the nearest rows that it could be part of."""
+        left = set(self.left)
+        near = self._near(left)
+        kinds = {type(e.op) for e in left}
+        found: dict[Call, list[_Candidate]] = {}
+        for t in self.targets:
+            for number, row in enumerate(self.rows[t]):
+                mentioned, tops = operators_of(row[1]), tops_of(row[1])
+                if mentioned is not None and not mentioned & kinds:
+                    continue
+                for e in near:
+                    if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops for a in e.args):
+                        self._compare(_Candidate(t, row, number, e, self.nearest.way(row[1], e)), left, found)
+        for candidates in found.values():
+            candidates.sort(key=lambda c: c.rank)
+            del candidates[_KEPT:]
+        return found
+
+    def _compare(self, c: _Candidate, left: set[Call], found: dict[Call, list[_Candidate]]) -> None:
+        if c.way.matched:
+            for call in c.way.calls:
+                if call in left:
+                    found.setdefault(call, []).append(c)
+
+    def _near(self, left: set[Call]) -> list[Call]:
+        """Where a match could end that has one of these operators, those nearer to the end first."""
+        seen: dict[Expr, int] = dict.fromkeys(left, 0)
+        layer: list[Expr] = list(left)
+        for distance in range(1, _REACH):
+            layer = [u for e in layer for u in self.graph.users.get(e, ()) if u not in seen and not isinstance(u, Function)]
+            seen.update(dict.fromkeys(layer, distance))
+        return [e for e in reversed(self.calls) if e in seen]
+
+    def _judged(self, e: Call, c: _Candidate, plain: Record) -> Record:
+        """The record of an operator by one row."""
+        key = (c.number, c.target, c.anchor)
+        if key not in self.verdicts:
+            self.verdicts[key] = self._fits(c, plain) if not c.way.cost else self._differs(c, plain)
+        verdict = self.verdicts[key]
+        assert verdict is not None
+        between = next((d for d in c.way.differences if d.at is e and d.kind is Kind.EXTRA), None)
+        why = f"it stands between the operators of row '{c.row[0]}': {verdict.why}" if between is not None else verdict.why
+        return replace(verdict, node=plain.node, operator=plain.operator, span=plain.span, macs=plain.macs, call=e, why=why)
+
+    def _fits(self, c: _Candidate, plain: Record) -> Record:
+        """Where the pattern fits as a whole."""
+        node_map = Matcher(self.graph).match(c.row[1], c.anchor)
+        if node_map is None:
+            reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that does, and the rest does not fit that", "another order of alternatives", "this one")
+        else:
+            reason = why_not_taken(c.target, c.row, self.rows[c.target], group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate)
+        edit = reason.edit
+        return replace(
+            plain, target=c.target, row=c.row[0], kind=reason.kind, why=reason.why, path=path_of(c.row[1], c.row[1]), expected=reason.expected, found=reason.found,
+            edit=edit, proven=edit is not None and (edit.can_apply or edit.table is not None),
+        )
+
+    def _differs(self, c: _Candidate, plain: Record) -> Record:
+        """Where something differs: the first difference is the reason, and the edit takes all of them."""
+        first, *more = c.way.differences
+        edit = edit_of(c.way)
+        proven = False
+        problems: list[str] = []
+        if edit is not None:
+            edit, proven, problems = self._tried(c, edit)
+        return replace(
+            plain, target=c.target, row=c.row[0], kind=first.kind, why=_sentence(f"row '{c.row[0]}'", c.row[1], first), path=path_of(c.row[1], first.pattern),
+            expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems), edit=edit, proven=proven,
+        )
+
+    def _tried(self, c: _Candidate, edit: Edit) -> tuple[Edit | None, bool, list[str]]:
+        """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row fits then, and what does not."""
+        if edit.passes or not (edit.changes or edit.needs):
+            return edit, False, []
+        inside = set(c.way.calls)
+        leaves = list(dict.fromkeys(o for e in inside for o in operands(e) if o not in inside))
+        try:
+            root = changed(c.anchor, (*edit.changes, *_trial(edit, leaves)), leaves)
+        except CompileError as error:
+            return None, False, [f"there the program would have no type: {error.message}"]
+        fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
+        if fitting is None:
+            return edit, False, []
+        answer = c.row[2](fitting) if len(c.row) == 3 else True
+        if answer:
+            return edit, True, []
+        rule = f"then its check says no: {answer.rule}" if isinstance(answer, Refusal) else "then its check says no"
+        further = refusal_edit(answer, c.anchor)
+        return (together([edit, further]) if further is not None else edit), False, [rule]
+
+
+def _trial(edit: Edit, leaves: Sequence[Expr]) -> list[Change]:
+    """Constants in the place of variables that the edit binds, to try it without their values."""
+    import numpy as np
+
+    found = []
+    for v in leaves:
+        kind = v.known_type()
+        if getattr(v, "name_hint", "") in edit.needs and isinstance(kind, TensorType) and kind.is_static:
+            zeros = Constant(np.zeros(kind.concrete_shape, kind.dtype.numpy()))
+            found.append(Change(v, lambda e, now, zeros=zeros: zeros))  # type: ignore[misc]
+    return found
+
+
+def _sentence(who: str, pattern: DFPattern, d: Difference) -> str:
+    """A difference in words."""
+    path = path_of(pattern, d.pattern)
+    match d.kind:
+        case Kind.ATTRIBUTE:
+            return f"{who} wants {d.expected} of {short(d.at, 0)}, at {path}, and it has {d.found}"
+        case Kind.EXTRA:
+            return f"{who} wants {d.expected}, at {path}, and there is {d.found}"
+        case Kind.MISSING:
+            return f"{who} wants {d.expected}, at {path}, and there is none"
+        case Kind.SAME:
+            return f"{who} wants {d.expected} again, at {path}, and there is {d.found}"
+        case _:
+            return f"{who} wants {d.expected}, at {path}, and there is {d.found}"
+
+
+def _macs(call: Call) -> int:
+    """The multiply-accumulates of a call; 0 where a size is not known."""
+    try:
+        return mac_number(call)
+    except CompileError:
+        return 0
+
+
+def _made_of_constants(graph: Graph) -> set[Expr]:
+    """The expressions that are made of constants only."""
+    found: set[Expr] = set()
+    for e in graph.order:
+        if isinstance(e, Constant) or (isinstance(e, (Call, Tuple, TupleGetItem)) and (below := operands(e)) and all(o in found for o in below) and _is_pure(e)):
+            found.add(e)
+    return found
+
+
+def _is_pure(e: Expr) -> bool:
+    return not isinstance(e, Call) or (isinstance(e.op, Op) and e.op.pure)
+
+
+_ANY: Final = DFPattern()

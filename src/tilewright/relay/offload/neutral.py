@@ -1,0 +1,100 @@
+"""Operators that can be put where one is missing, so that nothing changes: a bias of zeros, a pad by nothing, a clip that cuts nothing off.
+
+    nn.conv2d(%x, w) -> nn.bias_add(nn.conv2d(%x, w), zeros)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import CompileError
+from tilewright.relay.dataflow_pattern.pattern import (
+    AltPattern,
+    AttrPattern,
+    ConstantPattern,
+    DataTypePattern,
+    DFPattern,
+    ExprPattern,
+    ShapePattern,
+    TypePattern,
+    WildcardPattern,
+)
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.registry import get
+from tilewright.types import TensorType
+
+Attrs = Mapping[str, Any]
+Made = tuple[Attrs, list[Constant]]
+"""The attributes of an operator that changes nothing, and its arguments after the value."""
+
+
+def has_neutral(name: str) -> bool:
+    """Whether the operator can be put anywhere without changing the value."""
+    return name in _NEUTRAL
+
+
+def can_be_made(p: DFPattern) -> bool:
+    """Whether a constant would look like this pattern."""
+    match p:
+        case AltPattern():
+            return can_be_made(p.left) or can_be_made(p.right)
+        case AttrPattern() | DataTypePattern() | ShapePattern() | TypePattern():
+            return can_be_made(p.pattern)
+        case WildcardPattern():
+            return p.redirected is None or can_be_made(p.redirected)
+        case _:
+            return isinstance(p, ConstantPattern) or (isinstance(p, ExprPattern) and isinstance(p.expr, Constant))
+
+
+def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) -> Call:
+    """A call of the operator with `value` as that argument of `count`, which changes nothing where there is a way.
+
+    Raises `CompileError` where other arguments would be needed that only the author of the model knows.
+    """
+    make = _NEUTRAL.get(name)
+    given, more = make(value.tensor_type) if make is not None else ({}, [])
+    cls = get(name)
+    known = {k: v for k, v in {**given, **attrs}.items() if k in cls.attribute_names}
+    missing = [n for n in cls.attribute_names if n not in known and n not in cls.attribute_defaults]
+    if len(more) != count - 1 or missing:
+        raise CompileError(f"{name} takes more than the value ({', '.join(missing) or f'{count} arguments'}), and only the author of the model knows what")
+    more.insert(argument, value)  # type: ignore[arg-type]
+    return cls(**known)(*more, span=value.span)
+
+
+def _bias(t: TensorType) -> Made:
+    rank = len(t.concrete_shape)
+    axis = 1 if rank > 1 else 0
+    return {"axis": axis}, [Constant(np.zeros(t.concrete_shape[axis], t.dtype.numpy()))]
+
+
+def _clip(t: TensorType) -> Made:
+    kind = t.dtype.numpy()
+    info: Any = np.iinfo(kind) if kind.kind in "iu" else np.finfo(np.float32)
+    return {"a_min": float(info.min), "a_max": float(info.max)}, []
+
+
+def _requantize(t: TensorType) -> Made:
+    scale, zero = Constant(np.asarray(1, "float32")), Constant(np.asarray(0, "int32"))
+    return {"axis": 1 if len(t.shape) > 1 else -1, "out_dtype": str(t.dtype)}, [scale, zero, scale, zero]
+
+
+def _with(number: int) -> Callable[[TensorType], Made]:
+    return lambda t: ({}, [Constant(np.asarray(number, t.dtype.numpy()))])
+
+
+_NEUTRAL: Final[dict[str, Callable[[TensorType], Made]]] = {
+    "add": _with(0), "subtract": _with(0), "multiply": _with(1), "divide": _with(1),
+    "nn.bias_add": _bias,
+    "clip": _clip,
+    "cast": lambda t: ({"dtype": str(t.dtype)}, []),
+    "copy": lambda t: ({}, []),
+    "nn.pad": lambda t: ({"pad_width": tuple((0, 0) for _ in t.shape)}, [Constant(np.asarray(0, t.dtype.numpy()))]),
+    "reshape": lambda t: ({"newshape": t.concrete_shape}, []),
+    "transpose": lambda t: ({"axes": tuple(range(len(t.shape)))}, []),
+    "qnn.requantize": _requantize,
+}
+"""By the operator's name: how it changes nothing, for a value of that type."""

@@ -1,0 +1,100 @@
+"""Places in a pattern: the operators on the way to a part of it, and the operators that it speaks of."""
+
+from __future__ import annotations
+
+from tilewright.relay.dataflow_pattern.match import named
+from tilewright.relay.dataflow_pattern.pattern import (
+    AltPattern,
+    AttrPattern,
+    CallPattern,
+    DataTypePattern,
+    DFPattern,
+    DominatorPattern,
+    ExprPattern,
+    FunctionPattern,
+    ShapePattern,
+    TypePattern,
+    WildcardPattern,
+    pattern_nodes,
+)
+from tilewright.relay.op.registry import Fusion, Op
+
+_AROUND = (AttrPattern, DataTypePattern, ShapePattern, TypePattern)
+
+
+def path_of(root: DFPattern, part: DFPattern) -> str:
+    """The way from the root to a part, as operators and numbers of arguments: `qnn.requantize[0].nn.bias_add[1]`."""
+    stack: list[tuple[DFPattern, str]] = [(root, "")]
+    seen: set[DFPattern] = set()
+    while stack:
+        p, way = stack.pop()
+        if p is part:
+            return f"{way}.{_name(p)}".strip(".") if _name(p) else way or "the whole"
+        if p in seen:
+            continue
+        seen.add(p)
+        if isinstance(p, CallPattern):
+            here = f"{way}.{_name(p)}".strip(".")
+            stack += [(q, f"{here}[{i}]") for i, q in reversed(list(enumerate(p.args or ())))]
+            stack.append((p.op, way))
+        elif isinstance(p, WildcardPattern):
+            stack += [(p.redirected, way)] if p.redirected is not None else []
+        else:
+            stack += [(q, way) for q in reversed(p.inside())]
+    return "the whole"
+
+
+def _name(p: DFPattern) -> str:
+    """The operator of a call, whatever is asked of it."""
+    if isinstance(p, _AROUND):
+        return _name(p.pattern)
+    if isinstance(p, CallPattern):
+        return _name(p.op) or "a call"
+    if isinstance(p, AltPattern):
+        names = [n for q in (p.left, p.right) if (n := _name(q))]
+        return "|".join(dict.fromkeys(names))
+    return named(p)
+
+
+def operators_of(p: DFPattern) -> set[type[Op]] | None:
+    """The operators that a pattern speaks of; None where calls of any may match."""
+    found: set[type[Op]] = set()
+    for q in pattern_nodes(p):
+        if isinstance(q, ExprPattern) and not isinstance(q.expr, Op) and isinstance(q.expr, type):
+            found.add(q.expr)
+        elif isinstance(q, ExprPattern) and isinstance(q.expr, Op):
+            found.add(type(q.expr))
+        elif isinstance(q, CallPattern) and isinstance(q.op, WildcardPattern):
+            return None
+    return found
+
+
+def tops_of(p: DFPattern, steps: int = 2) -> set[type[Op]] | None:
+    """The operators of calls that a match may end at, where up to so many light ones at its end may be missing; None for any."""
+    match p:
+        case AttrPattern() | DataTypePattern() | ShapePattern() | TypePattern():
+            return tops_of(p.pattern, steps)
+        case AltPattern():
+            return _both(tops_of(p.left, steps), tops_of(p.right, steps))
+        case DominatorPattern():
+            return tops_of(p.child, steps)
+        case CallPattern():
+            own = operators_of(p.op)
+            if not own or isinstance(p.op, (WildcardPattern, FunctionPattern)):
+                return None
+            found: set[type[Op]] | None = set(own)
+            if steps and all(o.kind <= Fusion.INJECTIVE for o in own):
+                for q in p.args or ():
+                    inner = tops_of(q, steps - 1) if operators_of(q) else set()
+                    found = _both(found, inner)
+            if any(o.name in ("multiply", "divide") for o in own):
+                return None
+            return found
+        case WildcardPattern() if p.redirected is not None:
+            return None
+        case _:
+            return set()
+
+
+def _both(a: set[type[Op]] | None, b: set[type[Op]] | None) -> set[type[Op]] | None:
+    return None if a is None or b is None else a | b

@@ -1,0 +1,73 @@
+"""Which single attribute makes a check say yes: the check is asked about the match with one attribute changed, one after another.
+
+A check is a function of the accelerator's author, and says no without a reason; what it says of neighbours of the match is the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from tilewright.errors import CompileError
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.offload.changes import Change, Edit, changed, node_change
+from tilewright.relay.offload.edits import with_attributes
+from tilewright.relay.op.registry import Op
+
+_MOST: Final = 200
+"""Questions that a check is asked at most for one match."""
+_NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
+_TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
+
+
+def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr]) -> Edit | None:
+    """The first change of one attribute of a call `inside` the match that ends at `root` with which the check agrees; None without one."""
+    asked = 0
+    for call in reversed(inside):
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            continue
+        for name, value in call.op.attributes().items():
+            for other in _others(call.op, name, value):
+                if asked == _MOST:
+                    return None
+                asked += 1
+                change = _setting(call, name, other)
+                try:
+                    agrees = bool(check(changed(root, (change,), inputs)))
+                except _NO_PROGRAM:
+                    continue
+                if agrees:
+                    return Edit(f"set {name} = {other!r} of {call.op.name} (it is {value!r})", False, (change,))
+    return None
+
+
+def _setting(call: Call, name: str, value: Any) -> Change:
+    return node_change(call, lambda e: with_attributes(e, {name: value}))  # type: ignore[arg-type]
+
+
+def _others(op: Op, name: str, value: Any) -> Iterator[Any]:
+    """Other values of an attribute, the plainest first: its default, a smaller number, the same for all axes, the other truth value, another type."""
+    seen = [value]
+    for other in _candidates(op, name, value):
+        if other not in seen:
+            seen.append(other)
+            yield other
+
+
+def _candidates(op: Op, name: str, value: Any) -> Iterator[Any]:
+    if name in op.attribute_defaults and op.attribute_defaults[name] is not None:
+        yield op.attribute_defaults[name]
+    match value:
+        case bool():
+            yield not value
+        case int():
+            yield from (1, 0, -1, 2, 3)
+        case float():
+            yield from (0.0, 1.0, 6.0)
+        case tuple() if value and all(type(v) is int for v in value):
+            yield from ((n,) * len(value) for n in (1, 0, 2, 3))
+        case str() if "dtype" in name:
+            yield from _TYPES
+        case _:
+            return

@@ -1,0 +1,215 @@
+"""What was found: the operators that stay on the CPU, each with its reason and the smallest edit, and shares; as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from tilewright.errors import CompileError, OptionError, Origin
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call
+from tilewright.relay.offload.changes import Edit, applied
+from tilewright.relay.offload.difference import Kind
+
+
+@dataclass(frozen=True)
+class Record:
+    """Why one operator stays on the CPU.
+
+    `row` is the nearest row of the pattern table of `target`, and `path` the place in its pattern: the operators on the way, with the number
+    of the argument. `expected` and `found` are what the pattern, the attribute or the check wants there, and what is there; `more` are further
+    differences, for which the same row fails too. `proven` says that the edit was tried on this place, and that the row takes it then.
+    """
+
+    node: str
+    operator: str
+    span: Origin | None
+    function: str
+    macs: int
+    target: str
+    kind: Kind
+    why: str
+    row: str = ""
+    path: str = ""
+    expected: str = ""
+    found: str = ""
+    more: tuple[str, ...] = ()
+    edit: Edit | None = None
+    proven: bool = False
+    call: Call | None = field(default=None, repr=False, compare=False)
+    mod: IRModule | None = field(default=None, repr=False, compare=False)
+
+    def apply(self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None) -> IRModule:
+        """The module that was explained (`mod`, when it is given, is that one) with the edit; see `Edit.apply`."""
+        if self.edit is None:
+            raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}")
+        whole = mod if mod is not None else self.mod
+        assert whole is not None
+        return self.edit.apply(whole, params)
+
+    def table(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """The pattern table with the edit, where it is one of the table; raises `OptionError` where it is not."""
+        if self.edit is None or self.edit.table is None:
+            raise OptionError(f"the edit for '{self.node}' is none of the pattern table: {self.edit.text if self.edit else self.why}")
+        return self.edit.table(rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as JSON has it."""
+        where = None if self.span is None else {"name": self.span.name, "kind": self.span.kind, "file": self.span.file, "line": self.span.line}
+        edit = None
+        if self.edit is not None:
+            what = "table" if self.edit.table is not None else "model" if self.edit.can_apply else "by hand"
+            edit = {"text": self.edit.text, "of": what, "keeps_meaning": self.edit.keeps_meaning, "needs": list(self.edit.needs), "proven": self.proven}
+        return {
+            "node": self.node, "operator": self.operator, "origin": where, "function": self.function, "macs": self.macs, "target": self.target, "kind": str(self.kind),
+            "row": self.row, "path": self.path, "expected": self.expected, "found": self.found, "why": self.why, "more": list(self.more), "edit": edit,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.called}: {self.reason}"
+
+    @property
+    def called(self) -> str:
+        """The node, its operator and its size."""
+        return f"{self.node} ({self.operator}{f', {shown_macs(self.macs)}' if self.macs else ''})"
+
+    @property
+    def reason(self) -> str:
+        """Why, and the edit: lines that several operators of one match share."""
+        lines = [self.why, *(f"  and {m}" for m in self.more)]
+        if self.edit is not None:
+            keeps = "keeps the results" if self.edit.keeps_meaning else "changes the results"
+            lines.append(f"  edit: {self.edit.text}" + (f" ({keeps})" if self.edit.can_apply else ""))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An operator that a target computes, and the row that took it; empty for an operator by itself."""
+
+    node: str
+    operator: str
+    macs: int
+    target: str
+    row: str
+    call: Call = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Offload(Sequence[Record]):
+    """The report: a sequence of records, those with the most multiply-accumulates first. `mod` is the module that was explained, `partitioned` what became of it."""
+
+    targets: tuple[str, ...]
+    records: tuple[Record, ...]
+    taken: tuple[Taken, ...]
+    mod: IRModule = field(repr=False)
+    partitioned: IRModule = field(repr=False)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        return self.records[index]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    @property
+    def left(self) -> tuple[Record, ...]:
+        """The records of what the CPU computes: all but what is folded while compiling."""
+        return tuple(r for r in self.records if r.kind is not Kind.FOLDED)
+
+    @property
+    def macs(self) -> int:
+        """The multiply-accumulates of the program."""
+        return self.macs_taken + sum(r.macs for r in self.left)
+
+    @property
+    def macs_taken(self) -> int:
+        """Those that the targets compute."""
+        return sum(t.macs for t in self.taken)
+
+    @property
+    def share_of_macs(self) -> float:
+        """The part of the multiply-accumulates that the targets compute; 1 where there are none."""
+        return self.macs_taken / self.macs if self.macs else 1.0
+
+    @property
+    def share_of_operators(self) -> float:
+        """The part of the operators that they compute; 1 where there are none."""
+        return len(self.taken) / (len(self.taken) + len(self.left)) if self.taken or self.left else 1.0
+
+    def require(self, share: float) -> None:
+        """Raise `OffloadError`, naming what is left, where less than `share` of the multiply-accumulates is off-loaded."""
+        if self.share_of_macs >= share:
+            return
+        worst = [r for r in self.left if r.macs] or list(self.left)
+        shown = "\n".join(str(r) for r in worst[:8])
+        rest = f"\nand {len(worst) - 8} more operators" if len(worst) > 8 else ""
+        raise OffloadError(
+            f"{', '.join(self.targets)}: {percent(self.share_of_macs)} of the multiply-accumulates are off-loaded, and {percent(share)} are required; left on the CPU:\n{shown}{rest}"
+        )
+
+    def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
+        """The module with the edits of all records that keep its results, or, if asked for, with all that a program can make."""
+        edits = [r.edit for r in self.records if r.edit is not None and r.edit.can_apply and (change_results or r.edit.keeps_meaning)]
+        usable = [e for e in edits if all(n in (params or {}) for n in e.needs)]
+        return applied(self.mod, usable, params)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as dictionaries and lists."""
+        return {
+            "targets": list(self.targets),
+            "operators": {"offloaded": len(self.taken), "left": len(self.left), "share": self.share_of_operators},
+            "macs": {"offloaded": self.macs_taken, "left": self.macs - self.macs_taken, "share": self.share_of_macs},
+            "left": [r.as_dict() for r in self.records],
+            "offloaded": [{"node": t.node, "operator": t.operator, "macs": t.macs, "target": t.target, "row": t.row} for t in self.taken],
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
+    def summary(self) -> str:
+        """The shares, in one line."""
+        return (
+            f"{', '.join(self.targets)}: {len(self.taken)} of {len(self.taken) + len(self.left)} operators ({percent(self.share_of_operators)}), "
+            f"{shown_macs(self.macs_taken)} of {shown_macs(self.macs)} ({percent(self.share_of_macs)})"
+        )
+
+    def text(self) -> str:
+        """The shares, then every record: reasons that several operators share are told once, with all their nodes."""
+        told: dict[str, list[Record]] = {}
+        for r in self.records:
+            told.setdefault(r.reason, []).append(r)
+        lines = [self.summary()]
+        for reason, rs in told.items():
+            names = ", ".join(r.called for r in rs[:6]) + (f" and {len(rs) - 6} more" if len(rs) > 6 else "")
+            lines.append(f"{names}:\n  " + reason)
+        return "\n".join(lines) + "\n"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+class OffloadError(CompileError):
+    """Less of a model is off-loaded than is required. The message names what is left on the CPU, and why."""
+
+
+def percent(share: float) -> str:
+    """A share as it is read: never 100 % where something is left."""
+    return f"{min(share * 100, 99.9) if share < 1 else 100:.1f} %"
+
+
+def shown_macs(count: int) -> str:
+    """A number of multiply-accumulates as it is read."""
+    for size, word in ((10**9, "GMAC"), (10**6, "MMAC"), (10**3, "kMAC")):
+        if count >= size:
+            return f"{count / size:.2f} {word}"
+    return f"{count} MAC"

@@ -1,0 +1,108 @@
+"""Apple's BNNS (of the Accelerate framework): what of a network of float32, channels first, it takes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tilewright.ir.module import IRModule
+from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
+from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
+from tilewright.relay.op.contrib.rules import attr_is, dtype_is, inner, kept, partition_with, rank_is, tensor
+
+TARGET: Final = "bnns"
+FLOAT: Final = ("float32",)
+
+
+def _conv2d(with_bias: bool, activation: str) -> DFPattern:
+    found: DFPattern = is_op("nn.conv2d")(wildcard(), is_constant())
+    if with_bias:
+        found = is_op("nn.bias_add")(found, is_constant()) | is_op("add")(found, is_constant())
+    return is_op(activation)(found) if activation else found
+
+
+def _dense(with_bias: bool, gelu: bool) -> DFPattern:
+    found: DFPattern = is_op("nn.dense")(wildcard(), is_constant())
+    if with_bias:
+        found = is_op("nn.bias_add")(found, is_constant()) | is_op("add")(found, is_constant())
+    if not gelu:
+        return found
+    erf = is_op("erf")(is_op("multiply")(found, is_constant()))
+    half = is_op("add")(is_op("multiply")(erf, is_constant()), is_constant())
+    return is_op("multiply")(found, half)
+
+
+def _check_conv2d(e: Expr) -> bool | Refusal:
+    conv = inner(e, "nn.conv2d")
+    op: Any = conv.op
+    found = kept([
+        dtype_is(conv.args[0], FLOAT, "the input"), rank_is(conv.args[0], (4,), "the input"),
+        attr_is(conv, "data_layout", ("NCHW",)), attr_is(conv, "kernel_layout", ("OIHW",)),
+        (op.groups == 1 or op.groups == tensor(conv.args[0]).shape[1], f"nn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+    ])
+    return found and _check_bias(e, conv)
+
+
+def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
+    """What is added to a convolution is a vector of its channels."""
+    at: Any = e
+    while at is not conv:
+        if at.op.name == "add":
+            shape, channels = tensor(at.args[1]).shape, tensor(conv).shape[1]
+            vector = len(shape) >= 3 and shape[-3] == channels and all(d == 1 for i, d in enumerate(shape) if i != len(shape) - 3)
+            return kept([(vector, f"what is added to nn.conv2d is {shape}; it is a vector of its {channels} channels there", f"add a ({channels}, 1, 1) to it")])
+        at = at.args[0]
+    return True
+
+
+def _check_dense(e: Expr) -> bool | Refusal:
+    at: Any = e
+    while at.op.name != "nn.dense":
+        at = at.args[0]
+    return kept([dtype_is(at.args[0], FLOAT, "the input"), rank_is(at.args[0], (2,), "the input")])
+
+
+def _check_matmul(e: Expr) -> bool | Refusal:
+    a, b = e.args  # type: ignore[attr-defined]
+    return kept([dtype_is(a, FLOAT, "the first input"), dtype_is(b, FLOAT, "the second input"), rank_is(a, (3,), "the first input")])
+
+
+def _check_pool(e: Expr) -> bool | Refusal:
+    op: Any = e.op  # type: ignore[attr-defined]
+    rules = [dtype_is(e, FLOAT, "the result"), attr_is(e, "layout", ("NCHW",))]  # type: ignore[arg-type]
+    if hasattr(op, "ceil_mode"):
+        rules += [attr_is(e, "ceil_mode", (False,)), (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1")]  # type: ignore[arg-type]
+    return kept(rules)
+
+
+def _check_instance_norm(e: Expr) -> bool | Refusal:
+    return kept([dtype_is(e, FLOAT, "the result"), rank_is(e, (3, 4), "the result"), attr_is(e, "axis", (1,))])  # type: ignore[arg-type]
+
+
+def pattern_table() -> PatternTable:
+    """The rows of BNNS, the largest first."""
+    convs = [
+        (f"bnns.conv2d{'_bias' if bias else ''}{'_' + act.removeprefix('nn.') if act else ''}", _conv2d(bias, act), _check_conv2d)
+        for act in ("nn.relu", "sigmoid", "") for bias in (True, False)
+    ]
+    denses = [
+        (f"bnns.dense{'_bias' if bias else ''}{'_gelu' if gelu else ''}", _dense(bias, gelu), _check_dense)
+        for gelu in (True, False) for bias in (True, False)
+    ]
+    pools = [(f"bnns.{n.removeprefix('nn.')}", is_op(n)(wildcard()), _check_pool) for n in ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d")]
+    return [
+        *convs, *denses, ("bnns.batch_matmul", is_op("nn.batch_matmul")(wildcard(), wildcard()), _check_matmul), *pools,
+        ("bnns.instance_norm", is_op("nn.instance_norm")(wildcard(), is_constant(), is_constant()), _check_instance_norm),
+    ]
+
+
+def partition_for_bnns(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
+    """The module with what BNNS takes as functions for `bnns`: constants and batch norms folded first."""
+    from tilewright.relay import transform
+
+    before = [transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(), transform.DynamicToStatic(), transform.FoldConstant()]
+    return partition_with(pattern_table(), TARGET, mod, params, mod_name, before=before)
+
+
+register_pattern_table(TARGET, pattern_table)
+register_partitioner(TARGET, partition_for_bnns)

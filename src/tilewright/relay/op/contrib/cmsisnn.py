@@ -1,0 +1,102 @@
+"""Arm's CMSIS-NN for Cortex-M: what of a network of signed bytes, channels last, its functions take."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
+from tilewright.relay.op.contrib.rules import attr_is, dtype_is, inner, kept, partition_with, tensor, value_of
+
+TARGET: Final = "cmsis-nn"
+SIGNED: Final = ("int8",)
+SIGNED_OR_WIDE: Final = ("int8", "int16")
+
+
+def _product(name: str, data: DFPattern) -> DFPattern:
+    product: DFPattern = is_op(name)(data, *(is_constant() for _ in range(5)))
+    biased = product | is_op("nn.bias_add")(product, is_constant())
+    whole = is_op("qnn.requantize")(biased, *(is_constant() for _ in range(4)))
+    return whole | is_op("clip")(whole)
+
+
+def _zero_of_weight(call: Call) -> tuple[bool, str, str]:
+    zero = value_of(call.args[3])
+    return not np.any(zero), f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there", "quantize the weight around 0"
+
+
+def _check_conv2d(e: Expr) -> bool | Refusal:
+    conv = inner(e, "qnn.conv2d")
+    op: Any = conv.op
+    channels = tensor(conv.args[0]).shape[-1]
+    return kept([
+        attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(conv.args[1], SIGNED, "the weight"),
+        dtype_is(e, SIGNED_OR_WIDE, "the result"), _zero_of_weight(conv),
+        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+    ])
+
+
+def _check_fc(e: Expr) -> bool | Refusal:
+    dense = inner(e, "qnn.dense")
+    return kept([dtype_is(dense.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(dense.args[1], SIGNED, "the weight"), dtype_is(e, SIGNED_OR_WIDE, "the result"), _zero_of_weight(dense)])
+
+
+def _check_pool(e: Expr) -> bool | Refusal:
+    call: Any = e
+    while call.op.name in ("cast", "clip"):
+        call = call.args[0]
+    shape = tensor(call).shape
+    return kept([
+        attr_is(call, "layout", ("NHWC",)), dtype_is(e, SIGNED_OR_WIDE, "the result"),
+        (shape[0] == 1, f"{call.op.name} is of {shape[0]} images; it is of one there", "compile the network for a batch of 1"),
+    ])
+
+
+def _check_binary(e: Expr) -> bool | Refusal:
+    call: Any = e if getattr(getattr(e, "op", None), "name", "") != "clip" else e.args[0]  # type: ignore[attr-defined]
+    a, b = call.args[:2]
+    number = isinstance(b, Constant) and b.value.ndim == 0
+    return kept([
+        dtype_is(a, SIGNED_OR_WIDE, "the first input"), dtype_is(b, SIGNED_OR_WIDE, "the second input"),
+        (number or tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one shape, or one is a number, there", "broadcast the smaller one"),
+    ])
+
+
+def _check_softmax(e: Expr) -> bool | Refusal:
+    scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
+    return kept([
+        dtype_is(e, SIGNED, "the result"),
+        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 from -128 there", "quantize the result of softmax by 1/256 from -128"),
+    ])
+
+
+def pattern_table() -> PatternTable:
+    """The rows of CMSIS-NN."""
+    padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
+    four = [is_constant() for _ in range(4)]
+    real = is_op("nn.softmax")(is_op("qnn.dequantize")(wildcard(), is_constant(), is_constant()))
+    softmax = is_op("qnn.softmax")(wildcard(), *four) | is_op("qnn.quantize")(real, is_constant(), is_constant())
+    binary = {n: is_op(f"qnn.{n}")(wildcard(), wildcard(), *(is_constant() for _ in range(6))) for n in ("add", "mul")}
+    maximum = is_op("nn.max_pool2d")(wildcard())
+    average = is_op("qnn.avg_pool2d")(wildcard(), *(is_constant() for _ in range(4))) | is_op("cast")(is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
+    return [
+        ("cmsis-nn.qnn_conv2d", _product("qnn.conv2d", padded), _check_conv2d),
+        ("cmsis-nn.qnn_fully_connected", _product("qnn.dense", wildcard()), _check_fc),
+        ("cmsis-nn.qnn_avg_pool2d", average | is_op("clip")(average), _check_pool),
+        ("cmsis-nn.qnn_max_pool2d", maximum | is_op("clip")(maximum), _check_pool),
+        *((f"cmsis-nn.qnn_{n}", p | is_op("clip")(p), _check_binary) for n, p in binary.items()),
+        ("cmsis-nn.qnn_softmax", softmax, _check_softmax),
+    ]
+
+
+def partition_for_cmsisnn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
+    """The module with what CMSIS-NN takes as functions for `cmsis-nn`."""
+    return partition_with(pattern_table(), TARGET, mod, params, mod_name)
+
+
+register_pattern_table(TARGET, pattern_table)
+register_partitioner(TARGET, partition_for_cmsisnn)

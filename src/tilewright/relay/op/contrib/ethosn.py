@@ -1,0 +1,312 @@
+"""Arm Ethos-N77 and -N78: what of a quantized network their driver takes. Layouts are channels last, one image at a time.
+
+The rules are those that the Ethos-N Support Library documents; the library itself is not asked, so it may refuse what passes here.
+Rows that turn a sum or product with a constant into something cheaper stand before the general ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
+from tilewright.relay.op.contrib.rules import Rule, attr_is, batch_is_one, dtype_is, inner, kept, partition_with, rank_is, tensor, value_of
+
+TARGET: Final = "ethos-n"
+BYTES: Final = ("uint8", "int8")
+VARIANTS: Final = ("n77", "n78")
+KERNELS: Final = (1, 2, 3, 5, 7, 9)
+NHWC_EDIT: Final = "run transform.ConvertLayout({'qnn.conv2d': ['NHWC', 'HWIO'], 'nn.max_pool2d': ['NHWC']}) before"
+
+
+def _constants(count: int) -> list[DFPattern]:
+    return [is_constant() for _ in range(count)]
+
+
+def _requantized(p: DFPattern) -> DFPattern:
+    return is_op("qnn.requantize")(p, *_constants(4))
+
+
+def _product(name: str, data: DFPattern, optional_bias: bool) -> DFPattern:
+    product: DFPattern = is_op(name)(data, *_constants(5))
+    biased = is_op("nn.bias_add")(product, is_constant())
+    return _requantized(product | biased if optional_bias else biased)
+
+
+def _pointwise(name: str) -> DFPattern:
+    """A function of real numbers between two conversions, or the quantized operator of the same meaning."""
+    real = is_op("qnn.quantize")(is_op(name)(is_op("qnn.dequantize")(wildcard(), *_constants(2))), *_constants(2))
+    return is_op(f"qnn.{name.removeprefix('nn.')}")(wildcard(), *_constants(4)) | real
+
+
+def _whole_image(e: Expr) -> list[Rule]:
+    return [dtype_is(e, BYTES, "the input"), rank_is(e, (4,), "the input"), batch_is_one(e, "the input")]
+
+
+def _result(e: Expr) -> Rule:
+    return dtype_is(e, BYTES, "the result")
+
+
+def _check_conv2d(e: Expr) -> bool | Refusal:
+    conv = inner(e, "qnn.conv2d")
+    op: Any = conv.op
+    rules = [
+        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d is {op.data_layout}; it is NHWC there", NHWC_EDIT),
+        *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
+        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2"),
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1"),
+        (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+    ]
+    found = kept(rules)
+    return _check_padding(conv) if found else found
+
+
+def _check_weight(conv: Call) -> list[Rule]:
+    op: Any = conv.op
+    size = op.kernel_size or ()
+    zero = value_of(conv.args[3])
+    return [
+        (all(k in KERNELS for k in size), f"kernel_size of {op.name} is {size}; each is one of {KERNELS} there", f"make kernel_size one of {KERNELS}"),
+        (str(tensor(conv.args[1]).dtype) == "uint8" or not np.any(zero), f"the zero point of the weight of {op.name}, of signed bytes, is {zero}; it is 0 there", "quantize the weight around 0"),
+    ]
+
+
+def _check_padding(conv: Call) -> bool | Refusal:
+    """A `nn.pad` before the convolution pads rows and columns, with what stands for zero."""
+    pad = conv.args[0]
+    if not (isinstance(pad, Call) and getattr(pad.op, "name", "") == "nn.pad"):
+        return True
+    op: Any = pad.op
+    widths, zero = op.pad_width, value_of(conv.args[2])
+    number = value_of(pad.args[1])
+    return kept([
+        (op.pad_mode == "constant", f"pad_mode of nn.pad is {op.pad_mode}; it is constant there", "pad with a constant"),
+        (not any((*widths[0], *widths[3])), f"nn.pad pads {widths}; only rows and columns are padded there", "pad rows and columns only"),
+        (float(number) == float(zero), f"nn.pad pads with {number}, and zero of its input is {zero}", f"pad with {zero}"),
+    ])
+
+
+def _check_conv2d_transpose(e: Expr) -> bool | Refusal:
+    conv = inner(e, "qnn.conv2d_transpose")
+    op: Any = conv.op
+    return kept([
+        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d_transpose is {op.data_layout}; it is NHWC there", NHWC_EDIT),
+        *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
+        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there", "make strides (2, 2)"),
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it is 1 there", "make dilation 1"),
+        attr_is(conv, "groups", (1,)),
+    ])
+
+
+def _check_fc(e: Expr) -> bool | Refusal:
+    dense = inner(e, "qnn.dense")
+    return kept([dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"), batch_is_one(dense.args[0], "the input"), _result(e)])
+
+
+def _check_avg_pool2d(e: Expr) -> bool | Refusal:
+    pool = _call_of(e, ("qnn.avg_pool2d", "nn.avg_pool2d"))
+    given = pool.args[0]
+    source = given.args[0] if isinstance(given, Call) and getattr(given.op, "name", "") == "cast" else given
+    op: Any = pool.op
+    return kept([
+        attr_is(pool, "layout", ("NHWC",)), *_whole_image(source), _result(e),
+        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it is False there", "make count_include_pad False"),
+    ])
+
+
+def _call_of(e: Expr, names: tuple[str, ...]) -> Call:
+    at: Any = e
+    while at.op.name not in names:
+        at = at.args[0]
+    found: Call = at
+    return found
+
+
+def _check_mean(e: Expr) -> bool | Refusal:
+    mean = inner(e, "mean")
+    op: Any = mean.op
+    shape = tensor(mean.args[0]).shape
+    axes = tuple(a % 4 for a in (op.axis if isinstance(op.axis, (tuple, list)) else (op.axis,)) if a is not None)
+    return kept([
+        rank_is(mean.args[0], (4,), "the input"), _result(e),
+        (axes == (1, 2), f"mean is over axes {axes}; it is over rows and columns, (1, 2), there", "make axis (1, 2)"),
+        (bool(op.keepdims), "keepdims of mean is False; it is True there", "make keepdims True, and reshape"),
+        (shape[1:3] in ((7, 7), (8, 8)), f"mean is over {shape[1]} x {shape[2]}; it is over 7 x 7 or 8 x 8 there", "average with nn.avg_pool2d"),
+    ])
+
+
+def _check_pointwise(e: Expr) -> bool | Refusal:
+    return kept([_result(e), rank_is(e, (1, 2, 3, 4), "the result"), batch_is_one(e, "the result")])
+
+
+def _check_tanh(e: Expr) -> bool | Refusal:
+    """The scale of what tanh gives is 1/128, its zero is at the middle."""
+    scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
+    middle = 0 if str(tensor(e).dtype) == "int8" else 128
+    found = _check_pointwise(e)
+    return found and kept([(
+        np.isclose(scale, 1 / 128) and int(zero) == middle,
+        f"tanh gives a scale of {scale} around {zero}; it is 1/128 around {middle} there", "quantize the result of tanh by 1/128",
+    )])
+
+
+def _check_sigmoid(e: Expr) -> bool | Refusal:
+    scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
+    least = -128 if str(tensor(e).dtype) == "int8" else 0
+    found = _check_pointwise(e)
+    return found and kept([(
+        np.isclose(scale, 1 / 256) and int(zero) == least,
+        f"sigmoid gives a scale of {scale} from {zero}; it is 1/256 from {least} there", "quantize the result of sigmoid by 1/256",
+    )])
+
+
+def _check_leaky_relu(e: Expr) -> bool | Refusal:
+    alpha = _call_of(e, ("qnn.leaky_relu", "nn.leaky_relu")).op.alpha
+    found = _check_pointwise(e)
+    return found and kept([(0 < alpha < 1, f"alpha of leaky_relu is {alpha}; it is above 0 and below 1 there", "make alpha less than 1")])
+
+
+def _check_requantize(e: Expr) -> bool | Refusal:
+    source = e.args[0]  # type: ignore[attr-defined]
+    quotient = float(np.max(value_of(e.args[1]) / value_of(e.args[3])))  # type: ignore[attr-defined]
+    return kept([
+        dtype_is(source, BYTES, "the input"), _result(e), rank_is(e, (1, 2, 3, 4), "the result"),
+        (1 / 128 <= quotient < 128, f"qnn.requantize multiplies by {quotient}; it is from 1/128 to 128 there", "choose scales that are nearer to each other"),
+    ])
+
+
+def _check_resize(e: Expr) -> bool | Refusal:
+    resize = inner(e, "image.resize2d")
+    op: Any = resize.op
+    before = tensor(resize.args[0]).shape
+    after = tensor(resize).shape
+    doubled = all(after[i] in (2 * before[i], 2 * before[i] - 1) for i in (1, 2)) if len(before) == 4 else False
+    return kept([
+        attr_is(resize, "layout", ("NHWC",)), *_whole_image(resize.args[0]), _result(e),
+        (op.method in ("nearest_neighbor", "linear"), f"method of image.resize2d is {op.method}; it is nearest_neighbor or linear there", "make method linear"),
+        (doubled, f"image.resize2d makes {after[1:3]} of {before[1:3]}; it doubles there", "resize to twice the size"),
+    ])
+
+
+def _operands(e: Expr) -> tuple[Expr, Expr]:
+    return e.args[0], e.args[1]  # type: ignore[attr-defined]
+
+
+def _check_sum(e: Expr) -> bool | Refusal:
+    a, b = _operands(e)
+    return kept([
+        *_whole_image(a), dtype_is(b, BYTES, "the second input"), _result(e),
+        (not isinstance(b, Constant) and not isinstance(a, Constant), "a sum with a constant is a convolution there, and this constant is no number or vector of channels", "add a vector of channels"),
+        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one shape there", "broadcast the smaller one"),
+    ])
+
+
+def _check_with_constant(of_channels: bool) -> Any:
+    """Of a sum or product with a constant: one number, or one for each channel."""
+    def check(e: Expr) -> bool | Refusal:
+        a, b = _operands(e)
+        data, constant = (b, a) if isinstance(a, Constant) else (a, b)
+        shape, size = tensor(constant).shape, int(np.size(value_of(constant))) if isinstance(constant, Constant) else 0
+        wanted = tensor(data).shape[-1] if of_channels else 1
+        what = f"one for each of {wanted} channels" if of_channels else "one number"
+        return kept([
+            (isinstance(constant, Constant), "neither input is a constant", "make one a constant"),
+            *_whole_image(data), _result(e),
+            (size == wanted and (not of_channels or shape[-1:] == (wanted,)), f"the constant is {shape}; it is {what} there", f"make it {what}"),
+        ])
+
+    return check
+
+
+def _check_max_pool2d(e: Expr) -> bool | Refusal:
+    op: Any = e.op  # type: ignore[attr-defined]
+    size, strides = tuple(op.pool_size), tuple(op.strides)
+    return kept([
+        attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
+        ((size, strides) in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((1, 1), (2, 2))), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there", "make strides (2, 2)"),
+    ])
+
+
+def _check_concatenate(e: Expr) -> bool | Refusal:
+    op: Any = e.op  # type: ignore[attr-defined]
+    return kept([_result(e), rank_is(e, (4,), "the result"), batch_is_one(e, "the result"), (op.axis % 4 != 0, "concatenate is over images; it is over rows, columns or channels there", "make axis 1, 2 or 3")])
+
+
+def _check_depth_to_space(e: Expr) -> bool | Refusal:
+    return kept([attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e), attr_is(e, "block_size", (2,))])  # type: ignore[arg-type, attr-defined]
+
+
+def pattern_table() -> PatternTable:
+    """The rows of Ethos-N: composites of quantized operators, then single ones."""
+    padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
+    mean = is_op("mean")(wildcard() | is_op("cast")(wildcard()))
+    pool = is_op("cast")(is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
+    resize = is_op("image.resize2d")(wildcard())
+    add, mul = (is_op(n)(wildcard(), wildcard(), *_constants(6)) for n in ("qnn.add", "qnn.mul"))
+    return [
+        ("ethos-n.qnn_mul_to_reinterpret_quantize", mul, _check_with_constant(of_channels=False)),
+        ("ethos-n.qnn_mul_to_depthwise", mul, _check_with_constant(of_channels=True)),
+        ("ethos-n.qnn_add_to_reinterpret_quantize", add, _check_with_constant(of_channels=False)),
+        ("ethos-n.qnn_add_to_depthwise", add, _check_with_constant(of_channels=True)),
+        ("ethos-n.qnn_add", add, _check_sum),
+        ("ethos-n.qnn_conv2d", _product("qnn.conv2d", padded, optional_bias=False), _check_conv2d),
+        ("ethos-n.qnn_conv2d_transpose", _product("qnn.conv2d_transpose", wildcard(), optional_bias=True), _check_conv2d_transpose),
+        ("ethos-n.qnn_fc", _product("qnn.dense", wildcard(), optional_bias=True), _check_fc),
+        ("ethos-n.qnn_avg_pool2d", is_op("qnn.avg_pool2d")(wildcard(), *_constants(4)) | pool, _check_avg_pool2d),
+        ("ethos-n.qnn_mean", _requantized(mean), _check_mean),
+        ("ethos-n.qnn_sigmoid", _pointwise("sigmoid"), _check_sigmoid),
+        ("ethos-n.qnn_tanh", _pointwise("tanh"), _check_tanh),
+        ("ethos-n.qnn_leaky_relu", _pointwise("nn.leaky_relu"), _check_leaky_relu),
+        ("ethos-n.qnn_resize", _requantized(resize) | resize, _check_resize),
+        ("ethos-n.qnn_requantize", _requantized(wildcard()), _check_requantize),
+        ("ethos-n.max_pool2d", is_op("nn.max_pool2d")(wildcard()), _check_max_pool2d),
+        ("ethos-n.concatenate", is_op("concatenate")(wildcard()), _check_concatenate),
+        ("ethos-n.depth_to_space", is_op("nn.depth_to_space")(wildcard()), _check_depth_to_space),
+        ("ethos-n.split", is_op("split")(wildcard()), lambda e: kept(_whole_image(e.args[0]))),
+        ("ethos-n.reshape", is_op("reshape")(wildcard()), lambda e: kept([_result(e), batch_is_one(e, "the result"), batch_is_one(e.args[0], "the input")])),
+        ("ethos-n.clip", is_op("clip")(wildcard()), _check_pointwise),
+    ]
+
+
+def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", variant: str = "n78", **opts: Any) -> IRModule:
+    """The module with what Ethos-N takes as functions for `ethos-n`.
+
+    `opts` are the driver's (`sram_size`, `tops`, `ple_ratio`), kept on the functions as attributes for its compiler. Raises `OptionError` for another variant.
+    """
+    from tilewright.relay.expr import Function
+    from tilewright.relay.transform import DeadCodeElimination
+
+    if variant.lower().removeprefix("ethos-") not in VARIANTS:
+        raise OptionError(f"there is no Ethos-N of the variant '{variant}'; there are {' and '.join(VARIANTS)}")
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name, before=[DeadCodeElimination()])
+    extra = {"ethos-n.variant": variant, **{f"ethos-n.{k}": v for k, v in opts.items()}}
+
+    def configured(f: Any) -> Any:
+        if f.attrs.get("Compiler") != TARGET:
+            return f
+        for key, value in extra.items():
+            f = f.with_attr(key, value)
+        return f
+
+    return found.map_functions(configured, Function)
+
+
+def partition_for_ethosn77(mod: IRModule, params: dict[str, Any] | None = None, **opts: Any) -> IRModule:
+    """For an Ethos-N77, which has no variants."""
+    if opts:
+        raise OptionError(f"an Ethos-N77 has no options, and was given {', '.join(opts)}")
+    return partition_for_ethosn(mod, params, variant="n77")
+
+
+def partition_for_ethosn78(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", **opts: Any) -> IRModule:
+    """For an Ethos-N78; `opts` are its variant's (`tops`, `ple_ratio`, `sram_size`)."""
+    return partition_for_ethosn(mod, params, mod_name, variant="n78", **opts)
+
+
+register_pattern_table(TARGET, pattern_table)
+register_partitioner(TARGET, partition_for_ethosn)

@@ -1,0 +1,90 @@
+"""What the checks of pattern tables are written with: a check is a list of rules, and says which one a match breaks and what would keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, Sequential
+from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.op.contrib import PatternTable, Refusal
+from tilewright.relay.op.registry import Op
+from tilewright.types import TensorType
+
+Rule = tuple[bool, str, str]
+"""Whether it is kept, the rule, and the edit that keeps it."""
+
+
+def kept(rules: Iterable[Rule]) -> bool | Refusal:
+    """True where all rules are kept; else a `Refusal` with the first that is not. Later rules are not looked at, so they may rely on it."""
+    return next((Refusal(rule, edit) for ok, rule, edit in rules if not ok), True)
+
+
+def tensor(e: Expr) -> TensorType:
+    """The type of a tensor; raises `CompileError` for what is none."""
+    kind = e.checked_type
+    if not isinstance(kind, TensorType):
+        raise CompileError(f"a pattern's value is a tensor, and here it is {kind!r}", e.span)
+    return kind
+
+
+def value_of(e: Expr) -> Any:
+    """The value of a constant; raises `CompileError` for another expression."""
+    if not isinstance(e, Constant):
+        raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span)
+    return e.value
+
+
+def inner(e: Expr, name: str) -> Call:
+    """The nearest call of the operator `name` at or above `e`, along first arguments; raises `CompileError` where there is none."""
+    at: Any = e
+    while isinstance(at, Call) and isinstance(at.op, Op):
+        if at.op.name == name:
+            return at
+        at = at.args[0] if at.args else None
+    raise CompileError(f"the match of a pattern has no {name}", e.span)
+
+
+def dtype_is(e: Expr, allowed: Sequence[str], what: str) -> Rule:
+    """`e` is of one of the dtypes."""
+    found = str(tensor(e).dtype)
+    return found in allowed, f"{what} is {found}; it is {' or '.join(allowed)} there", f"convert {what} to {allowed[0]}"
+
+
+def rank_is(e: Expr, allowed: Sequence[int], what: str) -> Rule:
+    """`e` has one of the numbers of dimensions."""
+    rank = len(tensor(e).shape)
+    return rank in allowed, f"{what} has {rank} dimensions; it has {' or '.join(map(str, allowed))} there", f"reshape {what}"
+
+
+def batch_is_one(e: Expr, what: str) -> Rule:
+    """The first dimension of `e` is 1."""
+    shape = tensor(e).shape
+    return bool(shape) and shape[0] == 1, f"{what} has a batch of {shape[0] if shape else 'none'}; it is 1 there", "compile the network for a batch of 1"
+
+
+def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
+    """An attribute of a call is one of the values."""
+    found = getattr(call.op, name)
+    return found in allowed, f"{name} of {call.op.name} is {found}; it is {' or '.join(map(str, allowed))} there", f"make {name} {allowed[0]}"
+
+
+def partition_with(
+    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str, before: Sequence[Pass] = (), after: Sequence[Pass] = (),
+) -> IRModule:
+    """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to `target`, make functions of them."""
+    from tilewright.relay import transform
+    from tilewright.relay.transform.bind_params import bind_params_by_name
+
+    if params:
+        mod = mod.copy()
+        mod["main"] = bind_params_by_name(mod["main"], params)
+    passes: list[Pass] = [
+        transform.InferType(), *before, transform.InferType(), transform.MergeComposite(table), transform.AnnotateTarget(target),
+        *after, transform.MergeCompilerRegions(), transform.PartitionGraph(mod_name),
+    ]
+    return Sequential(passes)(mod)
+
+

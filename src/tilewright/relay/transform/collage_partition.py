@@ -1,0 +1,70 @@
+"""Give every part of a graph to the target where the whole costs least, and make functions of what targets compute.
+
+    add(nn.relu(nn.conv2d(%x, w)), %y), where npu has nn.conv2d + nn.relu at 2, dsp has single operators at 3, the host at 5
+    -> add on dsp, fn (…, Composite="npu.conv_relu") in @tvmgen_default_npu_main_0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.analysis.regions import DEFAULT, open_nodes
+from tilewright.relay.collage.candidates import candidates_of
+from tilewright.relay.collage.cost import CostEstimator, MeasureCostEstimator
+from tilewright.relay.collage.search import Plan, cheapest_plan
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.transform.annotate_target import mark_targets
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
+from tilewright.relay.transform.partition_graph import PartitionGraph
+from tilewright.relay.visitor import operands, with_operands
+
+
+@dataclass(frozen=True)
+class CollagePartition(Pass):
+    """Partition for several targets by cost, in place of `MergeComposite`, `AnnotateTarget`, `MergeCompilerRegions` and `PartitionGraph`.
+
+    What targets could take is in their pattern tables and their attributes `target.<name>` of operators; the host takes everything, in
+    kernels of up to `host_depth` calls. The choice is the cheapest there is (`relay.collage.cheapest_plan`); then neighbours of one
+    target become one function. Costs are measured, unless `cost_estimator` knows better. Raises `CompileError` where nobody can compute a call.
+    """
+
+    targets: str | Sequence[str]
+    cost_estimator: CostEstimator = field(default_factory=MeasureCostEstimator)
+    host_depth: int = 8
+    mod_name: str = "default"
+    bind_constants: bool = True
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
+        mod = InferType()(mod)
+        new = mod.copy()
+        for name, function in mod.items():
+            if isinstance(function, Function) and "Compiler" not in function.attrs:
+                plan = cheapest_plan(function, candidates_of(function, targets, self.host_depth), self.cost_estimator)
+                if any(part.target != DEFAULT for part in plan.parts):
+                    new.update_func(name, _marked(function, plan))
+        return PartitionGraph(self.mod_name, self.bind_constants)(MergeCompilerRegions()(InferType()(new)))
+
+
+def _marked(function: Function, plan: Plan) -> Expr:
+    """The function with the parts of the plan as composite functions where they are matches of patterns, and marks around what is a target's."""
+    parts = {part.root: part for part in plan.parts if part.target != DEFAULT}
+    new: dict[Expr, Expr] = {}
+    given: dict[Expr, str] = {}
+    for e in open_nodes(function):
+        old = operands(e)
+        post = with_operands(e, [new.get(o, o) for o in old]) if any(o in new for o in old) else e
+        part = parts.get(e)
+        if part is not None:
+            if part.group is not None:
+                composite = part.group.as_function(len(given), {"Composite": part.name})
+                post = Call(composite, [new.get(o, o) for o in part.group.inputs], span=e.span)
+            given[post] = part.target
+        if post is not e:
+            new[e] = post
+    whole = new.get(function, function)
+    return mark_targets(whole, given)  # type: ignore[arg-type]

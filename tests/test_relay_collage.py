@@ -1,0 +1,265 @@
+"""Parts of a graph for several targets by cost: the choice is the cheapest there is, against trying all; and what the pass makes of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.errors import CompileError, OptionError
+from tilewright.ir import IRModule, register_op_attr, reset_op_attr
+from tilewright.registry import register_func, remove_global_func
+from tilewright.relay.analysis import check_well_formed
+from tilewright.relay.collage import (
+    Candidate,
+    CostEstimator,
+    CustomCostEstimator,
+    MeasureCostEstimator,
+    MockCostEstimator,
+    Plan,
+    candidates_of,
+    cheapest_plan,
+)
+from tilewright.relay.dataflow_pattern import is_constant, is_op, is_tuple_get_item, wildcard
+from tilewright.relay.interpreter import evaluate
+from tilewright.relay.op.contrib import register_pattern_table
+from tilewright.relay.transform import CollagePartition, InferType
+from tilewright.relay.visitor import operands, post_order
+
+x, y, z = (relay.var(n, shape=(4, 4)) for n in "xyz")
+ADD_RELU = is_op("nn.relu")(is_op("add")(wildcard(), wildcard()))
+MUL_ADD = is_op("add")(is_op("multiply")(wildcard(), wildcard()), wildcard())
+REGISTERED: list[tuple[str, str]] = []
+
+
+def supports(target: str, *names: str) -> None:
+    for name in names:
+        register_op_attr(name, f"target.{target}", lambda call: True)
+        REGISTERED.append((name, f"target.{target}"))
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_registered() -> Iterator[None]:
+    yield
+    while REGISTERED:
+        reset_op_attr(*REGISTERED.pop())
+    for target in ("one", "two"):
+        register_pattern_table(target, list)
+
+
+def typed(body: Any) -> relay.Function:
+    return InferType()(IRModule.from_expr(body))["main"]
+
+
+def calls(function: relay.Function) -> list[Any]:
+    return [e for e in post_order(function) if isinstance(e, relay.Call)]
+
+
+# Trying all: every way of covering the calls, its cost counted anew from the graph.
+def every_choice(left: frozenset[Any], parts: list[Candidate]) -> Iterator[list[Candidate]]:
+    if not left:
+        yield []
+        return
+    first = next(e for part in parts for e in part.calls if e in left)
+    for part in parts:
+        if first in part.calls and part.calls <= left:
+            for rest in every_choice(left - part.calls, parts):
+                yield [part, *rest]
+
+
+def through_tuples(e: Any) -> list[Any]:
+    if isinstance(e, (relay.Tuple, relay.TupleGetItem)):
+        return [v for o in operands(e) for v in through_tuples(o)]
+    return [e]
+
+
+def cost_of(choice: list[Candidate], function: relay.Function, estimator: CostEstimator) -> float:
+    home = {e: part.target for part in choice for e in part.calls}
+    inside = {e: part for part in choice for e in part.calls}
+    handed = set()
+    for e in [*calls(function), None]:
+        for v in (v for o in ((function.body,) if e is None else e.args) for v in through_tuples(o)):
+            here, there = home.get(v, "default"), "default" if e is None else home[e]
+            if not isinstance(v, relay.Constant) and here != there and (e is None or inside.get(v) is not inside[e]):
+                handed.add((v, here, there))
+    sizes = {v: sum(t.nbytes for t in (v.checked_type.fields if hasattr(v.checked_type, "fields") else [v.checked_type])) for v, _, _ in handed}
+    return sum(estimator.estimate(p.function, p.target) for p in choice) + sum(estimator.transfer(sizes[v], a, b) for v, a, b in handed)
+
+
+def check_cheapest(function: relay.Function, parts: list[Candidate], estimator: CostEstimator) -> Plan:
+    plan = cheapest_plan(function, parts, estimator)
+    every = list(every_choice(frozenset(calls(function)), parts))
+    assert plan.cost == pytest.approx(min(cost_of(c, function, estimator) for c in every))
+    assert plan.cost == pytest.approx(cost_of(list(plan.parts), function, estimator))
+    assert sorted(map(id, itertools.chain(*(p.calls for p in plan.parts)))) == sorted(map(id, calls(function)))
+    return plan
+
+
+def random_function(rng: np.random.Generator, length: int) -> relay.Function:
+    unary, binary = ("nn.relu", "tanh", "negative"), ("add", "multiply", "maximum")
+    values: list[Any] = [x, y]
+    for _ in range(length):
+        name = str(rng.choice([*unary, *binary, "split"]))
+        a, b = (values[int(i)] for i in rng.integers(max(0, len(values) - 4), len(values), 2))
+        if name == "split":
+            halves = relay.split(a, 2, axis=0)
+            values.append(relay.concatenate([halves[1], halves[0]], axis=0))
+        else:
+            values.append(relay.op.get(name)()(*(a, b)[: 1 if name in unary else 2]))
+    return typed(relay.Function([x, y], relay.Tuple(values[-2:])))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_cheapest_choice_against_all(seed: int) -> None:
+    """Random graphs, costs and targets, with and without a price for handing over."""
+    rng = np.random.default_rng(seed)
+    register_pattern_table("one", lambda: [("one.add_relu", ADD_RELU), ("one.add", is_op("add")(wildcard(), wildcard())), ("one.mul_add", MUL_ADD)])
+    register_pattern_table("two", lambda: [("two.mul_add", MUL_ADD), ("two.tanh_neg", is_op("negative")(is_op("tanh")(wildcard())))])
+    supports("two", *[str(n) for n in rng.choice(["add", "nn.relu", "tanh", "maximum"], 2, replace=False)])
+    prices: dict[Any, float] = {}
+
+    def price(function: relay.Function, target: str) -> float:
+        key = (target, tuple(e.op.name for e in calls(function) if hasattr(e.op, "name")))
+        return prices.setdefault(key, float(rng.integers(1, 12)))
+
+    latency = float(rng.integers(0, 4))
+    estimator = CustomCostEstimator(price, lambda nbytes, source, destination: latency + nbytes / 64 * (source != "default") if seed % 3 else 0.0)
+    function = random_function(rng, 6)
+    check_cheapest(function, candidates_of(function, ["one", "two"], host_depth=3), estimator)
+
+
+def test_what_could_be_taken() -> None:
+    register_pattern_table("one", lambda: [("one.add_relu", ADD_RELU), ("one.small", is_op("tanh")(wildcard()), lambda e: False)])
+    supports("two", "add")
+    s = x + y
+    function = typed(relay.tanh(relay.nn.relu(s)))
+    found = sorted(map(repr, candidates_of(function, ["one", "two"])))
+    assert found == ["<default: add+nn.relu+tanh>", "<default: add+nn.relu>", "<default: add>", "<default: nn.relu+tanh>", "<default: nn.relu>", "<default: tanh>", "<one: one.add_relu>", "<two: add>"]
+    (composite,) = [c for c in candidates_of(function, ["one"]) if c.target == "one"]
+    assert composite.function.attrs["Compiler"] == "one"
+    assert composite.function.body.op.attrs["Composite"] == "one.add_relu"
+    escaping = typed(relay.Tuple([relay.nn.relu(s), relay.tanh(s)]))
+    assert not [c for c in candidates_of(escaping, ["one"]) if c.name == "one.add_relu"]
+    c = relay.var("c", shape=(), dtype="bool")
+    branch = typed(relay.Function([c, x, y], relay.If(c, relay.nn.relu(s), s)))
+    assert not [p for p in candidates_of(branch, ["one"]) if len({e.op.name for e in p.calls}) > 1], "no part reaches into a branch"
+
+
+def test_a_large_part_against_small_ones_that_are_cheaper_together() -> None:
+    """The rows in order would take the first; the costs decide."""
+    register_pattern_table("one", lambda: [("one.add_relu", ADD_RELU)])
+    supports("two", "nn.relu")
+    function = typed(relay.nn.relu(x + y))
+
+    def choose(one: float, two: float) -> list[str]:
+        costs = {"one": one, "two": two, "default": 4.0}
+        plan = check_cheapest(function, candidates_of(function, ["one", "two"]), CustomCostEstimator(lambda f, target: costs[target]))
+        return [repr(p) for p in plan.parts]
+
+    assert choose(1.0, 1.0) == ["<one: one.add_relu>"]
+    assert choose(9.0, 9.0) == ["<default: add+nn.relu>"]
+    assert choose(9.0, -1.0) == ["<default: add>", "<two: nn.relu>"]
+
+
+def test_handing_over_keeps_neighbours_together() -> None:
+    supports("one", "tanh", "nn.relu", "negative")
+    function = typed(relay.negative(relay.nn.relu(relay.tanh(x))))
+    per_op = {"nn.relu": 3.0}
+
+    def price(f: relay.Function, target: str) -> float:
+        (name,) = [e.op.name for e in calls(f)]
+        return per_op.get(name, 0.5) if target == "one" else 1.0
+
+    def homes(latency: float) -> list[str]:
+        parts = candidates_of(function, ["one"], host_depth=1)
+        return [p.target for p in check_cheapest(function, parts, CustomCostEstimator(price, lambda n, a, b: latency)).parts]
+
+    assert homes(0.0) == ["one", "default", "one"]
+    assert homes(0.2) == ["one", "default", "one"], "2.8 against 3.0"
+    assert homes(5.0) == ["default", "default", "default"]
+
+
+def test_a_value_is_handed_over_once() -> None:
+    supports("one", "tanh", "negative")
+    r = relay.nn.relu(x)
+    function = typed(relay.Tuple([relay.tanh(r), relay.negative(r)]))
+    handed: list[tuple[str, str]] = []
+    estimator = CustomCostEstimator(lambda f, t: 0.0 if t == "one" else 100.0 if len(calls(f)) > 1 or calls(f)[0].op.name != "nn.relu" else 1.0, lambda n, a, b: handed.append((a, b)) or 1.0)
+    plan = check_cheapest(function, candidates_of(function, ["one"], host_depth=1), estimator)
+    assert plan.cost == 1.0 + 1.0 + 2.0, "relu; its value once for two; two results"
+
+
+def test_the_pass_makes_functions_of_the_cheapest() -> None:
+    register_pattern_table("one", lambda: [("one.add_relu", ADD_RELU)])
+    supports("two", "tanh", "multiply")
+    costs = MockCostEstimator({"one": 1.0, "two": 1.0, "default": 5.0})
+    mod = IRModule.from_expr(relay.exp(relay.tanh(relay.nn.relu(x + y)) * relay.nn.relu(x + z)))
+    after = CollagePartition(["one", "two"], costs)(mod)
+    check_well_formed(after)
+    made = {n: f for n, f in after.items() if n != "main"}
+    assert sorted(f.attrs.Compiler for f in made.values()) == ["one", "one", "two"]
+    assert sorted(len(calls(f)) for f in made.values()) == [2, 3, 3]
+    (two,) = (f for f in made.values() if f.attrs.Compiler == "two")
+    assert [e.op.name for e in calls(two)] == ["tanh", "multiply"], "neighbours of one target are one function"
+    values = [np.random.default_rng(k).standard_normal((4, 4)).astype("float32") for k in range(3)]
+    np.testing.assert_array_equal(evaluate(after, *values), evaluate(mod, *values))
+    everything_here = CollagePartition(["one", "two"], MockCostEstimator({"one": 9.0, "two": 9.0, "default": 1.0}))(mod)
+    assert list(everything_here) == ["main"]
+
+
+def test_fields_of_tuples_constants_and_a_pattern_that_ends_in_a_field() -> None:
+    image, vectors = relay.var("i", shape=(1, 4, 2, 2)), [relay.const(np.full(4, k + 1.0, "float32")) for k in range(4)]
+    pattern = is_tuple_get_item(is_op("nn.batch_norm")(wildcard(), *[is_constant() for _ in range(4)]), 0)
+    register_pattern_table("one", lambda: [("one.norm", pattern)])
+    mod = IRModule.from_expr(relay.nn.relu(relay.nn.batch_norm(image, *vectors)[0]))
+    after = CollagePartition("one", MockCostEstimator({"one": 1.0, "default": 5.0}))(mod)
+    check_well_formed(after)
+    assert [f.attrs.Compiler for n, f in after.items() if n != "main"] == ["one"]
+    value = np.random.default_rng(0).standard_normal((1, 4, 2, 2)).astype("float32")
+    np.testing.assert_allclose(evaluate(after, value), evaluate(mod, value), rtol=1e-6)
+
+
+def test_measured_and_modelled_costs() -> None:
+    """A target that registers its own model is asked; what has none is compiled and timed."""
+    supports("one", "tanh")
+    register_func("relay.ext.one.cost", lambda function: 1e-12 * len(calls(function)))
+    try:
+        estimator = MeasureCostEstimator(repeat=1, number=1)
+        function = typed(relay.tanh(x))
+        parts = candidates_of(function, ["one"])
+        measured = {p.target: estimator.estimate(p.function, p.target) for p in parts}
+        assert measured["one"] == 1e-12
+        assert measured["default"] > 1e-9
+        after = CollagePartition(["one"], estimator)(IRModule.from_expr(relay.tanh(x)))
+        assert [f.attrs.Compiler for n, f in after.items() if n != "main"] == ["one"]
+    finally:
+        remove_global_func("relay.ext.one.cost")
+
+
+def test_what_no_one_can_compute() -> None:
+    supports("one", "tanh")
+    estimator = CustomCostEstimator(lambda f, target: float("inf") if any(e.op.name == "nn.relu" for e in calls(f)) else 1.0)
+    with pytest.raises(CompileError, match=r"no target can compute nn\.relu: every part that has it costs infinity; give it to one"):
+        CollagePartition("one", estimator)(IRModule.from_expr(relay.nn.relu(relay.tanh(x))))
+    function = typed(relay.nn.relu(relay.tanh(relay.exp(x))))
+    pair = [c for c in candidates_of(function, [], host_depth=2) if len(c.calls) == 2]
+    with pytest.raises(CompileError, match="no choice of parts computes every call: the parts that targets can take overlap"):
+        cheapest_plan(function, pair, MockCostEstimator({"default": 1.0}))
+    with pytest.raises(OptionError, match=r"CostEstimator has no estimate\(function, target\)"):
+        CostEstimator().estimate(function, "one")
+
+
+def test_deep_and_wide_graphs() -> None:
+    supports("one", "nn.relu", "add")
+    e: Any = x
+    for i in range(300):
+        e = relay.nn.relu(e) + e if i % 3 else relay.tanh(e)
+    estimator = CustomCostEstimator(lambda f, target: 1.0 if target == "one" else 2.0, lambda n, a, b: 0.25)
+    plan = cheapest_plan(function := typed(e), candidates_of(function, ["one"], host_depth=2), estimator)
+    assert len(plan.parts) >= 300
+    assert tvm.ir.structural_equal(function, typed(e))
