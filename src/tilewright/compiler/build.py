@@ -34,6 +34,7 @@ from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
 from tilewright.target.target import Target
+from tilewright.tir.stmt import PrimFunc
 
 
 def build_module(
@@ -51,7 +52,8 @@ def build_made(
     chosen = Target(target)
     with no_garbage_collection():
         try:
-            mod, modules = take_external(make())
+            mod, modules = take_external(make(), chosen)
+            loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
                 lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(mod)))) if needs_control(mod["main"]) else None
@@ -62,9 +64,9 @@ def build_made(
                 report.module = optimized
             kept = cache or Cache.default()
             if lowered is None:
-                program = build_program(optimized["main"], chosen, name, report, kept, names)
+                program = build_program(optimized["main"], chosen, name, report, kept, names, loops=loops)
             else:
-                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
+                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names, loops)
             del mod, optimized, lowered
             made = program.finish()
             return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
