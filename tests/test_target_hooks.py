@@ -205,7 +205,7 @@ def test_constants_that_nobody_takes_are_told() -> None:
 
     register_func("relay.ext.npu", lambda f: Deaf(str(f.attrs["global_symbol"])))
     register_func("relay.ext.npu.constant_updater", lambda f, symbol: {"factor": np.float32(2)})
-    with pytest.raises(ArtifactError, match="the module 'deaf' has constants for 'tvmgen_default_npu_main_.', and no function '__init_tvmgen_default_npu_main_.'"):
+    with pytest.raises(ArtifactError, match=r"the module 'deaf' has constants for 'tvmgen_default_npu_main_.', and no function '__init_tvmgen_default_npu_main_.'"):
         _ = relay.build(partitioned(SUM, "add"), "llvm").executable
     register_func("relay.ext.npu.constant_updater", lambda f, symbol: [1], override=True)
     with pytest.raises(CompileError, match=r"the constant updater of 'npu', at .*, returned list; it returns arrays by name"):

@@ -45,7 +45,8 @@ from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, 
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_blocks, emit_entry
+from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
+from tilewright.target.llvm.external import symbol_of
 from tilewright.target.llvm.flow import FIRST_CHUNK, emit_flow
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.ownership import own
@@ -123,7 +124,9 @@ def build_flow(
     )
     made = [replace(m, constants_bytes=builder.constants.size) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    text = emit_blocks(made) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
+    program.fallible.update(k for k, m in enumerate(made) if any(map(fails, m.steps)))
+    manifest = replace(manifest, calls=tuple(builder.calls))
+    text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
     return Unfinished(manifest, (*builder.objects.values(), *entries), builder.constants, report)
@@ -201,6 +204,8 @@ class _Builder:
         self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
+        self.calls: list[ExternalStep] = []
+        """What is called back where control flow is native code."""
         self.names: dict[str, str] = {}
         """The symbols of loop programs, by the keys of their objects."""
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
@@ -316,12 +321,12 @@ class _Builder:
             self.names[key] = symbol
         return KernelCall(self.names[key], tuple(map(self.place, places)), origin)
 
-    def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep:
+    def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
+        """A step of its own in a straight line; where control flow is native code, a call that native code makes."""
         if not self.in_python:
-            raise CompileError(
-                f"@{call.symbol}, for '{call.compiler}', is called inside of control flow ({origin or 'no origin'}), where compiled programs do not leave native "
-                "code; keep the region out of the branches and loops"
-            )
+            inputs, outputs = ([replace(self._host_value(loc), place=Place(kind, k)) for k, loc in enumerate(locs)] for kind, locs in (("input", s.inputs), ("output", s.outputs)))
+            self.calls.append(ExternalStep(call.symbol, tuple(inputs), tuple(outputs), origin))
+            return KernelCall(symbol_of(len(self.calls) - 1), tuple(map(self.place, (*s.inputs, *s.outputs))), origin)
         return ExternalStep(call.symbol, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
 
     def _on_host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
