@@ -1,0 +1,29 @@
+"""oneDNN as a back end: parts of a network run by its primitives, the rest by this compiler.
+
+    mod = dnnl.partition_for_dnnl(mod, params)
+    lib = relay.build(mod, "llvm")
+
+Needs `libdnnl.so.3` when the program runs (`pip install onednn-cpu-gomp`), and nothing when it is compiled.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.contrib.dnnl.runtime import DNNLModule
+
+if TYPE_CHECKING:
+    from tilewright.contrib.dnnl.patterns import partition_for_dnnl, pattern_table
+
+_LATE: Final = {"partition_for_dnnl": "patterns", "pattern_table": "patterns"}
+"""What only compiling needs."""
+
+__all__ = ["DNNLModule", "partition_for_dnnl", "pattern_table"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'tilewright.contrib.dnnl' has no attribute '{name}'")
+    importlib.import_module("tilewright.contrib.dnnl.codegen")
+    return getattr(importlib.import_module(f"tilewright.contrib.dnnl.{_LATE[name]}"), name)
