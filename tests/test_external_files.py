@@ -138,5 +138,5 @@ def test_sizes_that_are_open_are_refused_by_name(table: Path) -> None:
     p, x = relay.var("p", shape=(n,)), relay.var("x", shape=(n,))
     mod = tvm.IRModule({"f": relay.Function([p], relay.negative(p), attrs={"Compiler": "table", "global_symbol": "f"})})
     mod["main"] = relay.Function([x], relay.tanh(relay.Call(mod.get_global_var("f"), [x])))
-    with pytest.raises(CompileError, match="the function @f stands among values whose sizes are only known while the program runs, .*; give the sizes"):
+    with pytest.raises(CompileError, match=r"the function @f stands among values whose sizes are only known while the program runs, .*; give the sizes"):
         relay.build(mod, "llvm").executable(NUMBERS)
