@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tilewright.contrib.dnnl.runtime import DNNLModule
 
 if TYPE_CHECKING:
-    from tilewright.contrib.dnnl.patterns import partition_for_dnnl, pattern_table
+    from tilewright.relay.op.contrib.dnnl import partition_for_dnnl, pattern_table
 
     partition_for = partition_for_dnnl
 
@@ -28,4 +28,4 @@ def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'tilewright.contrib.dnnl' has no attribute '{name}'")
     importlib.import_module("tilewright.contrib.dnnl.codegen")
-    return getattr(importlib.import_module("tilewright.contrib.dnnl.patterns"), _LATE[name])
+    return getattr(importlib.import_module("tilewright.relay.op.contrib.dnnl"), _LATE[name])
