@@ -344,3 +344,29 @@ def test_a_program_says_what_to_install_when_it_is_called(tmp_path: Path) -> Non
     environment = {**os.environ, "TILEWRIGHT_DNNL": str(tmp_path / "libdnnl.so.3")}
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
     assert "there is no such file; install it (pip install onednn-cpu-gomp, or a package with libdnnl.so.3)" in said
+
+
+@needs_library
+def test_it_stands_in_targets_and_under_the_names_of_the_field() -> None:
+    from tilewright.relay.op.contrib import partition_for
+    from tilewright.relay.op.contrib.dnnl import partition_for_dnnl
+
+    mod, x = module("residual"), RNG.standard_normal(IMAGE, np.float32)
+    wanted = relay.build(mod, "llvm").executable(x)
+    for lib in (relay.build(mod, "dnnl, llvm"), relay.build(partition_for_dnnl(mod), "llvm"), relay.build(partition_for("dnnl", mod), "llvm")):
+        assert [m.type_key for m in lib.imported_modules] == ["dnnl"]
+        close(lib.executable(x), wanted)
+
+
+@needs_library
+def test_a_script_needs_one_import_of_the_field(tmp_path: Path) -> None:
+    relay.build(dnnl.partition_for_dnnl(module("bias")), "llvm").export_library(tmp_path / "m.so")
+    code = (
+        "import sys, numpy as np, tilewright as tvm\nfrom tilewright import relay\nfrom tilewright.relay.op.contrib.dnnl import partition_for_dnnl\n"
+        "x = relay.var('x', shape=(2, 3))\nw = relay.const(np.ones((4, 3), np.float32))\n"
+        "mod = partition_for_dnnl(tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, w))))\n"
+        "print(relay.build(mod, 'llvm').executable(np.ones((2, 3), np.float32)).sum())\n"
+        f"print(tvm.load({str(tmp_path / 'm.so')!r})(np.zeros({IMAGE}, np.float32)).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["24.0", "(2, 8, 9, 7)"]

@@ -30,15 +30,15 @@ def as_before() -> Iterator[None]:
 
 
 def partitioned(text: str, *names: str) -> tvm.IRModule:
-    """The program of `text`, with these operators in functions for "npu"."""
+    """The program of `text`, with these operators in functions for "wide"."""
     mod = transform.InferType()(tvm.parser.parse(HEAD + text))
     for name in names:
-        tvm.ir.register_op_attr(name, "target.npu", lambda expr: True)
+        tvm.ir.register_op_attr(name, "target.wide", lambda expr: True)
     try:
-        return transform.PartitionGraph()(transform.MergeCompilerRegions()(transform.AnnotateTarget("npu")(mod)))
+        return transform.PartitionGraph()(transform.MergeCompilerRegions()(transform.AnnotateTarget("wide")(mod)))
     finally:
         for name in names:
-            tvm.ir.Op.get(name).reset_attr("target.npu")
+            tvm.ir.Op.get(name).reset_attr("target.wide")
 
 
 def loops(mod: tvm.IRModule) -> tvm.IRModule:
@@ -62,7 +62,7 @@ def meaning(x: Array, y: Array) -> Array:
 
 
 def test_loop_programs_are_compiled_for_the_host(tmp_path: Path) -> None:
-    register_target_kind("npu", {"RelayToTIR": loops})
+    register_target_kind("wide", {"RelayToTIR": loops})
     lib = relay.build(partitioned(SUM, "add"), "llvm")
     assert lib.artifact.manifest.is_native
     assert lib.imported_modules == []
@@ -73,7 +73,7 @@ def test_loop_programs_are_compiled_for_the_host(tmp_path: Path) -> None:
 
 
 def test_they_read_and_write_parts_of_larger_values() -> None:
-    register_target_kind("npu", {"RelayToTIR": loops})
+    register_target_kind("wide", {"RelayToTIR": loops})
     text = """def @main(%x: Tensor[(4, 6), float32], %y: Tensor[(4, 6), float32]) {
       %0 = exp(%x);
       %1 = split(%0, indices_or_sections=2, axis=1);
@@ -87,7 +87,7 @@ def test_they_read_and_write_parts_of_larger_values() -> None:
 
 
 def test_they_stand_in_control_flow() -> None:
-    register_target_kind("npu", {"RelayToTIR": loops})
+    register_target_kind("wide", {"RelayToTIR": loops})
     text = """def @main(%x: Tensor[(4, 6), float32], %y: Tensor[(4, 6), float32], %c: bool) {
       if (%c) { add(%x, %y) } else { exp(%x) }
     }"""
@@ -116,7 +116,7 @@ def test_a_target_makes_its_own_module_of_loop_programs() -> None:
         seen.append((sorted(n for n, _ in mod.items()), str(target)))
         return Interpreted(mod)
 
-    register_target_kind("npu", {"RelayToTIR": loops, "TIRToRuntime": finish})
+    register_target_kind("wide", {"RelayToTIR": loops, "TIRToRuntime": finish})
     lib = relay.build(partitioned(SUM, "add"), "llvm")
     assert [(len(names), target) for names, target in seen] == [(2, "llvm")]
     assert [m.type_key for m in lib.imported_modules] == ["interpreted"]
@@ -126,30 +126,30 @@ def test_a_target_makes_its_own_module_of_loop_programs() -> None:
 def test_hooks_that_do_something_else_are_told() -> None:
     mod = partitioned(SUM, "add")
     cases: list[tuple[Any, str]] = [
-        (lambda m: 1, r"RelayToTIR of 'npu', at .*test_target_hooks.py:\d+, returned a int; it returns an IRModule of loop programs"),
-        (lambda m: tvm.IRModule(), "RelayToTIR of 'npu' made no loop program 'tvmgen_default_npu_main_.'; it makes one for each function"),
+        (lambda m: 1, r"RelayToTIR of 'wide', at .*test_target_hooks.py:\d+, returned a int; it returns an IRModule of loop programs"),
+        (lambda m: tvm.IRModule(), "RelayToTIR of 'wide' made no loop program 'tvmgen_default_wide_main_.'; it makes one for each function"),
         (lambda m: tvm.IRModule({n: te.create_prim_func([a := te.placeholder((3,), name="a"), te.compute((3,), lambda i: a[i])]) for n, _ in m.items()}),
-         r"the loop program 'tvmgen_default_npu_main_.' that RelayToTIR of 'npu' made takes .*; inputs and outputs are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
+         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; iwidets and outputs are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
         (lambda m: tvm.IRModule({**dict(loops(m).items()), "more": next(iter(dict(loops(m).items()).values()))}),
-         "RelayToTIR of 'npu' made more, which nothing calls on the host; give the target TIRToRuntime"),
+         "RelayToTIR of 'wide' made more, which nothing calls on the host; give the target TIRToRuntime"),
     ]
     for hook, message in cases:
-        register_target_kind("npu", {"RelayToTIR": hook}, override=True)
+        register_target_kind("wide", {"RelayToTIR": hook}, override=True)
         with pytest.raises(CompileError, match=message):
             relay.build(mod, "llvm")
-    register_target_kind("npu", {"RelayToTIR": loops, "TIRToRuntime": lambda m, t: 1}, override=True)
-    with pytest.raises(CompileError, match=r"TIRToRuntime of 'npu', at .*, returned a int; it returns a tvm.runtime.ModuleNode"):
+    register_target_kind("wide", {"RelayToTIR": loops, "TIRToRuntime": lambda m, t: 1}, override=True)
+    with pytest.raises(CompileError, match=r"TIRToRuntime of 'wide', at .*, returned a int; it returns a tvm.runtime.ModuleNode"):
         relay.build(mod, "llvm")
 
 
 def test_hooks_have_the_names_of_the_field() -> None:
     with pytest.raises(OptionError, match=r"a target has no hook 'RelayToTir'; did you mean 'RelayToTIR'\?; there are RelayToTIR, TIRToRuntime"):
-        register_target_kind("npu", {"RelayToTir": loops})
-    with pytest.raises(OptionError, match="the target 'npu' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too"):
-        register_target_kind("npu", {"TIRToRuntime": loops})
-    register_target_kind("npu", {"RelayToTIR": loops})
+        register_target_kind("wide", {"RelayToTir": loops})
+    with pytest.raises(OptionError, match="the target 'wide' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too"):
+        register_target_kind("wide", {"TIRToRuntime": loops})
+    register_target_kind("wide", {"RelayToTIR": loops})
     with pytest.raises(OptionError, match="registered already"):
-        register_target_kind("npu", {"RelayToTIR": loops})
+        register_target_kind("wide", {"RelayToTIR": loops})
 
 
 class Scaled(ModuleNode):
@@ -183,8 +183,8 @@ class Scaled(ModuleNode):
 @pytest.mark.parametrize("suffix", [".so", ".tar"])
 def test_constants_are_handed_over_once(suffix: str, tmp_path: Path) -> None:
     register_module(Scaled)
-    register_func("relay.ext.npu", lambda f: Scaled(str(f.attrs["global_symbol"])))
-    register_func("relay.ext.npu.constant_updater", lambda f, symbol: {"factor": np.float32(2), "names": np.array([1, 2], np.int8)})
+    register_func("relay.ext.wide", lambda f: Scaled(str(f.attrs["global_symbol"])))
+    register_func("relay.ext.wide.constant_updater", lambda f, symbol: {"factor": np.float32(2), "names": np.array([1, 2], np.int8)})
     lib = relay.build(partitioned(SUM, "add"), "llvm")
     Scaled.initialized.clear()
     for _ in range(2):
@@ -203,10 +203,10 @@ def test_constants_that_nobody_takes_are_told() -> None:
         def get_function(self, name: str) -> Callable[..., Any] | None:
             return self.run if name == self.symbol else None
 
-    register_func("relay.ext.npu", lambda f: Deaf(str(f.attrs["global_symbol"])))
-    register_func("relay.ext.npu.constant_updater", lambda f, symbol: {"factor": np.float32(2)})
-    with pytest.raises(ArtifactError, match=r"the module 'deaf' has constants for 'tvmgen_default_npu_main_.', and no function '__init_tvmgen_default_npu_main_.'"):
+    register_func("relay.ext.wide", lambda f: Deaf(str(f.attrs["global_symbol"])))
+    register_func("relay.ext.wide.constant_updater", lambda f, symbol: {"factor": np.float32(2)})
+    with pytest.raises(ArtifactError, match=r"the module 'deaf' has constants for 'tvmgen_default_wide_main_.', and no function '__init_tvmgen_default_wide_main_.'"):
         _ = relay.build(partitioned(SUM, "add"), "llvm").executable
-    register_func("relay.ext.npu.constant_updater", lambda f, symbol: [1], override=True)
-    with pytest.raises(CompileError, match=r"the constant updater of 'npu', at .*, returned list; it returns arrays by name"):
+    register_func("relay.ext.wide.constant_updater", lambda f, symbol: [1], override=True)
+    with pytest.raises(CompileError, match=r"the constant updater of 'wide', at .*, returned list; it returns arrays by name"):
         relay.build(partitioned(SUM, "add"), "llvm")

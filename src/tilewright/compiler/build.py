@@ -55,10 +55,9 @@ def build_made(
     begin = worth.clock()
     with no_garbage_collection():
         try:
-            mod = offload(make(), chosen)
-            chosen = chosen.processor
-            mod, modules = take_external(mod, chosen)
+            mod, modules = take_external(offload(make(), chosen), chosen.processor)
             loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
+            chosen = chosen.processor
             operators = len(calls(mod["main"].body))
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):

@@ -16,6 +16,7 @@ from tilewright.errors import CompileError
 from tilewright.global_functions import FUNCTIONS, get_global_func
 from tilewright.ir.module import IRModule
 from tilewright.nd import NDArray, array
+from tilewright.plugins import find_accelerator
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
@@ -99,6 +100,9 @@ def _generated(name: str, function: Function) -> ModuleNode:
     """What the code generator of its target makes of a function."""
     compiler = function.attrs["Compiler"]
     generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
+    if generator is None and (plugin := find_accelerator(str(compiler))) is not None:
+        hasattr(plugin, "pattern_table")  # a package that imports its compiler late does it now
+        generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None:
         known = ", ".join(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
         raise CompileError(

@@ -43,7 +43,7 @@ def take_hooked(external: Mapping[str, Function], results: Mapping[str, Sequence
         if not isinstance(made, IRModule):
             raise CompileError(f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of loop programs")
         for symbol, function in functions.items():
-            _check(kind, symbol, function, results[symbol], made[symbol] if symbol in made else None  # noqa: SIM401  a module has no get)
+            _check(kind, symbol, function, results[symbol], dict(made.items()).get(symbol))
         finish = hook_of(kind, "TIRToRuntime")
         if finish is None:
             more = [n for n, _ in made.items() if n not in functions]

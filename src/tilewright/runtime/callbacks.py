@@ -72,6 +72,6 @@ def _view_of(value: HostValue) -> Callable[[int], Array]:
     nbytes = last if strides is not None else dtype.itemsize * int(np.prod(shape, dtype=np.int64))
 
     def view(address: int) -> Array:
-        return np.ndarray(shape, dtype, (ctypes.c_uint8 * nbytes).from_address(address), 0, strides)
+        return np.ndarray(shape, dtype, memoryview((ctypes.c_uint8 * nbytes).from_address(address)), 0, strides)
 
     return view

@@ -1,4 +1,4 @@
-"""`relay.ext.dnnl`: a function of composite functions (`patterns.py`) as a program of oneDNN.
+"""`relay.ext.dnnl`: a function of composite functions (`relay/op/contrib/dnnl.py`) as a program of oneDNN.
 
     fn (%x) { nn.relu(add(nn.bias_add(nn.conv2d(%x, w), b), %r)) } -> convolution(x, w, b), then sum r, then relu
 """
@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contrib.dnnl.patterns import (
+from tilewright.contrib.dnnl.program import CONSTANT, INPUT, Operation, Program
+from tilewright.contrib.dnnl.runtime import DNNLModule
+from tilewright.errors import CompileError
+from tilewright.global_functions import register_func
+from tilewright.relay.dataflow_pattern import wildcard
+from tilewright.relay.dataflow_pattern.match import Matcher
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
+from tilewright.relay.op.contrib.dnnl import (
     ACTIVATIONS,
     BINARIES,
     CONVOLUTIONS,
@@ -23,13 +30,6 @@ from tilewright.contrib.dnnl.patterns import (
     VIEWS,
     Activation,
 )
-from tilewright.contrib.dnnl.program import CONSTANT, INPUT, Operation, Program
-from tilewright.contrib.dnnl.runtime import DNNLModule
-from tilewright.errors import CompileError
-from tilewright.global_functions import register_func
-from tilewright.relay.dataflow_pattern import wildcard
-from tilewright.relay.dataflow_pattern.match import Matcher
-from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order
 

@@ -17,7 +17,7 @@ from tilewright.ir.transform import Sequential
 from tilewright.relay.dataflow_pattern import DFPattern, WildcardPattern, is_constant, is_op, is_tuple, wildcard
 from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.expr import Call, Expr, Function
-from tilewright.relay.op.contrib import PatternTable, Refusal, register_pattern_table
+from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.bind_params import bind_params
@@ -247,6 +247,9 @@ def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, m
     found = Sequential(passes, name="partition_for_dnnl")(bound)
     light = [n for n, f in found.items() if prune and isinstance(f, Function) and f.attrs.get("Compiler") == TARGET and not _is_heavy(f)]
     return InferType()(InlineCompilerFunctionsBoundTo(light)(found).map_functions(_without_composites, Function)) if light else found
+
+
+register_partitioner(TARGET, partition_for_dnnl)
 
 
 def _is_heavy(function: Function) -> bool:
