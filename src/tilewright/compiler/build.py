@@ -16,6 +16,7 @@ from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.external import take_external
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
+from tilewright.compiler.offload import offload
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Point, Program, Stages
@@ -53,7 +54,8 @@ def build_made(
     begin = worth.clock()
     with no_garbage_collection():
         try:
-            mod, modules = take_external(make())
+            mod, modules = take_external(offload(make(), chosen))
+            chosen = chosen.processor
             operators = len(calls(mod["main"].body))
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
