@@ -94,6 +94,7 @@ def as_tflite(name: str) -> Callable[[], Path]:
         path = models.folder() / f"{name}_tflite.tflite"
         if not path.exists():
             import onnx
+
             from quantized_writers import to_tflite
 
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +146,7 @@ class _Qdq:
     def _layers(self, node: Any, out: Any) -> Iterator[Any]:
         """The layer of an operator. Raises `LookupError` for one that a TFLite file has otherwise."""
         from onnx import helper
+
         from quantized_networks import Layer
 
         attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}

@@ -35,6 +35,8 @@ class _Rows:
 
     def times(self, w: Value) -> Expr:
         """The product with a matrix of weights; with a vector, which stands for a diagonal, element by element."""
+        if w.rank not in (1, 2):
+            raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is damaged: convert it again")
         if w.rank == 1:
             return op.multiply(self.expr, _real(w))
         if not w.is_quantized:
