@@ -170,6 +170,10 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         "row 'npu.c' wants field 0, at tanh[0], and there is field 1\n  edit: take field 0 (it is field 1) (changes the results)",
     ),
     "unknown": (call("nn.softmax", x, origin="conv"), ("npu.c", CONV), "no row of npu has nn.softmax, and no attribute speaks of it"),
+    "quantized": (
+        conv(x, WEIGHT), ("npu.q", is_op("qnn.conv2d")(*(wildcard() for _ in range(6)))),
+        "no row of npu has nn.conv2d; row 'npu.q' has qnn.conv2d, of quantized numbers\n  edit: quantize the network: tilewright.quantize(model, data)",
+    ),
     "name": (
         conv(x, WEIGHT), ("dsp.c", CONV), "row 'dsp.c' fits, but npu takes only rows whose names begin with 'npu.'\n  edit: call the row 'npu.c'",
     ),
@@ -324,7 +328,7 @@ def test_the_text_tells_a_reason_once() -> None:
     for _ in range(9):
         body = call("tanh", body)
     text = explained(body).text()
-    assert text.count("no row of npu has tanh") == 1 and "and 3 more:" in text
+    assert text.count("no row of npu has tanh") == 1 and "and 5 more:" in text
     assert str(explained(body)) == text
 
 

@@ -22,7 +22,7 @@ from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.offload.changes import Change, Edit, changed
-from tilewright.relay.offload.difference import Difference, Kind, Way
+from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
 from tilewright.relay.offload.edits import edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
 from tilewright.relay.offload.nearest import Nearest
@@ -156,9 +156,18 @@ class _Explained:
             found.append(record)
         if asked or found:
             return (asked or found)[0] if not found or found[0].edit is None or asked else found[0]
+        return self._unknown(e, plain)
+
+    def _unknown(self, e: Call, plain: Record) -> Record:
+        """Where no row has the operator; perhaps one has the quantized operator of the same meaning."""
         assert isinstance(e.op, Op)
         of = ", ".join(self.targets)
-        return replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        quantized = f"qnn.{e.op.name.removeprefix('nn.')}"
+        row = next((r[0] for t in self.targets for r in self.rows[t] if any(o.name == quantized for o in operators_of(r[1]) or ())), "")
+        found = replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        if not row:
+            return found
+        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, of quantized numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
         """What the attribute `target.<name>` of the operator says of a call."""
@@ -193,8 +202,9 @@ class _Explained:
 
     def _compare(self, c: _Candidate, left: set[Call], found: dict[Call, list[_Candidate]]) -> None:
         if c.way.matched:
+            between = {d.at for d in c.way.differences if d.kind is Kind.EXTRA}
             for call in c.way.calls:
-                if call in left:
+                if call in left and (call not in between or c.way.cost < NO_EDIT):
                     found.setdefault(call, []).append(c)
 
     def _near(self, left: set[Call]) -> list[Call]:

@@ -183,7 +183,8 @@ class Nearest:
                 inner = self._near((), q, e, steps - 1)
                 if inner.cost < NO_EDIT or inner.matched:
                     wanted = {"operator": name, "attrs": attrs, "argument": i, "count": len(p.args), "dtypes": kinds}
-                    yield inner.differing(Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", 1 if has_neutral(name) and not attrs else 2, wanted=wanted))
+                    cost = 1 if has_neutral(name) and not attrs else 2 if has_neutral(name) or len(p.args) == 1 else 3
+                    yield inner.differing(Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", cost, wanted=wanted))
 
     def _in_place_of_another(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` is a call of another operator on arguments as they are wanted, with an operator among them."""
