@@ -233,6 +233,26 @@ def test_what_an_attribute_of_an_operator_says() -> None:
     assert [t.operator for t in explain_offload(record.apply(), "npu").taken] == ["nn.softmax"]
 
 
+def test_a_piece_that_is_computed_in_another_type() -> None:
+    """What goes in is cast, and what comes out, so that the rest of the program has its types."""
+    body = call("add", call("nn.relu", call("tanh", x), origin="relu"), x)
+    row = ("npu.r", is_op("nn.relu")(is_op("tanh")(wildcard())).has_dtype("float16"))
+    report = explained(body, row)
+    assert said(report, "relu") == (
+        "relu (nn.relu): row 'npu.r' wants float16, at nn.relu, and there is float32\n"
+        "  edit: compute nn.relu(…) in float16 (it is float32): cast what goes in, and the result back (changes the results)"
+    )
+    mod = report[0].apply()
+    assert operators(mod) == ["cast", "tanh", "nn.relu", "cast", "add"]
+    assert [t.operator for t in explain_offload(mod, "npu", tables={"npu": [row]}).taken] == ["tanh", "nn.relu"]
+    biased = explained(body, ("npu.r", is_op("nn.bias_add")(row[1], is_constant())))
+    assert operators(biased[0].apply()) == ["cast", "tanh", "nn.relu", "nn.bias_add", "cast", "add"]
+
+
+def operators(mod: IRModule) -> list[str]:
+    return [c.op.name for c in relay.visitor.calls(mod["main"]) if not isinstance(c.op, relay.Expr)]
+
+
 def test_a_value_that_is_used_outside() -> None:
     c = conv(x, WEIGHT)
     body = relay.Tuple((call("nn.bias_add", c, constant(4), origin="bias"), call("tanh", c, origin="beside")))
