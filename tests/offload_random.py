@@ -78,10 +78,10 @@ def defaults(link: Link) -> dict[str, Any]:
     return get(link.name)(**link.attrs).attributes()
 
 
-def built(net: Net, x: Any, chain: list[Link], at: int = -1, change: Callable[[Any], Any] | None = None) -> Any:
+def built(net: Net, x: Any, chain: list[Link], at: int = -1, change: Callable[[Any], Any] | None = None, dtype: str = "float32") -> Any:
     """The chain on `x`; the value of the link number `at` goes through `change`."""
     for i, link in enumerate(chain):
-        x = call(link.name, x, *(net.constant(*shape) for shape in link.constants), origin=link.origin, **link.attrs)
+        x = call(link.name, x, *(net.constant(*shape, dtype=dtype) for shape in link.constants), origin=link.origin, **link.attrs)
         x = change(x) if i == at and change is not None else x
     return x
 
@@ -142,7 +142,7 @@ def mutated(net: Net, x: Any, chain: list[Link], kind: str, rng: Random) -> tupl
             at = int(rng.integers(0, last))
             return built(net, x, chain, at, lambda v: net.beside.append(v) or v), chain[at].origin, Kind.ESCAPE, (chain[at].name, "outside")
         case "dtype":
-            return built(net, call("cast", call("abs", x), dtype="float16"), chain), chain[0].origin, Kind.DTYPE, ("float16", "float32")
+            return built(net, call("cast", call("abs", x), dtype="float16"), chain, dtype="float16"), chain[0].origin, Kind.DTYPE, ("float16", "float32")
         case _:
             at, stranger = int(rng.integers(0, last)), str(rng.choice(STRANGERS))
             return built(net, x, chain, at, lambda v: call(stranger, v)), chain[at].origin, Kind.EXTRA, (stranger,)
@@ -155,7 +155,7 @@ def random_case(seed: int) -> Case:
     x = call("atan", net.input("x", (1, 8, 12, 12)))
     pattern, join = pattern_of(chain, rng), str(rng.choice(("", "add", "minimum", "multiply")))
     kinds = mutations(chain, rng)
-    typed = "float32" in repr(pattern) and not join and not any(c.constants for c in chain)
+    typed = "float32" in repr(pattern) and not join
     kind = str(rng.choice([*kinds, "dtype"] if typed else kinds))
     beside = links(rng)
     for link in beside:

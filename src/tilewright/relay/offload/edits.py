@@ -87,7 +87,7 @@ def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
 
 def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
     assert isinstance(at.op, Op)
-    if at.op.name.startswith("nn.") and all(k in _LAYOUTS for k in wanted):
+    if all(k in _LAYOUTS for k in wanted):
         data = wanted.get("data_layout", wanted.get("layout"))
         layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
         passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
@@ -150,6 +150,14 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
     return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
 
 
+def all_cast(way: Way, wanted: DataType, before: DataType) -> Edit:
+    """All that goes into a match in another type."""
+    inside = set(way.calls)
+    uses = [(e, i) for e in way.calls for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
+    changes = [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
+    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False, (*changes, _cast_back(way)))
+
+
 def _cast_back(way: Way) -> Change:
     """The result of a match that has another type now, for the users that read the type which it had."""
     root = way.pairs[0][1]
@@ -178,9 +186,21 @@ def _shape(d: Difference, way: Way) -> Edit | None:
         return None
     if isinstance(d.at, Var):
         return _retyped(d, TensorType(wanted, known.dtype))
+    if wanted and known.shape[1:] == wanted[1:] and known.shape[0] != wanted[0]:
+        return _batch(d.at, known.shape[0], wanted[0])
     if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
         return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False, (at_use(d, lambda e: _reshaped(e, wanted)),))
     return None
+
+
+def _batch(at: Expr, before: Any, wanted: int) -> Edit | None:
+    """Another first dimension for the inputs that `at` is made of."""
+    inputs = [(v, v.tensor_type) for v in post_order(at) if isinstance(v, Var) and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
+    if not inputs:
+        return None
+    names = ", ".join(f"%{v.name_hint}" for v, _ in inputs)
+    changes = (node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype), v.span)) for v, t in inputs)  # type: ignore[misc]
+    return Edit(f"give {names} a batch of {wanted} (it is {before})", False, tuple(changes))
 
 
 def _reshaped(e: Expr, shape: tuple[int, ...]) -> Expr:
@@ -302,4 +322,4 @@ def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], ope
     return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
 
 
-__all__ = ["at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]
+__all__ = ["all_cast", "at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]

@@ -23,7 +23,7 @@ from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.offload.changes import Change, Edit, changed
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.edits import edit_of, together
+from tilewright.relay.offload.edits import all_cast, edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
 from tilewright.relay.offload.nearest import Nearest
 from tilewright.relay.offload.places import operators_of, path_of, tops_of
@@ -253,7 +253,7 @@ class _Explained:
             expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems), edit=edit, proven=proven,
         )
 
-    def _tried(self, c: _Candidate, edit: Edit) -> tuple[Edit | None, bool, list[str]]:
+    def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
         """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row fits then, and what does not."""
         if edit.passes or not (edit.changes or edit.needs):
             return edit, False, []
@@ -262,6 +262,9 @@ class _Explained:
         try:
             root = changed(c.anchor, (*edit.changes, *_trial(edit, leaves)), leaves)
         except CompileError as error:
+            of_type = next((d for d in c.way.differences if d.kind is Kind.DTYPE), None)
+            if of_type is not None and not again and isinstance(before := of_type.at.known_type(), TensorType):
+                return self._tried(c, all_cast(c.way, of_type.wanted["dtype"], before.dtype), again=True)
             return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
