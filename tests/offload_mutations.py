@@ -207,7 +207,7 @@ def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], 
     yield "dense_weights", lambda net, x, n: dense_block(net, x, n, weight=as_input(f"w{n}")), "dense", Kind.CONSTANT, ("%w", "nn.dense[1]"), True
     yield "dense_computed", lambda net, x, n: dense_block(net, x, n, weight=constants_multiplied), "add", Kind.CONSTANT, ("multiply", "FoldConstant"), True
     yield "dense_alone", lambda net, x, n: dense_block(net, x, n, bias=False), "dense", Kind.MISSING, ("add",), True
-    yield "dtype_of_a_result", lambda net, x, n: half_conv(net, x, n), "op", Kind.DTYPE, ("float32", "float16"), True
+    yield "dtype_of_a_result", half_conv, "op", Kind.DTYPE, ("float32", "float16"), True
     yield "batch", lambda net, x, n: call("exp", call("negative", net.input("y", (2, CHANNELS, 12, 12))), origin=f"op{n}"), "op", Kind.SHAPE, ("batch of 1", "%y"), True
     yield "between_fields", lambda net, x, n: call("tanh", call("negative", call("split", x, indices_or_sections=2, axis=2)[0]), origin=f"op{n}"), "op", Kind.EXTRA, ("negative",), True
     yield "shape", lambda net, x, n: call("exp", net.input("y", (2, CHANNELS, 12, 12)), origin=f"op{n}"), "op", Kind.SHAPE, ("(1, 8, 12, 12)", "(2, 8, 12, 12)", "%y"), True
