@@ -203,8 +203,10 @@ class _Explained:
     def _compare(self, c: _Candidate, left: set[Call], found: dict[Call, list[_Candidate]]) -> None:
         if c.way.matched:
             between = {d.at for d in c.way.differences if d.kind is Kind.EXTRA}
-            for call in c.way.calls:
-                if call in left and (call not in between or c.way.cost < NO_EDIT):
+            whole = c.way.calls
+            kept_apart = c.way.cost < NO_EDIT and any(call in left and call not in between for call in whole)
+            for call in whole:
+                if call in left and (call not in between or kept_apart):
                     found.setdefault(call, []).append(c)
 
     def _near(self, left: set[Call]) -> list[Call]:
