@@ -22,8 +22,8 @@ from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.offload.changes import Change, Edit, changed
-from tilewright.relay.offload.difference import Difference, Kind, Way
-from tilewright.relay.offload.edits import edit_of, together
+from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
+from tilewright.relay.offload.edits import all_cast, edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
 from tilewright.relay.offload.nearest import Nearest
 from tilewright.relay.offload.places import operators_of, path_of, tops_of
@@ -156,9 +156,18 @@ class _Explained:
             found.append(record)
         if asked or found:
             return (asked or found)[0] if not found or found[0].edit is None or asked else found[0]
+        return self._unknown(e, plain)
+
+    def _unknown(self, e: Call, plain: Record) -> Record:
+        """Where no row has the operator; perhaps one has the quantized operator of the same meaning."""
         assert isinstance(e.op, Op)
         of = ", ".join(self.targets)
-        return replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        quantized = f"qnn.{e.op.name.removeprefix('nn.')}"
+        row = next((r[0] for t in self.targets for r in self.rows[t] if any(o.name == quantized for o in operators_of(r[1]) or ())), "")
+        found = replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        if not row:
+            return found
+        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, of quantized numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
         """What the attribute `target.<name>` of the operator says of a call."""
@@ -193,8 +202,11 @@ class _Explained:
 
     def _compare(self, c: _Candidate, left: set[Call], found: dict[Call, list[_Candidate]]) -> None:
         if c.way.matched:
-            for call in c.way.calls:
-                if call in left:
+            between = {d.at for d in c.way.differences if d.kind is Kind.EXTRA}
+            whole = c.way.calls
+            kept_apart = c.way.cost < NO_EDIT and any(call in left and call not in between for call in whole)
+            for call in whole:
+                if call in left and (call not in between or kept_apart):
                     found.setdefault(call, []).append(c)
 
     def _near(self, left: set[Call]) -> list[Call]:
@@ -243,7 +255,7 @@ class _Explained:
             expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems), edit=edit, proven=proven,
         )
 
-    def _tried(self, c: _Candidate, edit: Edit) -> tuple[Edit | None, bool, list[str]]:
+    def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
         """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row fits then, and what does not."""
         if edit.passes or not (edit.changes or edit.needs):
             return edit, False, []
@@ -252,6 +264,9 @@ class _Explained:
         try:
             root = changed(c.anchor, (*edit.changes, *_trial(edit, leaves)), leaves)
         except CompileError as error:
+            of_type = next((d for d in c.way.differences if d.kind is Kind.DTYPE), None)
+            if of_type is not None and not again and isinstance(before := of_type.at.known_type(), TensorType):
+                return self._tried(c, all_cast(c.way, of_type.wanted["dtype"], before.dtype), again=True)
             return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
