@@ -58,7 +58,6 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
-    ("relay.op.contrib.ethosu", "contrib.ethos_u"): "the same",
     ("relay.quantize.running", "compiler.model"): "calibration runs the network on data, compiled",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",

@@ -16,7 +16,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.contrib.library_calls import LIBRARIES, LibraryModule, register_generators, stand_in
+from tilewright.contrib.library_calls import GENERATORS, LibraryModule, register_generators, stand_in
 from tilewright.contrib.library_calls.by_meaning import results_of
 from tilewright.errors import ArtifactError, CompileError, RunError
 from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
@@ -209,7 +209,7 @@ def test_a_code_generator_of_ones_own_stays() -> None:
         assert FUNCTIONS["relay.ext.bnns"] is mine
     finally:
         FUNCTIONS["relay.ext.bnns"] = own
-    assert {f"relay.ext.{n}" for n in LIBRARIES} <= set(FUNCTIONS)
+    assert {f"relay.ext.{n}" for n in GENERATORS} <= set(FUNCTIONS)
 
 
 def test_two_libraries_in_one_program(tmp_path: Path) -> None:
