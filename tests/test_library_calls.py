@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,3 +231,33 @@ def test_two_libraries_in_one_program(tmp_path: Path) -> None:
     with stand_in("bnns") as first, stand_in("ethos-n") as second:
         np.testing.assert_allclose(load_module(tmp_path / "m.so").executable(X), built(before).executable(X), rtol=1e-5, atol=1e-5)
     assert (first, second) == (["bnns_conv2d_relu"], ["ethos_n_qnn_conv2d"])
+
+
+RUN_ALONE = """
+import sys
+from importlib.abc import MetaPathFinder
+class NoCompiler(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[:2] in (["tilewright", r] for r in ("relay", "compiler", "tir", "te", "topi", "target")):
+            raise ImportError(f"{name} is not installed here")
+sys.meta_path.insert(0, NoCompiler())
+import numpy as np
+from tilewright import runtime
+from tilewright.contrib import library_calls
+from tilewright.global_functions import register_func
+seen = []
+def run(module, given, *outs):
+    seen.extend(s.function for s in module.steps)
+    for out in outs:
+        out.copyfrom(np.zeros(out.shape, "float32"))
+register_func("runtime.library.bnns", run)
+program = runtime.load_module(sys.argv[1]).executable
+print(program(np.zeros((1, 4, 8, 8), "float32")).shape, seen)
+"""
+
+
+def test_a_program_with_parts_runs_without_the_compiler(tmp_path: Path) -> None:
+    built(partition_for("bnns", network())).export_library(tmp_path / "m.so")
+    ran = subprocess.run([sys.executable, "-c", RUN_ALONE, str(tmp_path / "m.so")], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("(1, 5) ['bnns_conv2d_bias_relu', 'bnns_max_pool2d', 'bnns_dense_bias']")
