@@ -1,4 +1,4 @@
-"""Back ends that are libraries of C functions: BNNS, the drivers of Ethos-N and Ethos-U, CMSIS-NN. A part of a network becomes calls in C.
+"""Back ends that are libraries of C functions: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U, CMSIS-NN. A part of a network becomes calls in C.
 
     mod = relay.op.contrib.bnns.partition_for_bnns(mod, params)
     lib = relay.build(mod, "llvm")                    # relay.ext.bnns: a LibraryModule for each part
@@ -44,7 +44,7 @@ def _command_stream(function: Any) -> LibraryModule:
     return command_stream_module(function)
 
 
-GENERATORS: Final = {**{name: _calls_of(name) for name in ("bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream}
+GENERATORS: Final = {**{name: _calls_of(name) for name in ("arm_compute_lib", "bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream}
 """The code generators by the target's name: a call for each row, and for Ethos-U one of what Vela makes of the part."""
 
 
