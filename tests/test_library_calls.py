@@ -243,7 +243,6 @@ class NoCompiler(MetaPathFinder):
 sys.meta_path.insert(0, NoCompiler())
 import numpy as np
 from tilewright import runtime
-from tilewright.contrib import library_calls
 from tilewright.global_functions import register_func
 seen = []
 def run(module, given, *outs):

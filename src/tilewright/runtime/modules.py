@@ -15,6 +15,7 @@ field's name of the loader. Only what a process registered itself reads anything
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -23,6 +24,8 @@ from tilewright.global_functions import FUNCTIONS, get_global_func, register_fun
 from tilewright.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
+_OWN_KINDS = {"library_calls": "tilewright.contrib.library_calls"}
+"""The kinds that come with this package, and what registers them; imported when a file has one."""
 
 
 class ModuleNode:
@@ -77,6 +80,8 @@ def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[Mod
 
 
 def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
+    if key in _OWN_KINDS:
+        importlib.import_module(_OWN_KINDS[key])
     loader = get_global_func(_LOADER + key, allow_missing=True)
     if loader is None:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
