@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from tilewright.errors import ArtifactError, CompileError, RunError
 from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.ir import IRModule
 from tilewright.relay import transform
+from tilewright.relay.collage import CustomCostEstimator
 from tilewright.relay.op.contrib import partition_for
 from tilewright.runtime import load_module
 
@@ -115,6 +117,27 @@ def test_networks_of_bytes_give_the_same_bits(target: str, name: str) -> None:
     with stand_in(target) as called:
         np.testing.assert_array_equal(lib.executable(data), plain.executable(data))
     assert len(called) > 10
+
+
+@pytest.mark.models
+@pytest.mark.skipif(not SHARED.exists(), reason=f"{SHARED} is not there")
+def test_a_network_between_two_libraries_by_cost() -> None:
+    """Random costs scatter the layers over three targets; the bits stay."""
+    mod, params = quantized("pretrainedResnet_quant")
+    bound = IRModule({"main": relay.build_module.bind_params_by_name(mod["main"], params)})
+    draw, costs = random.Random(3), {}
+
+    def cost(function: relay.Function, target: str) -> float:
+        key = (target, tvm.ir.structural_hash(function, constants="type"))
+        return costs.setdefault(key, draw.random() * {"default": 3, "ethos-n": 1, "cmsis-nn": 1}[target])
+
+    scattered = transform.CollagePartition(["ethos-n", "cmsis-nn"], CustomCostEstimator(cost, lambda nbytes, source, destination: 0.05))(bound)
+    plain = relay.build(mod, "llvm", params=params).executable
+    data = np.random.default_rng(1).integers(-128, 127, plain.inputs[0].shape).astype("int8")
+    with stand_in("ethos-n") as first, stand_in("cmsis-nn") as second:
+        np.testing.assert_array_equal(built(scattered).executable(data), plain(data))
+    assert first
+    assert second
 
 
 DISPATCH = """

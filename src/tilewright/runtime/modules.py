@@ -10,7 +10,7 @@
     register_module(NPUModule)
 
 A module is found by its `type_key` when a program is loaded: `register_module` registers `runtime.module.loadbinary_<type_key>`, the
-field's name of the loader. Only what a process registered itself reads anything: a file names kinds, never code.
+field's name of the loader. Only what a process registered itself, or comes with this package, reads anything: a file names kinds, never code.
 """
 
 from __future__ import annotations
