@@ -21,6 +21,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tilewright.errors import ArtifactError, OptionError
 from tilewright.global_functions import FUNCTIONS, get_global_func, register_func
+from tilewright.plugins import find_accelerator
 from tilewright.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
@@ -83,6 +84,8 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
     if key in _OWN_KINDS:
         importlib.import_module(_OWN_KINDS[key])
     loader = get_global_func(_LOADER + key, allow_missing=True)
+    if loader is None and find_accelerator(key) is not None:  # which registers the kind
+        loader = get_global_func(_LOADER + key, allow_missing=True)
     if loader is None:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(

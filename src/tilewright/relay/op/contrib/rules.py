@@ -72,7 +72,7 @@ def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
 
 
 def partition_with(
-    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str, before: Sequence[Pass] = (), after: Sequence[Pass] = (),
+    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default", before: Sequence[Pass] = (), after: Sequence[Pass] = (),
 ) -> IRModule:
     """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to `target`, make functions of them."""
     from tilewright.contrib import library_calls
