@@ -108,9 +108,6 @@ def pattern_table() -> PatternTable:
 
 def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", accelerator_config: str = "ethos-u55-256") -> IRModule:
     """The module with what Ethos-U takes as functions for `ethos-u`, compiled by Vela for `accelerator_config` when the program is built."""
-    from tilewright.contrib import ethos_u
-
-    ethos_u.register_generator()
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
     return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config) if f.attrs.get("Compiler") == TARGET else f, Function)
 
