@@ -483,3 +483,42 @@ def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert capsys.readouterr().err.startswith("Error: 'nup' is no accelerator; those there are: npu")
     assert main([str(tmp_path / "none.py:a")]) == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+def branching(seed: int) -> tuple[tvm.IRModule, Array]:
+    """A network of random layers, each of which reads any of those before it of its size."""
+    layers = Layers("int8", seed)
+    rng = layers.rng
+    x = relay.var("x", shape=(1, 12, 10, 8), dtype="int8")
+    values: list[Any] = [x]
+    for _ in range(int(rng.integers(4, 10))):
+        a = values[int(rng.integers(max(0, len(values) - 3), len(values)))]
+        shape = tuple(int(n) for n in a.checked_type.shape)
+        alike = [v for v in values if tuple(int(n) for n in v.checked_type.shape) == shape]
+        match int(rng.integers(0, 5)):
+            case 0:
+                made = layers.conv(a, int(rng.choice([8, 16])), int(rng.choice([1, 3])), int(rng.choice([1, 1, 2])))
+            case 1:
+                made = layers.conv(a, shape[3], depthwise=True)
+            case 2:
+                made = relay.qnn.op.add(a, alike[int(rng.integers(0, len(alike)))], *layers.numbers(0.05, -128, 0.04, -5, 0.06, -128))
+            case 3:
+                made = relay.nn.max_pool2d(a, pool_size=(3, 3), strides=(1, 1), padding=(1, 1, 1, 1), layout="NHWC")
+            case _:
+                made = relay.op.concatenate(relay.Tuple((a, alike[0])), axis=3)
+        values.append(made)
+    body = relay.Tuple((values[-1], values[len(values) // 2]))
+    return tvm.IRModule.from_expr(relay.Function([x], body, attrs={"numerics": "tflite"})), rng.integers(-128, 128, (1, 12, 10, 8)).astype("int8")
+
+
+@pytest.mark.parametrize("size", [1 << 10, 4 << 10, 256 << 10])
+@pytest.mark.parametrize("seed", range(8))
+def test_branching_networks_in_memories_of_all_sizes(seed: int, size: int) -> None:
+    """What is loaded early, what makes room, and what two read: the simulator watches, and no bit differs."""
+    mod, x = branching(seed)
+    small = replace(npu, name="small_npu", near=Memory("sram", size))
+    small.instructions, small.operators = npu.instructions, npu.operators
+    lib = relay.build(small.register(override=True).partition_for(mod), "llvm")
+    for found, want in zip(lib.executable(x), evaluate(mod, x), strict=True):
+        np.testing.assert_array_equal(found, want)
+    assert all(c.near_peak <= size for c in cycle_reports(lib))
