@@ -77,7 +77,7 @@ def test_an_accelerator_that_cannot_be_imported(tmp_path: Path, monkeypatch: pyt
     package(tmp_path, value="vec_accelerator:other")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "vec" in accelerator_names() and "npu" in accelerator_names()
-    with pytest.raises(TargetError, match="the accelerator 'vec' cannot be imported from vec_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
+    with pytest.raises(TargetError, match=r"the accelerator 'vec' cannot be imported from vec_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
         find_accelerator("vec")
     assert find_accelerator("none") is None
 
