@@ -205,6 +205,7 @@ REFUSED = [
     (lambda: model([T("x", (1, 70000), "int8", None, 0.1), T("y", (1, 70000), "int8", None, 0.1)], [Op("L2_NORMALIZATION", [0], [1])], [0], [1]), "its rows of 70000 integers are longer than"),
     (lambda: integer_lstm(cells=0.0005), "the state of its cells is int16 of scale 0.000500.*and must be int16 of a power of two from 2\\^-15 to 2\\^-9"),
     (lambda: integer_lstm(behind=4), "it has 4 intermediate tensors, and 5 are needed"),
+    (lambda: integer_lstm(odd=3), "its input 12 has the shape \\(4,\\), and must have \\(5,\\)"),
     (lambda: integer_svdf("int8"), "its state is int16 and its weights over time are int8; with int8 data both must be int16"),
     (lambda: basic_lstm("uint8", zero_point=127), "the zero point of its input is 127, and the basic kernel takes 128 alone"),
     (lambda: basic_lstm("int8"), "its input is int8 and its state int16; the basic kernel is of float32, or of uint8 with a state of int16"),

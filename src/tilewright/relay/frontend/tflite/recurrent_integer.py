@@ -40,6 +40,9 @@ def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, 
     """All moments of an LSTM of int8; `given` are the 23 tensors behind the data. Raises `ModelError` for what the kernels do not compute either."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
     *lead, depth = x.shape
+    if len(lead) not in (1, 2):
+        node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
+    _require_shapes(cell, depth)
     flat = reshape(x.expr, (math.prod(lead), depth))
     taken = requantize(cell.products(flat, x, _WEIGHTS, None if cell.norms else _BIASES), cell.factors(_WEIGHTS, x), 1.0, 0, "int16", axis=1)
     taken = reshape(taken, (*lead, taken.tensor_type.shape[1]))
@@ -62,6 +65,21 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
         node.refuse(f"its input {missing + 1}, the weights of a gate, is missing; the file is damaged: convert it again")
     clip = _quantized_limit(cell_clip, c.scale, 1 << 15)
     return _Cell(tuple(given), gates, h, power, bits, clip, _quantized_limit(proj_clip, h.scale, 1 << 7), time_major, node)
+
+
+def _require_shapes(cell: _Cell, depth: int) -> None:
+    """Refuse tensors that do not fit the weights of the output gate, which say how many cells and outputs there are."""
+    (units, *_), (*_, width) = cell.shape(_WEIGHTS + _OUTPUT), cell.shape(_RECURRENT + _OUTPUT)
+    wanted: dict[int, tuple[int, ...]] = {_PROJECTION: (width, units), _PROJECTION + 1: (width,)}
+    of_gates: dict[int, tuple[int, ...]] = {_WEIGHTS: (units, depth), _RECURRENT: (units, width), _BIASES: (units,), _NORMS: (units,)}
+    for first, shape in of_gates.items():
+        wanted |= dict.fromkeys((first + k for k in cell.gates), shape)
+    wanted |= dict.fromkeys(range(_PEEPHOLES, _PEEPHOLES + 3), (units,))
+    for k, shape in sorted(wanted.items()):
+        if cell.given[k] is not None and cell.shape(k) != shape:
+            cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, and must have {shape}; the file is damaged: convert it again")
+    if cell.given[_PROJECTION] is None and width != units:
+        cell.node.refuse(f"it has {units} cells and {width} outputs, and no projection; the file is damaged: convert it again")
 
 
 def _quantized_limit(limit: float, scale: float, most: int) -> int:
@@ -90,6 +108,9 @@ class _Cell:
         found = self.given[k]
         assert found is not None
         return found
+
+    def shape(self, k: int) -> tuple[int, ...]:
+        return self._there(k).shape
 
     def unit(self, gate: int) -> np.float32:
         """What a step is worth before the activation of a gate."""

@@ -82,6 +82,12 @@ def register_partitioner(compiler: str, function: Partitioner | None = None) -> 
     return register if function is None else register(function)
 
 
+def has_partitioner(compiler: str) -> bool:
+    """Whether `compiler` has a way of its own to partition, beyond its pattern table."""
+    get_pattern_table(compiler)  # brings what is registered when it is first asked for
+    return compiler in _PARTITIONERS
+
+
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
     """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the field does.
 
