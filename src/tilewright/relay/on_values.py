@@ -211,6 +211,7 @@ class _Part:
         use = of.use(key)
         if of.uses.pays(use, worth.RESOLVING.of(of.operators)):
             self._find(args)
+            return self(*args)
         begin = worth.clock()
         found = self._steps(*args)
         use.ran(worth.clock() - begin)
