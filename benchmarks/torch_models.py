@@ -140,6 +140,16 @@ def _transformer(kind: str) -> Made:
     return _First.of(network), inputs
 
 
+def awake(network: Any) -> None:
+    """Weights that a fresh network has at one number (heads at zero, scales of layers near it) become different ones, so that all parts of it tell in what it gives."""
+    import torch
+
+    with torch.no_grad():
+        for weight in network.parameters():
+            if weight.numel() > 1 and weight.is_floating_point() and bool((weight == weight.flatten()[0]).all()):
+                weight.add_(torch.randn_like(weight) * 0.1)
+
+
 def through(door: str, network: Any, inputs: tuple[Any, ...]) -> Any:
     """The module and its parameters."""
     import torch
@@ -160,6 +170,8 @@ def difference(module: Any, network: Any, inputs: tuple[Any, ...]) -> float:
     with torch.no_grad():
         wanted = network(*inputs)
     wanted = [wanted] if isinstance(wanted, torch.Tensor) else [w for w in wanted if isinstance(w, torch.Tensor)]
+    if any(w.numel() > 1 and bool((w == w.flatten()[0]).all()) for w in wanted):
+        raise ValueError("torch gives one number everywhere, which says nothing")
     got = tilewright.compile(module)(*(x.numpy() for x in inputs))
     found = list(got) if isinstance(got, (tuple, list)) else [got]
     if len(found) != len(wanted):
@@ -178,6 +190,7 @@ def lines(name: str, doors: Sequence[str], import_only: bool) -> Iterator[Line]:
     torch.manual_seed(0)
     try:
         network, inputs = models()[name]()
+        awake(network)
     except Exception as error:  # a network that the installed release does not have, or cannot make
         yield name, "", f"not made: {type(error).__name__}: {' '.join(str(error).split())[:160]}"
         return

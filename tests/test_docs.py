@@ -15,7 +15,9 @@ from onnx import helper
 
 from small_models import graph
 from tilewright import te
+from tilewright.contrib.accelerator.__main__ import main as accelerator_main
 from tilewright.driver.main import main
+from tilewright.relay.op.contrib import _TABLES
 from tilewright.settings import SETTINGS
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
@@ -71,6 +73,42 @@ def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.Capture
     (command,) = blocks(page, "sh")
     assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
     assert (models_here / "report.json").exists()
+
+
+def test_the_page_on_offloading_is_so(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python prints what stands below it, and its command runs."""
+    page = ROOT / "docs" / "offload.md"
+    names: dict[str, Any] = {}
+    try:
+        for source in blocks(page, "python"):
+            exec(compile(source, page.name, "exec"), names)
+        printed = capsys.readouterr().out
+        for text in blocks(page, "text"):
+            assert re.sub(r":\d+\)", ":9)", text).strip() in re.sub(r":\d+\)", ":9)", printed)
+        (command,) = blocks(page, "sh")
+        arguments = shlex.split(command.replace("npu", "edge"))[1:]
+        assert main([*arguments, "--input-shapes", "x:[1,3,64,64]"]) == 0, capsys.readouterr().err
+        assert "conv (nn.conv2d" in capsys.readouterr().out
+    finally:
+        _TABLES.pop("edge", None)
+
+
+def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python as one file, whose accelerator the commands name."""
+    page = ROOT / "docs" / "accelerators.md"
+    sources = blocks(page, "python")
+    names: dict[str, Any] = {}
+    for source in sources:
+        exec(compile(source, str(models_here / "mine.py"), "exec"), names)
+    assert names["y"].shape == (1, 10) and names["found"].ran == {"total": 8}
+    assert "cycles" in capsys.readouterr().out
+    (models_here / "mine.py").write_text(next(s for s in sources if "Accelerator(" in s), encoding="utf-8")
+    assert main(shlex.split(blocks(page, "sh")[0])[1:]) == 0, capsys.readouterr().err
+    lines = [line for line in blocks(page, "sh")[1].splitlines() if "tflite" not in line]
+    assert len(lines) == 2
+    for line in lines:
+        assert accelerator_main(shlex.split(line, comments=True)[3:]) == 0, line
+    assert "vec: 50 programs of 1 operators, 0 failures" in capsys.readouterr().out
 
 
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:

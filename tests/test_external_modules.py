@@ -173,7 +173,7 @@ def test_what_cannot_be_saved_says_so(tmp_path: Path) -> None:
 def test_targets_without_a_code_generator_are_refused() -> None:
     mod = partitioned(HEAD, {"nn.bias_add": "alpha"})
     remove_global_func("relay.ext.alpha")
-    with pytest.raises(CompileError, match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*those there are: beta"):
+    with pytest.raises(CompileError, match=r"@tvmgen_default_alpha_main_0 is for 'alpha', which has no code generator.*those there are: .*beta"):
         relay.build(mod, target="llvm")
     register_func("relay.ext.alpha", lambda f: f)
     with pytest.raises(CompileError, match=r"the code generator of 'alpha', at .*test_external_modules.py:\d+, returned a Function for @tvmgen"):

@@ -16,7 +16,7 @@ import pytest
 import tilewright as tvm
 from tilewright import logs, nd, relay
 from tilewright.contrib.precision import precision_of
-from tilewright.errors import CompileError, ModelError, OptionError, TargetError
+from tilewright.errors import CompileError, ModelError, OptionError, TargetError, UnknownOperatorWarning
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, const, var
 from tilewright.relay.visitor import calls
@@ -271,6 +271,18 @@ def test_attributes_of_operators() -> None:
     finally:
         reset_op_attr("nn.conv2d", "target.test")
     assert op.get_attr("target.test") is None and op.get_attr("TOpPattern") == 4
+
+
+def test_what_is_said_of_an_operator_that_does_not_exist_is_told() -> None:
+    said = r"there is no operator 'nn\.bais_add'; did you mean 'nn\.bias_add'\?; its attribute 'target\.test' is of no effect .*relay\.op\.register.*; it is at .*test_relay_language\.py:\d+"
+    try:
+        with pytest.warns(UnknownOperatorWarning, match=said):
+            tvm.ir.register_op_attr("nn.bais_add", "target.test", lambda expr: True)
+        with pytest.warns(UnknownOperatorWarning, match=r"'nn\.conv22d'; did you mean 'nn\.conv2d'"):
+            relay.op.register_legalize("nn.conv22d", lambda attrs, inputs, types: None)
+    finally:
+        reset_op_attr("nn.bais_add", "target.test")
+        reset_op_attr("nn.conv22d", "FTVMLegalize")
 
 
 def test_hooks_of_operators_are_found_where_they_are_registered() -> None:

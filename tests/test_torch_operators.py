@@ -174,3 +174,30 @@ def test_a_loop_whose_turns_only_a_run_knows() -> None:
 
     mod, _ = from_pytorch(program, [("a", (3,))])
     np.testing.assert_array_equal(evaluate(mod["main"], np.ones(3, np.float32)), np.full(3, 64, np.float32))
+
+
+@pytest.mark.parametrize("options", [{}, {"need_weights": False}, {"average_attn_weights": False}, {"attn_mask": True}, {"key_padding_mask": True}], ids=str)
+def test_traced_attention_is_one_operator(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval().requires_grad_(False)
+    masks = {"attn_mask": torch.triu(torch.ones(5, 5), 1).bool(), "key_padding_mask": torch.tensor([[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]]).bool()}
+    given = {k: masks.get(k, v) for k, v in options.items()}
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x: Any) -> Any:
+            found = self.layer(x, x, x, **given)
+            return found if found[1] is not None else found[0]
+
+    agrees("script", Attention().eval(), drawn(((2, 5, 8),)))
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_traced_layers_of_an_encoder_are_one_operator(norm_first: bool, activation: str) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first, activation=activation).eval().requires_grad_(False)
+    agrees("script", layer, drawn(((2, 5, 8),)))

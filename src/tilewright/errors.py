@@ -89,5 +89,9 @@ class OpenSizeWarning(UserWarning):
     """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
 
 
+class UnknownOperatorWarning(UserWarning):
+    """Something is said of an operator that does not exist, which may be a slip of the pen. The nearest name is told."""
+
+
 class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""

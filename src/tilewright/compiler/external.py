@@ -15,6 +15,9 @@ from tilewright.global_functions import FUNCTIONS, get_global_func
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.op.external import ExternalCall
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.settle_numerics import with_numerics
+from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import rewrite
 from tilewright.runtime.modules import ModuleNode
@@ -30,8 +33,9 @@ def take_external(mod: IRModule) -> tuple[IRModule, tuple[ModuleNode, ...]]:
     """
     if not any(name != "main" and isinstance(f, Function) and _is_external(f) for name, f in mod.items()):
         return mod, ()
-    mod = InferType()(mod)
-    external = {name: f for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)}
+    mod = ChooseNumerics()(InferType()(mod))
+    rounding = mod["main"].attrs.get(NUMERICS)  # what main says holds for all functions, and code generators see one of them
+    external = {name: with_numerics(f, rounding) if rounding else f for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)}
 
     def called(e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):

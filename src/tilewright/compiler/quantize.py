@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.compiler.calibration import post_training
 from tilewright.compiler.formats import format_of
 from tilewright.compiler.model import Model, compile
 from tilewright.errors import InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr
 from tilewright.relay.quantize.errors import Report
-from tilewright.relay.quantize.post_training import PostTraining, post_training
+from tilewright.relay.quantize.from_data import PostTraining
 from tilewright.settings import nearest
 
 

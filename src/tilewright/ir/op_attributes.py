@@ -9,12 +9,14 @@ An attribute has a level; a registration replaces one of a lower level. `relay.o
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from tilewright.errors import OptionError
+from tilewright.errors import OptionError, UnknownOperatorWarning
+from tilewright.settings import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ OP_ATTRIBUTES: Final[dict[tuple[str, str], Registered]] = {}
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
     """Set the attribute `attr_key` of an operator; without `value`, a decorator of the value.
 
-    Raises `OptionError` when the operator has this attribute with the same level or a higher one.
+    Raises `OptionError` when the operator has this attribute with the same level or a higher one. Warns (`UnknownOperatorWarning`) where there is
+    no operator of that name, which a program may still register.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that stand for a key
@@ -41,6 +44,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
     def register(given: Any) -> Any:
+        _tell_unknown(op_name, attr_key, place)
         known = OP_ATTRIBUTES.get((op_name, attr_key))
         if known is not None and known.level >= level:
             raise OptionError(
@@ -51,6 +55,17 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         return given
 
     return register if value is None else register(value)
+
+
+def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
+    """Warn of a name that no operator has, and none of the field that was left out."""
+    from tilewright.relay.op.left_out import left_out
+    from tilewright.relay.op.registry import OPS
+
+    if op_name not in OPS and left_out(op_name) is None:
+        warnings.warn(
+            f"there is no operator '{op_name}'{nearest(op_name, OPS)}; its attribute '{attr_key}' is of no effect unless one of that name is registered "
+            f"(relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
 
 
 def reset_op_attr(op_name: str, attr_key: str) -> None:

@@ -92,6 +92,7 @@ class Executable:
         """`constants` is a uint8 array; it is copied only where it does not start at a multiple of 64 bytes. `table` has the sizes of a
         program that was compiled for open ones, and is called with these. `modules` have the functions that its external steps call."""
         self.manifest = manifest
+        self.modules = tuple(modules)
         self._functions = {s.symbol: function_of(modules, s.symbol) for s in manifest.steps if isinstance(s, ExternalStep)}
         self._table = table
         self.code = code

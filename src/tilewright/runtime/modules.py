@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 from tilewright.errors import ArtifactError, OptionError
 from tilewright.global_functions import FUNCTIONS, get_global_func, register_func
+from tilewright.plugins import find_accelerator
 from tilewright.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
@@ -78,6 +79,8 @@ def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[Mod
 
 def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
     loader = get_global_func(_LOADER + key, allow_missing=True)
+    if loader is None and find_accelerator(key) is not None:  # which registers the kind
+        loader = get_global_func(_LOADER + key, allow_missing=True)
     if loader is None:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(

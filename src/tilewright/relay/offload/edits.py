@@ -14,8 +14,8 @@ from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import has_neutral, inserted
-from tilewright.relay.op.registry import Op, get
+from tilewright.relay.offload.neutral import CHANGE_NOTHING, has_neutral, inserted, neutral_attributes
+from tilewright.relay.op.registry import Fusion, Op, get
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -24,14 +24,16 @@ from tilewright.relay.visitor import operands, post_order
 from tilewright.types import DataType, TensorType
 
 _LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
-_SAME: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
-"""Operators that can be taken out of a program for inference."""
 _OUT: Final = ("out_dtype", "dtype")
 """Attributes that say the type of the elements of a result."""
 
 
 def edit_of(way: Way) -> Edit | None:
-    """The edit that takes all differences of a way; None where one of them has none."""
+    """The edit that takes all differences of a way; None where one of them has none, and where it would be no small one."""
+    built = sum(d.kind in (Kind.EXTRA, Kind.MISSING, Kind.OPERATOR) for d in way.differences)
+    heavy = any(isinstance(e.op, Op) and e.op.kind > Fusion.INJECTIVE for e in way.calls)
+    if way.effort > NO_EDIT or (built > way.matched and not heavy):
+        return None
     found: list[Edit] = []
     attributes: dict[Expr, dict[str, Any]] = {}
     for d in way.differences:
@@ -59,6 +61,8 @@ def together(edits: Iterable[Edit]) -> Edit | None:
     if len(edits) < 2:
         return edits[0] if edits else None
     text = "; ".join(dict.fromkeys(e.text for e in edits))
+    if not all(e.can_apply or e.table is not None for e in edits):  # one of them is for a human being
+        return Edit(text, all(e.keeps_meaning for e in edits))
     passes = {repr(p): p for e in edits for p in e.passes}
     return Edit(
         text, all(e.keeps_meaning for e in edits), tuple(c for e in edits for c in e.changes), tuple(passes.values()),
@@ -196,8 +200,9 @@ def _asking(d: Difference, wanted: Mapping[str, Any]) -> Difference:
 
 def _folded(differences: Iterable[Difference]) -> Edit:
     """The values that are made of constants, computed now."""
-    names = list(dict.fromkeys(short(d.at) for d in differences))
+    names = list(dict.fromkeys(short(d.at, 0) for d in differences))
     text = f"fold {' and '.join(names)}, computed from constants: relay.transform.FoldConstant(fold_qnn=True)"
+    text += ", or relay.qnn.transform.Unify()" if "qnn." in text else ""
     return Edit(text, True, tuple(at_use(d, lambda e: Constant(np.asarray(evaluate(e)), e.span)) for d in differences))
 
 
@@ -227,7 +232,7 @@ def _extra(d: Difference, way: Way) -> Edit | None:
         return None
     operand, name = d.wanted["operand"], through.op.name
     known = through.args[operand].known_type()
-    same = name in _SAME or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
+    same = name in CHANGE_NOTHING or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
     return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
 
 
@@ -254,7 +259,8 @@ def _operator(d: Difference, way: Way) -> Edit | None:
     cls = get(d.wanted["operator"])
     if not isinstance(d.at, Call) or not isinstance(d.at.op, Op):
         return None
-    attrs = {**{k: v for k, v in d.at.op.attributes().items() if k in cls.attribute_names}, **d.wanted["attrs"]}
+    known = {**neutral_attributes(cls.name, d.at.known_type()), **d.at.op.attributes(), **d.wanted["attrs"]}
+    attrs = {k: v for k, v in known.items() if k in cls.attribute_names}
     if any(n not in attrs and n not in cls.attribute_defaults for n in cls.attribute_names):
         return Edit(f"compute it with {cls.name}, not {d.at.op.name}")
     return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]

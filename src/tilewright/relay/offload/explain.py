@@ -27,10 +27,11 @@ from tilewright.relay.offload.edits import edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
 from tilewright.relay.offload.nearest import Nearest
 from tilewright.relay.offload.places import operators_of, path_of, tops_of
-from tilewright.relay.offload.report import Offload, Record, Taken
+from tilewright.relay.offload.prepared import divided, prepared
+from tilewright.relay.offload.report import Offload, Record, Taken, one_after_another
 from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
 from tilewright.relay.op.annotation import Mark
-from tilewright.relay.op.contrib import PatternTable, Refusal
+from tilewright.relay.op.contrib import PatternTable, Refusal, has_partitioner
 from tilewright.relay.op.registry import Op
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.infer_type import InferType
@@ -44,18 +45,33 @@ _REACH: Final = 12
 
 
 def explain_offload(
-    mod: IRModule, targets: str | Sequence[str], *, tables: Mapping[str, PatternTable] | None = None, divide: Partition | None = None
+    mod: IRModule, targets: str | Sequence[str], *, tables: Mapping[str, PatternTable] | None = None, options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Offload:
-    """Say of every operator of `mod` whether one of `targets` (in their order) takes it, and why not.
+    """Say of every operator of `mod`, whose parameters are bound, whether one of `targets` (in their order) takes it, and why not.
 
-    The module is as the partition of the targets is given it: parameters bound, quantized networks in one form (`relay.qnn.transform.Unify`).
-    `tables` has pattern tables in place of those that are registered; `divide` is how the module is partitioned, where that is not by
-    `MergeComposite`, `AnnotateTarget`, `MergeCompilerRegions` and `PartitionGraph`. Raises `OptionError` for a target that nothing is known of.
+    Targets are partitioned for as `relay.op.contrib.partition_for` does it, with their `options`; where a target prepares a network first (brings quantized
+    operators into one form, changes layouts), the report speaks of the prepared one, its `mod`. `tables` has pattern tables in place of those that are
+    registered. Raises `OptionError` for a target that nothing is known of.
     """
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     rows = {t: tuple(table_of(t, tables)) for t in names}
     mod = InferType()(mod)
-    fate, divided = fates(mod, divide or (lambda m: partition(m, names, tables)))
+    own = [t for t in names if t not in (tables or {}) and has_partitioner(t)]
+    if not own:
+        return _report(mod, names, rows, lambda m: partition(m, names, tables))
+    reports: list[Offload] = []
+    for t in names:
+        given = (options or {}).get(t, {})
+        whole = InferType()(prepared(t, mod, given)) if t in own else mod
+        divide: Partition = (lambda m, t=t, given=given: divided(t, m, given)) if t in own else (lambda m, t=t: partition(m, (t,), tables))  # type: ignore[misc]
+        reports.append(_report(whole, (t,), {t: rows[t]}, divide))
+        mod = reports[-1].partitioned
+    return one_after_another(names, reports)
+
+
+def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[tuple[Any, ...]]], divide: Partition) -> Offload:
+    """The report of targets that look for patterns in one module."""
+    fate, partitioned, origins = fates(mod, divide)
     records: list[Record] = []
     taken: list[Taken] = []
     for name, function in mod.items():
@@ -65,7 +81,7 @@ def explain_offload(
         records += explained.records()
         taken += explained.taken()
     records.sort(key=lambda r: -r.macs)
-    return Offload(names, tuple(records), tuple(taken), mod, divided)
+    return Offload(names, tuple(records), tuple(taken), mod, partitioned, origins)
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ class _Candidate:
     way: Way
 
     @property
-    def rank(self) -> tuple[int, int, int]:
+    def rank(self) -> tuple[int, ...]:
         return (*self.way.rank, self.number)
 
 
@@ -132,8 +148,10 @@ class _Explained:
         for c in candidates:
             if asked and (c.way.cost > 1 or (c.way.cost == 1 and c.way.matched < 2)):
                 break
+            if found and c.way.cost > candidates[0].way.cost + 1:
+                break
             record = self._judged(e, c, plain)
-            if record.proven:
+            if record.proven or (not c.way.cost and (record.edit is not None or record.kind is not Kind.TAKEN)):
                 return record
             found.append(record)
         if asked or found:
@@ -234,7 +252,7 @@ class _Explained:
         try:
             root = changed(c.anchor, (*edit.changes, *_trial(edit, leaves)), leaves)
         except CompileError as error:
-            return None, False, [f"there the program would have no type: {error.message}"]
+            return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
             return edit, False, []

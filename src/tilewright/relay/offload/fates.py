@@ -59,8 +59,8 @@ def partition(mod: IRModule, targets: Sequence[str], tables: Mapping[str, Patter
     return mod
 
 
-def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule]:
-    """The fate of every call of an operator of `mod` under a partition, and the partitioned module.
+def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule, dict[Expr, Call]]:
+    """The fate of every call of an operator of `mod` under a partition, the partitioned module, and which call each of its calls was.
 
     A call that is nowhere afterwards was rewritten by the target that took it.
     """
@@ -73,7 +73,9 @@ def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule]
             _note(f, f.attrs.get("Compiler", ""), found)
     taken = {t for t in (f.attrs.get("Compiler", "") for _, f in divided.items() if isinstance(f, Function)) if t}
     elsewhere = Fate(min(taken)) if taken else Fate("")
-    return {call: found.get(name, elsewhere) for name, call in numbered.items()}, divided.map_functions(lambda f: _restored(f, numbered), Function)
+    origins: dict[Expr, Call] = {}
+    restored = divided.map_functions(lambda f: _restored(f, numbered, origins), Function)
+    return {call: found.get(name, elsewhere) for name, call in numbered.items()}, restored, origins
 
 
 def _numbered(function: Function, numbered: dict[str, Call]) -> Function:
@@ -106,8 +108,8 @@ def _note(function: Function, target: str, found: dict[str, Fate]) -> None:
                 found[e.span.name] = fate
 
 
-def _restored(function: Function, numbered: Mapping[str, Call]) -> Function:
-    """The function with the origins that its calls had."""
+def _restored(function: Function, numbered: Mapping[str, Call], origins: dict[Expr, Call]) -> Function:
+    """The function with the origins that its calls had; `origins` is filled with what they were."""
     new: dict[Expr, Expr] = {}
     for e in post_order(function):
         old = operands(e)
@@ -115,6 +117,8 @@ def _restored(function: Function, numbered: Mapping[str, Call]) -> Function:
         if isinstance(e, Call) and e.span is not None and e.span.name in numbered:
             before = numbered[e.span.name]
             new[e] = Call(now[0], now[1:], span=before.span) if isinstance(e.op, Expr) else Call(e.op, now, span=before.span)
+            if isinstance(e.op, Op):
+                origins[new[e]] = before
         elif any(a is not b for a, b in zip(old, now, strict=True)):
             new[e] = with_operands(e, now)
     found = new.get(function, function)

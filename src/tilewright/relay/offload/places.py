@@ -56,6 +56,22 @@ def _name(p: DFPattern) -> str:
     return named(p)
 
 
+def calls_in(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
+    """How many calls a match of a pattern has at least."""
+    if p in outer:
+        return 0
+    inside = outer | {p}
+    match p:
+        case AltPattern():
+            return min(calls_in(p.left, inside), calls_in(p.right, inside))
+        case CallPattern():
+            return 1 + sum(calls_in(q, inside) for q in p.args or ())
+        case WildcardPattern():
+            return 0 if p.redirected is None else calls_in(p.redirected, inside)
+        case _:
+            return sum(calls_in(q, inside) for q in p.inside())
+
+
 def operators_of(p: DFPattern) -> set[type[Op]] | None:
     """The operators that a pattern speaks of; None where calls of any may match."""
     found: set[type[Op]] = set()

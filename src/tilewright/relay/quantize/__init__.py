@@ -8,15 +8,33 @@ Both choose places in the same way (`places.py`), simulate there (`simulate.py`)
 qnn dialect, as quantized models of the frontends have them.
 """
 
-from tilewright.relay.quantize.calibration import QuantizeCalibrate, calibrate
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tilewright.relay.quantize.calibration import QuantizeCalibrate
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig, kind2str, qconfig
 from tilewright.relay.quantize.errors import LayerError, Report
-from tilewright.relay.quantize.flow import prerequisite_optimize, quantize
+from tilewright.relay.quantize.flow import prerequisite_optimize
+from tilewright.relay.quantize.from_data import PostTraining, Quantized
 from tilewright.relay.quantize.integers import QuantizeRealize, realize
-from tilewright.relay.quantize.post_training import PostTraining, Quantized, post_training
 from tilewright.relay.quantize.simulate import QuantizeAnnotate, QuantizePartition, annotate, partition
+
+if TYPE_CHECKING:
+    from tilewright.compiler.calibration import calibrate, post_training, quantize
+
+_COMPILING: Final = frozenset({"calibrate", "post_training", "quantize"})
+"""What runs a network on data, compiled."""
 
 __all__ = [
     "LayerError", "PostTraining", "QAnnotateKind", "QConfig", "QuantizeAnnotate", "QuantizeCalibrate", "QuantizePartition", "QuantizeRealize", "Quantized", "Report", "annotate",
     "calibrate", "current_qconfig", "kind2str", "partition", "post_training", "prerequisite_optimize", "qconfig", "quantize", "realize",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _COMPILING:
+        from tilewright.compiler import calibration
+
+        return getattr(calibration, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.annotation import SimulatedQuantize
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig
 from tilewright.relay.quantize.ranges import Array, Distribution, Levels, divergence_of, percentile_of
-from tilewright.relay.quantize.running import distributions, samples_of
+from tilewright.relay.quantize.running import Runner, distributions, samples_of
 from tilewright.relay.quantize.simulate import constants, float_form, rebuilt
 from tilewright.relay.visitor import calls
 
@@ -28,28 +28,24 @@ _PERCENTILE = 0.99999
 
 @dataclass(frozen=True)
 class QuantizeCalibrate(ModulePass):
-    """Put numbers in the place of the variables of simulated quantizations, as the current `qconfig` says; `dataset` has inputs by name.
+    """Put numbers in the place of the variables of simulated quantizations, as the current `qconfig` says; `dataset` has inputs by name, which `runner` runs the network on.
 
     Raises `OptionError` where the mode needs data and there are none.
     """
 
-    dataset: Iterable[Any] | None = None
+    dataset: Iterable[Any] | None
+    runner: Runner
     exact: ClassVar[bool] = False
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         config = current_qconfig()
-        return mod.map_functions(lambda f: _calibrated(f, self.dataset, config), Function)
+        return mod.map_functions(lambda f: _calibrated(f, self.dataset, config, self.runner), Function)
 
 
-def calibrate(dataset: Iterable[Any] | None = None) -> Callable[..., IRModule]:
-    """`QuantizeCalibrate` as a function `(mod, context) -> mod`, which is what the field's scripts make a pass of."""
-    return lambda mod, context=None: QuantizeCalibrate(dataset)(mod)
-
-
-def _calibrated(function: Function, dataset: Iterable[Any] | None, config: QConfig) -> Function:
+def _calibrated(function: Function, dataset: Iterable[Any] | None, config: QConfig, runner: Runner) -> Function:
     marked = [e for e in calls(function.body, inside=False) if isinstance(e.op, SimulatedQuantize)]
     inputs = [e for e in marked if e.op.kind_of_value != QAnnotateKind.WEIGHT]
-    most = _magnitudes(function, inputs, dataset, config)
+    most = _magnitudes(function, inputs, dataset, config, runner)
     shared: dict[Expr, float] = {}
     for e in inputs:
         shared[e.args[1]] = max(shared.get(e.args[1], 0.0), most[e])
@@ -64,7 +60,7 @@ def _calibrated(function: Function, dataset: Iterable[Any] | None, config: QConf
     return rebuilt(function, replace)
 
 
-def _magnitudes(function: Function, inputs: Sequence[Call], dataset: Iterable[Any] | None, config: QConfig) -> dict[Expr, float]:
+def _magnitudes(function: Function, inputs: Sequence[Call], dataset: Iterable[Any] | None, config: QConfig, runner: Runner) -> dict[Expr, float]:
     if config.calibrate_mode == "global_scale":
         return dict.fromkeys(inputs, float(config.global_scale))
     if dataset is None:
@@ -72,7 +68,7 @@ def _magnitudes(function: Function, inputs: Sequence[Call], dataset: Iterable[An
     made: dict[Expr, Expr] = {}
     plain = float_form(function, made)
     of_value = {e: made[e.args[0]] for e in inputs}
-    found = distributions(plain, list(dict.fromkeys(of_value.values())), samples_of(dataset, plain), config.calibrate_chunk_by)
+    found = distributions(plain, list(dict.fromkeys(of_value.values())), samples_of(dataset, plain), runner, config.calibrate_chunk_by)
     measure: Callable[[Distribution], float] = divergence_of if config.calibrate_mode == "kl_divergence" else lambda d: percentile_of(d, _PERCENTILE)
     ranges = {e: measure(d) for e, d in found.items()}
     return {e: ranges[v] for e, v in of_value.items()}

@@ -19,7 +19,7 @@ from tilewright.relay.op.broadcast import Subtract
 from tilewright.relay.op.reduction import Mean
 from tilewright.relay.quantize.places import Places
 from tilewright.relay.quantize.ranges import Array
-from tilewright.relay.quantize.running import Sample, runner
+from tilewright.relay.quantize.running import Runner, Sample
 from tilewright.relay.quantize.simulate import Parameters, channel_axis, simulated, simulated_value, simulated_weight
 
 
@@ -88,7 +88,7 @@ class Setting:
         return Call(layer.op, [data, simulated_weight(layer, self.of_weight(layer))], span=layer.span)
 
 
-def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]) -> dict[Call, tuple[float, float]]:
+def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample], runner: Runner) -> dict[Call, tuple[float, float]]:
     """The own error (zero in float) and the error of each of these layers, over all samples."""
     made: dict[Expr, Expr] = {}
     how.simulated(made)
@@ -107,7 +107,7 @@ def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]
     return {e: (relative(own[e], signal[e]), relative(noise[e], signal[e])) for e in layers}
 
 
-def channel_shifts(how: Setting, samples: Sequence[Sample]) -> dict[Call, Array]:
+def channel_shifts(how: Setting, samples: Sequence[Sample], runner: Runner) -> dict[Call, Array]:
     """How much greater the float result of each quantized layer is than what it makes alone: the mean for each output channel, float32."""
     results: list[Expr] = []
     for e in how.places.layers:

@@ -1,4 +1,4 @@
-"""`relay.quantize.quantize`: from a float network to integers, pass by pass."""
+"""From a float network to integers, pass by pass."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tilewright.relay.quantize.calibration import QuantizeCalibrate
 from tilewright.relay.quantize.config import current_qconfig
 from tilewright.relay.quantize.integers import realize
 from tilewright.relay.quantize.places import is_layer
+from tilewright.relay.quantize.running import Runner
 from tilewright.relay.quantize.simulate import annotate, channel_axis, partition
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.fold_constant import FoldConstant
@@ -63,14 +64,10 @@ def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int, chann
     return np.ascontiguousarray(np.broadcast_to(value.reshape(-1), (channels,)))
 
 
-def quantize(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Iterable[Any] | None = None) -> IRModule:
-    """`mod` in integers, as the current `qconfig` says: its layers, and the sums, pools and concatenations between them.
-
-    `dataset`, inputs by name for each run, is what `kl_divergence` and `percentile` find ranges in. Raises `OptionError` where they have none, `InputError` for data of
-    other names or shapes.
-    """
+def quantize(mod: IRModule, params: Mapping[str, Any] | None, dataset: Iterable[Any] | None, runner: Runner) -> IRModule:
+    """`compiler.calibration.quantize`, which runs the network on data by `runner`."""
     config = current_qconfig()
-    passes: list[Pass] = [partition(), annotate(), QuantizeCalibrate(dataset)]
+    passes: list[Pass] = [partition(), annotate(), QuantizeCalibrate(dataset, runner)]
     if not config.do_simulation:
         passes.append(realize())
     with PassContext(opt_level=3):

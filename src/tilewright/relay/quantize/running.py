@@ -1,4 +1,7 @@
-"""Runs a network in float on data, for calibration: compiled, part by part, so that no more values are in memory than asked for."""
+"""A network in float on data, for calibration: part by part, so that no more values are in memory than asked for.
+
+What runs it is given (`Runner`): compiled programs, by `compiler/calibration.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.relay.expr import Expr, Function, Tuple, Var
+from tilewright.relay.expr import Expr, Function, Var
 from tilewright.relay.quantize.ranges import Array, Distribution
 from tilewright.types import TensorType
 
 Sample = Mapping[str, Array]
+Runner = Callable[[Function, Sequence[Expr]], Callable[[Sample], list[Array]]]
+"""From a function and nodes of it to what computes these nodes for a sample."""
 
 
 def samples_of(data: Any, function: Function) -> list[Sample]:
@@ -55,21 +60,9 @@ def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
     return [{n: x if not x.ndim else np.ascontiguousarray(np.split(x, count)[k]) for n, x in sample.items()} for k in range(count)]
 
 
-def runner(function: Function, results: Sequence[Expr]) -> Callable[[Sample], list[Array]]:
-    """A function that computes these nodes of `function`, compiled for this machine."""
-    from tilewright.compiler.model import compile
-
-    tapped = Function(function.params, Tuple(tuple(results)))
-    made = compile(tapped)
-
-    def run(sample: Sample) -> list[Array]:
-        answer = made(*(sample[p.name_hint] for p in function.params))
-        return [np.asarray(a) for a in (answer if isinstance(answer, tuple) else (answer,))]
-
-    return run
-
-
-def distributions(function: Function, values: Sequence[Expr], samples: Sequence[Sample], at_a_time: int = -1, counted: bool = True) -> dict[Expr, Distribution]:
+def distributions(
+    function: Function, values: Sequence[Expr], samples: Sequence[Sample], runner: Runner, at_a_time: int = -1, counted: bool = True,
+) -> dict[Expr, Distribution]:
     """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them; only their ends where nothing is `counted`."""
     found = {e: Distribution() for e in values}
     step = len(values) if at_a_time < 0 else at_a_time

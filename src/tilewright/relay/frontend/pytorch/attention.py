@@ -9,10 +9,11 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.pytorch.linear import product
+from tilewright.relay.frontend.pytorch.linear import linear, product
+from tilewright.relay.frontend.pytorch.math import gelu
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import dtype_of, rank, scalar, shape_of, transpose
+from tilewright.relay.frontend.shaping import dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
 from tilewright.types import BOOL
 
 
@@ -54,3 +55,51 @@ def attention(
     if node.name == "scaled_dot_product_attention":
         return found
     return (found, weights) if node.name.endswith("math") else (found, Constant(np.zeros(0, np.float32)))
+
+
+# Layers of attention as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call them when they are traced
+
+
+@converter("_native_multi_head_attention")
+def multi_head_attention(
+    query: Expr, key: Expr, value: Expr, embed_dim: int, num_head: int, qkv_weight: Expr, qkv_bias: Expr, proj_weight: Expr, proj_bias: Expr, node: Node,
+    mask: Expr | None = None, need_weights: bool = True, average_attn_weights: bool = True, mask_type: int | None = None,
+) -> tuple[Expr, Expr]:
+    """Batches of rows: `qkv_weight` has the weights of queries, keys and values below each other. What a mask marks is left out: (rows, rows), (batch, rows) or whole."""
+    def heads(x: Expr, part: int) -> Expr:
+        w, b = (slice_axis(v, 0, part * embed_dim, (part + 1) * embed_dim) for v in (qkv_weight, qkv_bias))
+        batch, rows, _ = shape_of(x)
+        return transpose(reshape(linear(x, w, b), (batch, rows, num_head, embed_dim // num_head)), (0, 2, 1, 3))
+
+    if mask is not None:
+        mask = op.logical_not(mask) if dtype_of(mask) is BOOL else mask
+        mask = reshape(mask, (shape_of(mask)[0], 1, 1, shape_of(mask)[1])) if mask_type == 1 else mask
+    q, k, v = (heads(x, part) for part, x in enumerate((query, key, value)))
+    found, weights = attention(q, k, v, node.renamed("_scaled_dot_product_attention_math"), mask)
+    rows = reshape(transpose(found, (0, 2, 1, 3)), shape_of(query))
+    if not need_weights:
+        weights = Constant(np.zeros(0, np.float32))
+    return linear(rows, proj_weight, proj_bias), op.mean(weights, axis=(1,)) if need_weights and average_attn_weights else weights
+
+
+@converter("_transformer_encoder_layer_fwd")
+def transformer_encoder_layer(
+    src: Expr, embed_dim: int, num_heads: int, qkv_weight: Expr, qkv_bias: Expr, proj_weight: Expr, proj_bias: Expr, use_gelu: bool, norm_first: bool, eps: float,
+    norm_weight_1: Expr, norm_bias_1: Expr, norm_weight_2: Expr, norm_bias_2: Expr, ffn_weight_1: Expr, ffn_bias_1: Expr, ffn_weight_2: Expr, ffn_bias_2: Expr, node: Node,
+    mask: Expr | None = None, mask_type: int | None = None,
+) -> Expr:
+    """Attention and two products, each added to what went in; the norms stand before or behind."""
+    def attend(x: Expr) -> Expr:
+        return multi_head_attention(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, node, mask, False, False, mask_type)[0]
+
+    def feed(x: Expr) -> Expr:
+        hidden = linear(x, ffn_weight_1, ffn_bias_1)
+        return linear(gelu(hidden) if use_gelu else op.nn.relu(hidden), ffn_weight_2, ffn_bias_2)
+
+    x = src
+    for part, weight, bias in ((attend, norm_weight_1, norm_bias_1), (feed, norm_weight_2, norm_bias_2)):
+        def norm(v: Expr, weight: Expr = weight, bias: Expr = bias) -> Expr:
+            return op.nn.layer_norm(v, weight, bias, axis=-1, epsilon=float(eps))
+
+        x = op.add(part(norm(x)), x) if norm_first else norm(op.add(part(x), x))
+    return x

@@ -73,6 +73,8 @@ class Importer:
         if not self.freeze and array.dtype.kind not in "iub":
             made = Var(name, TensorType(array.shape, DataType(array.dtype)))
             self._params[made] = array
+        if value.is_quantized:
+            self.quantized[made] = quantize.parameters_in(value)
         reference = Reference(made)
         self._references[id(value)] = value, reference  # the tensor is kept, so that its id stays its own
         return reference

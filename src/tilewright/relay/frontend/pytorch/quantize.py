@@ -18,7 +18,7 @@ from tilewright.relay.frontend.pytorch import math as elementwise
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar
 from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
 from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
@@ -39,6 +39,15 @@ class Quantized:
     scale: Array
     zero_point: Array
     axis: int = -1
+
+
+def parameters_in(tensor: Any) -> Quantized:
+    """How a `torch.Tensor` is quantized."""
+    import torch
+
+    if tensor.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
+        return Quantized(tensor.q_per_channel_scales().numpy().astype(np.float32), tensor.q_per_channel_zero_points().numpy(), tensor.q_per_channel_axis())
+    return Quantized(np.asarray(tensor.q_scale(), np.float32), np.asarray(tensor.q_zero_point()))
 
 
 def parameters_of(x: Expr, node: Node) -> Quantized:
@@ -258,16 +267,6 @@ def quantized_relu6(qx: Expr, node: Node, inplace: bool = False) -> Expr:
     zero = int(q.zero_point)
     six = int(np.rint(np.float32(6) * (np.float32(1) / q.scale.astype(np.float32)))) + zero
     return marked(op.clip(qx, a_min=float(max(low, zero)), a_max=float(min(high, six))), q, node)
-
-
-@converter("quantized::batch_norm2d", "quantized::batch_norm", "quantized::batch_norm2d_relu")
-def quantized_batch_norm(
-    qx: Expr, weight: Expr | None, bias: Expr | None, mean: Expr, var: Expr, eps: float, output_scale: float, output_zero_point: int, node: Node,
-) -> Expr:
-    r = real(qx, parameters_of(qx, node))
-    ones, zeros = (Constant(np.full(shape_of(qx)[1], v, np.float32)) for v in (1, 0))
-    y = op.nn.batch_norm(r, ones if weight is None else weight, zeros if bias is None else bias, mean, var, axis=1, epsilon=float(eps))[0]
-    return quantized_from(y, output_scale, output_zero_point, dtype_of(qx), node, int(output_zero_point) if node.name.endswith("relu") else None)
 
 
 FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2 / 256, 128), "softmax": (1 / 256, 0)}

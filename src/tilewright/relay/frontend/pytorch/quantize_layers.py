@@ -14,9 +14,11 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.pytorch.nn import on_axes
+from tilewright.relay.frontend.pytorch.linear import linear
+from tilewright.relay.frontend.pytorch.nn import embedding_bag, on_axes
 from tilewright.relay.frontend.pytorch.node import Array, Node
-from tilewright.relay.frontend.pytorch.quantize import Quantized, along, marked, parameter, parameters_of
+from tilewright.relay.frontend.pytorch.quantize import Quantized, along, marked, parameter, parameters_in, parameters_of
+from tilewright.relay.frontend.pytorch.recurrent import CELLS, Products, network
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, reshape, scalar, shape_of, transpose
 from tilewright.relay.qnn.numerics import limits
@@ -56,11 +58,7 @@ def unpacked(packed: Any, node: Node) -> Packed:
         weight, bias = torch.ops.quantized.linear_unpack(packed)
     else:
         node.refuse(f"its parameters are packed as {name}, which is not supported")
-    if weight.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
-        q = Quantized(weight.q_per_channel_scales().numpy().astype(np.float32), weight.q_per_channel_zero_points().numpy(), weight.q_per_channel_axis())
-    else:
-        q = Quantized(np.asarray(weight.q_scale(), np.float32), np.asarray(weight.q_zero_point()))
-    return Packed(weight.int_repr().numpy(), q, None if bias is None else bias.detach().numpy().astype(np.float32), window)
+    return Packed(weight.int_repr().numpy(), parameters_in(weight), None if bias is None else bias.detach().numpy().astype(np.float32), window)
 
 
 def sums_of(x: Expr, packed: Any, node: Node, q: Quantized) -> Sums:
@@ -147,27 +145,125 @@ def quantized_convolution(qx: Expr, packed_weight: Any, output_scale: float, out
     return layer_of(qx, packed_weight, output_scale, output_zero_point, node, node.name.endswith("relu"))
 
 
-@converter("quantized::linear_dynamic", "quantized::linear_relu_dynamic")
-def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = False) -> Expr:
-    """The input is quantized by its own range, which zero belongs to, to 7 or 8 bits."""
-    most = 127 if reduce_range else 255
-    x = cast(X, FLOAT32)
+# Of data that are quantized as they run
+
+
+def dynamic_kernel(packed: Any, layer: Packed, node: Node) -> Expr:
+    """The weight of a matrix product whose data are quantized as they run."""
+    return node.weight(packed, layer.weight, parameter(layer.q.scale, np.float32), parameter(layer.q.zero_point, np.int32))
+
+
+def dynamic_product(x: Expr, kernel: Expr, layer: Packed, reduce_range: bool) -> Expr:
+    """`x`, quantized by its own range, which zero belongs to, to 8 bits, or 7 where an engine heeds it, times the weight, as real numbers."""
+    import torch
+
+    most = 127 if reduce_range and torch.backends.quantized.engine != "qnnpack" else 255
+    x = cast(x, FLOAT32)
     axes = tuple(range(rank(x)))
     low = op.minimum(op.min(x, axis=axes), scalar(0, x))
     high = op.maximum(op.max(x, axis=axes), scalar(0, x))
-    span = op.divide(op.subtract(high, low), scalar(most, x))
+    span = op.quotient(op.subtract(high, low), scalar(most, x))
     scale = op.where(op.equal(span, scalar(0, x)), scalar(0.1, x), span)
-    inverse = op.divide(scalar(1, x), scale)
-    zero = op.clip(op.round(op.negative(op.divide(low, scale))), a_min=0.0, a_max=float(most))
+    inverse = op.quotient(scalar(1, x), scale)
+    zero = op.clip(op.round(op.negative(op.quotient(low, scale))), a_min=0.0, a_max=float(most))
     integers = cast(op.clip(op.add(op.round(op.multiply(x, inverse)), zero), a_min=0.0, a_max=float(most)), "uint8")
+    one, zero_w, bias = Constant(np.ones((), np.float32)), parameter(layer.q.zero_point, np.int32), layer.bias
+    units, lead = layer.weight.shape[0], shape_of(x)[:-1]
+    rows = integers if len(lead) == 1 else reshape(integers, (-1, shape_of(x)[-1]))
+    total: Expr = op.qnn.dense(rows, kernel, cast(zero, INT32), zero_w, one, one, units=units)
+    worth = op.multiply(scale, along(layer.q.scale, 2, -1))
+    whole = cast(total, FLOAT32)
+    y = op.multiply(whole, worth) if bias is None else op.multiply_add(whole, worth, along(bias, 2, -1))
+    return y if len(lead) == 1 else reshape(y, (*lead, units))
+
+
+@converter("quantized::linear_dynamic", "quantized::linear_relu_dynamic")
+def linear_dynamic(X: Expr, W_prepack: Any, node: Node, reduce_range: bool = False) -> Expr:
     layer = unpacked(W_prepack, node)
-    w, bias = layer.q, layer.bias
-    one = Constant(np.ones((), np.float32))
-    rows = integers if rank(x) == 2 else reshape(integers, (-1, shape_of(x)[-1]))
-    zero_w = Constant(w.zero_point.astype(np.int32) if w.scale.size > 1 else w.zero_point.astype(np.int32).reshape(()))
-    kernel = node.weight(W_prepack, layer.weight, parameter(w.scale, np.float32), zero_w)
-    total: Expr = op.qnn.dense(rows, kernel, cast(zero, INT32), zero_w, one, one, units=layer.weight.shape[0])
-    total = total if rank(x) == 2 else reshape(total, (*shape_of(x)[:-1], layer.weight.shape[0]))
-    y = op.multiply(cast(total, FLOAT32), op.multiply(scale, along(w.scale, rank(total), -1)))
-    y = y if bias is None else op.add(y, along(bias, rank(total), -1))
+    y = dynamic_product(X, dynamic_kernel(W_prepack, layer, node), layer, reduce_range)
     return op.nn.relu(y) if "relu" in node.name else y
+
+
+def half_weights(packed: Any) -> list[Expr]:
+    """Weight and bias of a matrix product whose weights are stored as float16, and which is computed in float32."""
+    import torch
+
+    weight, bias = torch.ops.quantized.linear_unpack_fp16(packed)
+    return [Constant(v.detach().to(torch.float16 if k == 0 else torch.float32).to(torch.float32).numpy()) for k, v in enumerate((weight, bias)) if v is not None]
+
+
+@converter("quantized::linear_dynamic_fp16", "quantized::linear_relu_dynamic_fp16")
+def linear_of_halves(X: Expr, W_prepack: Any, node: Node) -> Expr:
+    y: Expr = linear(cast(X, FLOAT32), *half_weights(W_prepack))
+    return op.nn.relu(y) if "relu" in node.name else y
+
+
+# Recurrent layers and embeddings
+
+
+def _products(w_ih: Any, w_hh: Any, reduce_range: bool, halves: bool, node: Node) -> Products:
+    """The products of a recurrent layer, whose weights are bytes or halves."""
+    if halves:
+        (w, *b), (u, *c) = half_weights(w_ih), half_weights(w_hh)
+        return Products(lambda x: linear(x, w, *b), linear, [u, *c])
+    given, state = unpacked(w_ih, node), unpacked(w_hh, node)
+    kernel = dynamic_kernel(w_ih, given, node)
+    return Products(lambda x: dynamic_product(x, kernel, given, reduce_range), lambda h, u: dynamic_product(h, u, state, reduce_range), [dynamic_kernel(w_hh, state, node)])
+
+
+@converter("quantized_lstm.input", "quantized_gru.input")
+def quantized_recurrent(
+    input: Expr, hx: Any, params: list[Any], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, node: Node,
+    dtype: Any = None, use_dynamic: bool = True,
+) -> tuple[Expr, ...]:
+    """LSTM and GRU whose products quantize what they take as they run."""
+    products = []
+    for cell in params:
+        (kind, _, _, settings, (w_ih, w_hh)), _ = cell.__getstate__()
+        if kind not in ("quantized_dynamic", "quantized_fp16"):
+            node.refuse(f"its weights are packed as '{kind}', and those of dynamic quantization, 'quantized_dynamic' and 'quantized_fp16', are supported; quantize it with quantize_dynamic")
+        products.append(_products(w_ih, w_hh, bool(settings and settings[0]), kind == "quantized_fp16", node))
+    return network(input, hx, products, CELLS[node.name.removeprefix("quantized_")], dropout, train, bidirectional, batch_first, node)
+
+
+@converter("quantized::quantized_lstm_cell_dynamic", "quantized::quantized_gru_cell_dynamic", "quantized::quantized_rnn_tanh_cell_dynamic", "quantized::quantized_rnn_relu_cell_dynamic")
+def quantized_cell(
+    input: Expr, hx: Any, w_ih: Any, w_hh: Any, node: Node, bias_ih: Any = None, bias_hh: Any = None, b_ih: Any = None, b_hh: Any = None,
+) -> Any:
+    """One step; the biases are those that are packed with the weights."""
+    states = hx if isinstance(hx, list) else [hx]
+    products = _products(w_ih, w_hh, True, False, node)
+    found = CELLS[node.name.removeprefix("quantized::quantized_").removesuffix("_cell_dynamic")](products.of_input(input), states, products.of_state(states[0], *products.weights))
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _rows(packed: Any, node: Node) -> tuple[Array, Array, Array]:
+    """The integers of an embedding, and scale and bias of each row as they are stored: real = integer * scale + bias."""
+    import torch
+
+    weight = torch.ops.quantized.embedding_bag_unpack(packed)
+    scale, zero = (v.numpy().astype(np.float32) for v in (weight.q_per_channel_scales(), weight.q_per_channel_zero_points()))
+    bias = -zero * scale
+    whole = weight.int_repr().numpy()
+    if weight.dtype is not torch.quint8:  # two to a byte, the first in the lower half, and float16 beside them
+        whole = whole.reshape(weight.shape[0], -1)
+        whole = np.stack([whole & 15, whole >> 4], axis=-1).reshape(weight.shape[0], -1)[:, : weight.shape[1]]
+        scale, bias = (v.astype(np.float16).astype(np.float32) for v in (scale, bias))
+    return np.ascontiguousarray(whole), scale.reshape(-1, 1), bias.reshape(-1, 1)
+
+
+@converter("quantized::embedding_byte", "quantized::embedding_4bit")
+def quantized_embedding(weight: Any, indices: Expr, node: Node, pruned_weights: bool = False) -> Expr:
+    whole, scale, bias = (op.take(Constant(v), indices, axis=0) for v in _rows(weight, node))
+    return op.multiply_add(cast(whole, FLOAT32), scale, bias)
+
+
+@converter("quantized::embedding_bag_byte", "quantized::embedding_bag_4bit")
+def quantized_embedding_bag(
+    weight: Any, indices: Expr, offsets: Expr, node: Node, mode: int = 0, pruned_weights: bool = False, per_sample_weights: Expr | None = None,
+    compressed_indices_mapping: Expr | None = None, include_last_offset: bool = False,
+) -> Expr:
+    """Sums of rows; the kernels add up whatever the mode says."""
+    whole, scale, bias = (Constant(v) for v in _rows(weight, node))
+    table = op.multiply_add(cast(whole, FLOAT32), scale, bias)
+    return embedding_bag(table, indices, offsets, node, 0, per_sample_weights, include_last_offset)[0]

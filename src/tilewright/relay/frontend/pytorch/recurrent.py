@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +18,17 @@ from tilewright.relay.loops import Loop, Turn
 
 _FEW: Final = 4
 """Steps that are copied out rather than looped over."""
-Cell = Callable[[Expr, Sequence[Expr], Expr, "Expr | None"], list[Expr]]
-"""From the input's part of a step, the states, and weight and bias of the hidden state, to the states behind the step."""
+Cell = Callable[[Expr, Sequence[Expr], Expr], list[Expr]]
+"""From the input's part of a step, the states, and the hidden state's part, to the states behind the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """The two products of one direction of a layer, each with its bias: of the input, and of the hidden state, which takes its `weights` after it."""
+
+    of_input: Callable[[Expr], Expr]
+    of_state: Callable[..., Expr]
+    weights: Sequence[Expr]
 
 
 def _gates(x: Expr, count: int) -> list[Expr]:
@@ -26,46 +36,46 @@ def _gates(x: Expr, count: int) -> list[Expr]:
     return [slice_axis(x, 1, k * size, (k + 1) * size) for k in range(count)]
 
 
-def _lstm(x: Expr, states: Sequence[Expr], w: Expr, b: Expr | None) -> list[Expr]:
-    i, f, g, o = _gates(op.add(x, linear(states[0], w, b)), 4)
+def _lstm(x: Expr, states: Sequence[Expr], h: Expr) -> list[Expr]:
+    i, f, g, o = _gates(op.add(x, h), 4)
     c = op.add(op.multiply(op.sigmoid(f), states[1]), op.multiply(op.sigmoid(i), op.tanh(g)))
     return [op.multiply(op.sigmoid(o), op.tanh(c)), c]
 
 
-def _gru(x: Expr, states: Sequence[Expr], w: Expr, b: Expr | None) -> list[Expr]:
+def _gru(x: Expr, states: Sequence[Expr], h: Expr) -> list[Expr]:
     xr, xz, xn = _gates(x, 3)
-    hr, hz, hn = _gates(linear(states[0], w, b), 3)
+    hr, hz, hn = _gates(h, 3)
     z = op.sigmoid(op.add(xz, hz))
     n = op.tanh(op.add(xn, op.multiply(op.sigmoid(op.add(xr, hr)), hn)))
     return [op.add(op.multiply(op.subtract(scalar(1, z), z), n), op.multiply(z, states[0]))]
 
 
-def _tanh(x: Expr, states: Sequence[Expr], w: Expr, b: Expr | None) -> list[Expr]:
-    return [op.tanh(op.add(x, linear(states[0], w, b)))]
+def _tanh(x: Expr, states: Sequence[Expr], h: Expr) -> list[Expr]:
+    return [op.tanh(op.add(x, h))]
 
 
-def _relu(x: Expr, states: Sequence[Expr], w: Expr, b: Expr | None) -> list[Expr]:
-    return [op.nn.relu(op.add(x, linear(states[0], w, b)))]
+def _relu(x: Expr, states: Sequence[Expr], h: Expr) -> list[Expr]:
+    return [op.nn.relu(op.add(x, h))]
 
 
-_CELLS: Final[dict[str, Cell]] = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _tanh, "rnn_relu": _relu}
+CELLS: Final[dict[str, Cell]] = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _tanh, "rnn_relu": _relu}
 
 
-def _direction(parts: Expr, states: Sequence[Expr], w: Expr, b: Expr | None, cell: Cell, backward: bool) -> tuple[list[Expr], Expr]:
+def _direction(parts: Expr, states: Sequence[Expr], products: Products, cell: Cell, backward: bool) -> tuple[list[Expr], Expr]:
     """The states behind the last step, and the outputs of all steps (steps, batch, hidden)."""
     steps = shape_of(parts)[0]
     if steps <= _FEW:
         rows, last = [], list(states)
         for k in range(steps)[::-1] if backward else range(steps):
-            last = cell(op.take(parts, Constant(np.asarray(k)), axis=0), last, w, b)
+            last = cell(op.take(parts, Constant(np.asarray(k)), axis=0), last, products.of_state(last[0], *products.weights))
             rows.append(last[0])
         return last, op.stack(Tuple(tuple(rows[::-1] if backward else rows)), axis=0)
     loop = Loop()
-    source, weight, bias = loop.outside(parts), loop.outside(w), None if b is None else loop.outside(b)
+    source, weights = loop.outside(parts), [loop.outside(w) for w in products.weights]
 
     def turn(number: Expr, before: Sequence[Expr]) -> Turn:
         place = op.subtract(Constant(np.asarray(steps - 1)), number) if backward else number
-        after = cell(op.take(source, place, axis=0), before, weight, bias)
+        after = cell(op.take(source, place, axis=0), before, products.of_state(before[0], *weights))
         return Turn(after, [after[0]])
 
     _, last, gathered = loop.run(steps, states, turn, [backward])
@@ -77,27 +87,37 @@ def recurrent(
     input: Expr, hx: Any, params: list[Expr], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, node: Node,
 ) -> tuple[Expr, ...]:
     """Outputs of all steps, then the last states, (layers * directions, batch, hidden) each."""
+    each = 4 if has_biases else 2
+    count = num_layers * (2 if bidirectional else 1)
+    if len(params) != each * count:
+        node.refuse(f"it has {len(params)} weights, and {each * count} are expected; projections (proj_size) are not supported")
+    products = []
+    for k in range(count):
+        w, u, *biases = params[k * each : (k + 1) * each]
+        products.append(Products(lambda x, w=w, b=biases[:1]: linear(x, w, *b), linear, [u, *biases[1:]]))  # type: ignore[misc]
+    return network(input, hx, products, CELLS[node.name], dropout, train, bidirectional, batch_first, node)
+
+
+def network(
+    input: Expr, hx: Any, products: Sequence[Products], cell: Cell, dropout: float, train: bool, bidirectional: bool, batch_first: bool, node: Node,
+) -> tuple[Expr, ...]:
+    """Layers of cells, whose products are given direction by direction."""
     if train and dropout:
         node.refuse("it drops out between layers, and models are compiled to be run; call model.eval() before tracing or exporting it")
-    cell, given = _CELLS[node.name], hx if isinstance(hx, list) else [hx]
+    given = hx if isinstance(hx, list) else [hx]
     directions = 2 if bidirectional else 1
-    each = 4 if has_biases else 2
-    if len(params) != each * num_layers * directions:
-        node.refuse(f"it has {len(params)} weights, and {each * num_layers * directions} are expected; projections (proj_size) are not supported")
     whole = len(shape_of(input)) == 3
     x = input if whole else reshape(input, (shape_of(input)[0], 1, shape_of(input)[1]))
     given = given if whole else [reshape(s, (shape_of(s)[0], 1, shape_of(s)[1])) for s in given]
     x = transpose(x, (1, 0, 2)) if batch_first and whole else x
     node.static(x, "input")
     ends: list[list[Expr]] = [[] for _ in given]
-    for layer in range(num_layers):
+    for layer in range(len(products) // directions):
         outputs = []
         for d in range(directions):
             k = layer * directions + d
-            w, u, *biases = params[k * each : (k + 1) * each]
             states = [op.take(s, Constant(np.asarray(k)), axis=0) for s in given]
-            parts = linear(x, w, biases[0] if biases else None)
-            last, rows = _direction(parts, states, u, biases[1] if biases else None, cell, d == 1)
+            last, rows = _direction(products[k].of_input(x), states, products[k], cell, d == 1)
             outputs.append(rows)
             for kept, state in zip(ends, last, strict=True):
                 kept.append(state)
@@ -110,5 +130,6 @@ def recurrent(
 
 @converter("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
 def recurrent_cell(input: Expr, hx: Any, w_ih: Expr, w_hh: Expr, node: Node, b_ih: Expr | None = None, b_hh: Expr | None = None) -> Any:
-    found = _CELLS[node.name.removesuffix("_cell")](linear(input, w_ih, b_ih), hx if isinstance(hx, list) else [hx], w_hh, b_hh)
+    states = hx if isinstance(hx, list) else [hx]
+    found = CELLS[node.name.removesuffix("_cell")](linear(input, w_ih, b_ih), states, linear(states[0], w_hh, b_hh))
     return tuple(found) if len(found) > 1 else found[0]

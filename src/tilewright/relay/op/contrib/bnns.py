@@ -97,7 +97,10 @@ def pattern_table() -> PatternTable:
 
 
 def partition_for_bnns(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
-    """The module with what BNNS takes as functions for `bnns`: constants and batch norms folded first."""
+    """The module with what BNNS takes as functions for `bnns`: constants and batch norms folded first.
+
+    That makes integer arithmetic of quantized operators, so partition for the targets of those before.
+    """
     from tilewright.relay import transform
 
     before = [transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(), transform.DynamicToStatic(), transform.FoldConstant()]

@@ -244,7 +244,7 @@ def _check_depth_to_space(e: Expr) -> bool | Refusal:
 def pattern_table() -> PatternTable:
     """The rows of Ethos-N: composites of quantized operators, then single ones."""
     padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
-    mean = is_op("mean")(wildcard() | is_op("cast")(wildcard()))
+    mean = is_op("mean")(is_op("cast")(wildcard()) | wildcard())
     pool = is_op("cast")(is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
     resize = is_op("image.resize2d")(wildcard())
     add, mul = (is_op(n)(wildcard(), wildcard(), *_constants(6)) for n in ("qnn.add", "qnn.mul"))

@@ -72,15 +72,17 @@ def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
 
 
 def partition_with(
-    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str, before: Sequence[Pass] = (), after: Sequence[Pass] = (),
+    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default", before: Sequence[Pass] = (), after: Sequence[Pass] = (),
 ) -> IRModule:
     """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to `target`, make functions of them."""
+    from tilewright.contrib import library_calls
     from tilewright.relay import transform
     from tilewright.relay.transform.bind_params import bind_params_by_name
 
     if params:
         mod = mod.copy()
         mod["main"] = bind_params_by_name(mod["main"], params)
+    library_calls.register_generators()
     passes: list[Pass] = [
         transform.InferType(), *before, transform.InferType(), transform.MergeComposite(table), transform.AnnotateTarget(target),
         *after, transform.MergeCompilerRegions(), transform.PartitionGraph(mod_name),

@@ -21,7 +21,7 @@ from tilewright.relay.quantize.flow import prerequisite_optimize
 from tilewright.relay.quantize.integers import QuantizeRealize
 from tilewright.relay.quantize.places import Places, find_places, is_layer, layers
 from tilewright.relay.quantize.ranges import Distribution, Levels, divergence_of, least_error_of, percentile_of
-from tilewright.relay.quantize.running import distributions, runner, samples_of
+from tilewright.relay.quantize.running import Runner, distributions, samples_of
 from tilewright.relay.quantize.simulate import Parameters, channel_axis, constants, rebuilt, weight_axis
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import consumers, post_order
@@ -72,19 +72,16 @@ class Quantized:
     report: Report
 
 
-def post_training(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Any = None, config: PostTraining | None = None) -> Quantized:
-    """Quantize the `main` of a float module by what its values are for `dataset`: inputs by name, or arrays where there is one input.
-
-    Needs known shapes. Raises `OptionError` for options and names of layers, `InputError` for data that do not fit, `CompileError` where there is nothing to quantize.
-    """
-    return _Work(prerequisite_optimize(mod, params), dataset, config or PostTraining()).quantized()
+def post_training(mod: IRModule, params: Mapping[str, Any] | None, dataset: Any, config: PostTraining, runner: Runner) -> Quantized:
+    """`compiler.calibration.post_training`, whose programs run by `runner`."""
+    return _Work(prerequisite_optimize(mod, params), dataset, config, runner).quantized()
 
 
 class _Work:
     """A float network, its layers by name, and what the data say of its values."""
 
-    def __init__(self, mod: IRModule, dataset: Any, config: PostTraining) -> None:
-        self.mod, self.config = mod, config
+    def __init__(self, mod: IRModule, dataset: Any, config: PostTraining, runner: Runner) -> None:
+        self.mod, self.config, self.runner = mod, config, runner
         main = mod["main"]
         if dataset is None:
             raise OptionError("post-training quantization finds ranges in data; give inputs of the network: a dictionary of arrays, or an iterable of them")
@@ -99,7 +96,7 @@ class _Work:
         self.measured = self.samples[: config.measured]
         self.kept = {e for e, name in self.names.items() if name in config.skip}
         places = self.places(self.kept)
-        self.seen = distributions(self.function, list(places.values), self.samples, counted=config.calibration != "minmax")
+        self.seen = distributions(self.function, list(places.values), self.samples, runner, counted=config.calibration != "minmax")
         self.ends = {e: self._ends(d) for e, d in self.seen.items()}
         self.weights = {e: constants(self._weight_levels(e)) for e in self.names}
 
@@ -141,7 +138,7 @@ class _Work:
         plain = Setting(self.function, places, values.__getitem__, self.weights.__getitem__)
         if not self.config.bias_correction or not places.layers:
             return plain
-        shifts = channel_shifts(plain, self.samples)
+        shifts = channel_shifts(plain, self.samples, self.runner)
         biases: dict[Expr, Constant] = {}
         for e in post_order(self.function.body, inside=False):
             if isinstance(e, Call) and isinstance(e.op, BiasAdd) and e.args[0] in shifts and isinstance(e.args[1], Constant):
@@ -156,23 +153,23 @@ class _Work:
 
     def quantized(self) -> Quantized:
         names = _output_names(self.function)
-        run = runner(self.function, _outputs(self.function))
+        run = self.runner(self.function, _outputs(self.function))
         expected = [run(s) for s in self.measured]
         order = list(self.names)
         first = self.setting(self.places(self.kept))
-        errors = layer_errors(first, order, self.measured)
+        errors = layer_errors(first, order, self.measured, self.runner)
         worst = sorted(first.places.layers, key=lambda e: -errors[e][0])
 
         def attempt(how: Setting) -> tuple[Setting, IRModule, dict[str, float]]:
             mod = self.integers(how)
-            return how, mod, output_errors(names, runner(mod["main"], _outputs(mod["main"])), expected, self.measured)
+            return how, mod, output_errors(names, self.runner(mod["main"], _outputs(mod["main"])), expected, self.measured)
 
         found = attempt(first)
         wanted = self.config.max_error
         if wanted is not None and max(found[2].values()) > wanted:
             found = _fewest(lambda count: attempt(self.setting(self.places(self.kept | set(worst[:count])))), len(worst), lambda f: max(f[2].values()) <= wanted)
         how, mod, outputs = found
-        now = errors if how is first else layer_errors(how, order, self.measured)
+        now = errors if how is first else layer_errors(how, order, self.measured, self.runner)
         chosen = set(how.places.layers)
         rows = tuple(LayerError(self.names[e], e.op.name, errors[e][0], now[e][1], e in chosen) for e in order)
         return Quantized(mod, Report(self.config.calibration, len(self.samples), rows, outputs, _constant_bytes(self.function), _constant_bytes(mod["main"])))
