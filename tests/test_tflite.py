@@ -52,6 +52,18 @@ def test_compiled_it_gives_the_same_bits(name: str) -> None:
     check(name, tvm.compile(data, threads=1)(*inputs_of(signature(data))))
 
 
+@pytest.mark.parametrize(("dtype", "given", "made", "wanted"), [
+    ("int8", (0.0078, -1), (0.0288, 4), [-43, 35, -72, -29, -25, 22]), ("int16", (0.001, 0), (0.004, 0), [-11250, 7111, -18042, -7786, -7007, 4062]),
+    ("uint8", (0.02, 128), (0.05, 120), [48, 164, 7, 70, 76, 145]),
+])
+def test_sums_of_signed_numbers_are_those_of_the_default_kernels(dtype: str, given: Any, made: Any, wanted: list[int]) -> None:
+    """The reference kernels take them for unsigned; sums of unsigned ones are theirs."""
+    tensors = [T("x", (6, 4), dtype, None, *given), T("a", (1,), "int32", [1]), T("y", (6,), dtype, None, *made)]
+    data, info = model(tensors, [Op("SUM", [0, 1], [2], "ReducerOptions")], [0], [2]), np.iinfo(dtype)
+    x = np.random.default_rng(3).integers(info.min, info.max + 1, (6, 4)).astype(dtype)
+    assert tvm.compile(data, threads=1)(x).tolist() == wanted
+
+
 def test_every_model_has_a_recorded_answer() -> None:
     assert set(EXPECTED) == set(MODELS)
 
