@@ -130,7 +130,7 @@ def test_what_cannot_be_exported_says_so(opaque: tvm.runtime.FactoryModule, tmp_
     lib = network()
     with pytest.raises(ArtifactError, match=r"m.zip: a model library is a .tar"):
         export_model_library_format(lib, tmp_path / "m.zip")
-    with pytest.raises(ArtifactError, match="two models are called 'small'; give relay.build another mod_name for each"):
+    with pytest.raises(ArtifactError, match=r"two models are called 'small'; give relay.build another mod_name for each"):
         export_model_library_format([lib, lib], tmp_path / "m.tar")
     lib.export_library(tmp_path / "m.so")
     with pytest.raises(ArtifactError, match="was loaded from a library, which has no object files left"):
