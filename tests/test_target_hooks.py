@@ -129,7 +129,7 @@ def test_hooks_that_do_something_else_are_told() -> None:
         (lambda m: 1, r"RelayToTIR of 'wide', at .*test_target_hooks.py:\d+, returned a int; it returns an IRModule of loop programs"),
         (lambda m: tvm.IRModule(), "RelayToTIR of 'wide' made no loop program 'tvmgen_default_wide_main_.'; it makes one for each function"),
         (lambda m: tvm.IRModule({n: te.create_prim_func([a := te.placeholder((3,), name="a"), te.compute((3,), lambda i: a[i])]) for n, _ in m.items()}),
-         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; iwidets and outputs are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
+         r"the loop program 'tvmgen_default_wide_main_.' that RelayToTIR of 'wide' made takes .*; inputs and outputs are float32\[4, 6\], float32\[4, 6\], float32\[4, 6\]"),
         (lambda m: tvm.IRModule({**dict(loops(m).items()), "more": next(iter(dict(loops(m).items()).values()))}),
          "RelayToTIR of 'wide' made more, which nothing calls on the host; give the target TIRToRuntime"),
     ]
