@@ -307,6 +307,22 @@ def test_what_rules_say(target: str, make: Callable[[], Any], rule: str, edit: s
     assert not set(said) & set(composites(partition_for(target, mod)))
 
 
+def test_edits_that_a_program_makes_keep_their_rule() -> None:
+    """The match with the edit is typed, and the rule that it broke is kept."""
+    made = 0
+    for target, make, rule, _ in REFUSED:
+        mod = transform.InferType()(IRModule.from_expr(make()))
+        table = get_pattern_table(target)
+        assert table is not None
+        for row, e in ((row, e) for row in table for e in post_order(mod["main"].body) if row[1].match(e)):
+            found = row[2](e)
+            if isinstance(found, Refusal) and found.change is not None and re.search(rule, found.rule):
+                again = row[2](transform.InferType()(IRModule.from_expr(found.change(e)))["main"].body)
+                assert again is True or (again.rule != found.rule and not re.search(rule, again.rule))
+                made += 1
+    assert made >= 13
+
+
 def test_the_functions_of_the_field() -> None:
     mod = IRModule.from_expr(conv(x8))
     for f in (partition_for_ethosn, partition_for_ethosn77, partition_for_ethosn78):

@@ -10,7 +10,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, inner, kept, partition_with, tensor, value_of
+from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, edited, inner, kept, partition_with, tensor, value_of
 
 TARGET: Final = "arm_compute_lib"
 FLOAT: Final = ("float32",)
@@ -45,7 +45,7 @@ def _check_conv2d(name: str, dtypes: tuple[str, ...]) -> Any:
             (op.groups == 1 or (op.kernel_size[0] == op.kernel_size[1] and op.kernel_size[0] in (3, 5)),
              f"{name} of single channels has kernel_size {op.kernel_size}; it is 3 x 3 or 5 x 5 there", "make kernel_size (3, 3)"),
             (op.groups == 1 or len(set(op.strides)) == 1, f"{name} of single channels has strides {op.strides}; they are equal there", "make strides equal"),
-            (set(op.dilation) == {1} or op.groups == 1, f"{name} of single channels has dilation {op.dilation}; it is 1 there", "make dilation 1"),
+            (set(op.dilation) == {1} or op.groups == 1, f"{name} of single channels has dilation {op.dilation}; it is 1 there", "make dilation 1", edited(name, dilation=(1, 1))),
         ])
         return found and _check_pad(conv, name)
 
@@ -60,7 +60,7 @@ def _check_pad(conv: Call, name: str) -> bool | Refusal:
     zero = float(value_of(conv.args[2])) if name.startswith("qnn.") else 0.0
     return kept([
         (not any((*widths[0], *widths[-1])), f"nn.pad pads {widths}; only rows and columns are padded there", "pad rows and columns only"),
-        (number == zero, f"nn.pad pads with {number:g}, and zero of its input is {zero:g}", f"pad with {zero:g}"),
+        (number == zero, f"nn.pad pads with {number:g}, and zero of its input is {zero:g}", f"pad with {zero:g}", edited("nn.pad", {1: zero})),
     ])
 
 
@@ -75,7 +75,7 @@ def _check_pool(e: Expr) -> bool | Refusal:
     op: Any = call.op
     rules: list[Rule] = [attr_is(call, "layout", ("NHWC",)), dtype_is(e, (*FLOAT, *BYTES), "the result")]
     if hasattr(op, "dilation"):
-        rules.append((set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1"))
+        rules.append((set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1", edited(op.name, dilation=(1, 1))))
     return kept(rules)
 
 
