@@ -25,8 +25,8 @@ from tilewright.relay.offload.changes import Change, Edit, changed
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
 from tilewright.relay.offload.edits import all_cast, edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
-from tilewright.relay.offload.nearest import Nearest
-from tilewright.relay.offload.places import operators_of, path_of, tops_of
+from tilewright.relay.offload.nearest import STEPS, Nearest
+from tilewright.relay.offload.places import depth_of, operators_of, path_of, tops_of
 from tilewright.relay.offload.prepared import divided, prepared
 from tilewright.relay.offload.report import Offload, Record, Taken, one_after_another
 from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
@@ -40,8 +40,8 @@ from tilewright.types import TensorType
 
 _KEPT: Final = 3
 """The nearest rows of an operator that are looked at: the first whose edit proves right is told."""
-_REACH: Final = 12
-"""Operators between one that is left and the end of a match that it could be part of."""
+_REACH: Final = 16
+"""Operators between one that is left and the end of a match that it could be part of, at most."""
 
 
 def explain_offload(
@@ -189,10 +189,12 @@ class _Explained:
         found: dict[Call, list[_Candidate]] = {}
         for t in self.targets:
             for number, row in enumerate(self.rows[t]):
-                mentioned, tops = operators_of(row[1]), tops_of(row[1])
+                mentioned, tops, deep = operators_of(row[1]), tops_of(row[1]), depth_of(row[1]) + STEPS
                 if mentioned is not None and not mentioned & kinds:
                     continue
-                for e in near:
+                for e, distance in near.items():
+                    if distance > deep:
+                        continue
                     if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops for a in e.args):
                         self._compare(_Candidate(t, row, number, e, self.nearest.way(row[1], e)), left, found)
         for candidates in found.values():
@@ -209,14 +211,14 @@ class _Explained:
                 if call in left and (call not in between or kept_apart):
                     found.setdefault(call, []).append(c)
 
-    def _near(self, left: set[Call]) -> list[Call]:
-        """Where a match could end that has one of these operators, those nearer to the end first."""
+    def _near(self, left: set[Call]) -> dict[Call, int]:
+        """Where a match could end that has one of these operators, those nearer to the end first, each with the way to the nearest of them."""
         seen: dict[Expr, int] = dict.fromkeys(left, 0)
         layer: list[Expr] = list(left)
         for distance in range(1, _REACH):
             layer = [u for e in layer for u in self.graph.users.get(e, ()) if u not in seen and not isinstance(u, Function)]
             seen.update(dict.fromkeys(layer, distance))
-        return [e for e in reversed(self.calls) if e in seen]
+        return {e: seen[e] for e in reversed(self.calls) if e in seen}
 
     def _judged(self, e: Call, c: _Candidate, plain: Record) -> Record:
         """The record of an operator by one row."""
