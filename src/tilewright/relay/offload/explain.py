@@ -23,7 +23,7 @@ from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.offload.changes import Change, Edit, changed
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.edits import all_cast, edit_of, together
+from tilewright.relay.offload.edits import computed_in, edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
 from tilewright.relay.offload.nearest import STEPS, Nearest
 from tilewright.relay.offload.places import depth_of, operators_of, path_of, tops_of
@@ -268,7 +268,7 @@ class _Explained:
         except CompileError as error:
             of_type = next((d for d in c.way.differences if d.kind is Kind.DTYPE), None)
             if of_type is not None and not again and isinstance(before := of_type.at.known_type(), TensorType):
-                return self._tried(c, all_cast(c.way, of_type.wanted["dtype"], before.dtype), again=True)
+                return self._tried(c, computed_in(c.way.calls, c.way.pairs[0][1], of_type.wanted["dtype"], before.dtype), again=True)
             return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
