@@ -28,6 +28,7 @@ from tilewright.relay.offload.fates import Fate, Partition, fates, partition, ta
 from tilewright.relay.offload.nearest import STEPS, Nearest
 from tilewright.relay.offload.places import depth_of, operators_of, path_of, tops_of
 from tilewright.relay.offload.prepared import divided, prepared
+from tilewright.relay.offload.probe import Questions
 from tilewright.relay.offload.report import Offload, Record, Taken, one_after_another
 from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
 from tilewright.relay.op.annotation import Mark
@@ -74,10 +75,11 @@ def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[t
     fate, partitioned, origins = fates(mod, divide)
     records: list[Record] = []
     taken: list[Taken] = []
+    questions = Questions()
     for name, function in mod.items():
         if not isinstance(function, Function) or "Compiler" in function.attrs:
             continue
-        explained = _Explained(mod, name, function, names, rows, fate)
+        explained = _Explained(mod, name, function, names, rows, fate, questions)
         records += explained.records()
         taken += explained.taken()
     records.sort(key=lambda r: -r.macs)
@@ -103,9 +105,10 @@ class _Explained:
     """The operators of one function."""
 
     def __init__(
-        self, mod: IRModule, name: str, function: Function, targets: Sequence[str], rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate]
+        self, mod: IRModule, name: str, function: Function, targets: Sequence[str], rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate],
+        questions: Questions,
     ) -> None:
-        self.mod, self.name, self.targets, self.rows, self.fate = mod, name, targets, rows, fate
+        self.mod, self.name, self.targets, self.rows, self.fate, self.questions = mod, name, targets, rows, fate, questions
         self.graph = Graph(function)
         closed = self.graph.closed
         self.calls = [e for e in self.graph.order if isinstance(e, Call) and e in fate and e not in closed and not isinstance(e.op, Mark) and e.args]
@@ -175,7 +178,7 @@ class _Explained:
         says = op_attr(e.op.name, f"target.{target}")
         if says is None:
             return None
-        reason = why_not_supported(target, e, says)
+        reason = why_not_supported(target, e, says, self.questions)
         return replace(
             plain, target=target, kind=reason.kind, why=reason.why, path=e.op.name, expected=reason.expected, found=reason.found, edit=reason.edit,
             proven=reason.edit is not None and reason.edit.can_apply,
@@ -237,7 +240,7 @@ class _Explained:
         if node_map is None:
             reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that does, and the rest does not fit that", "another order of alternatives", "this one")
         else:
-            reason = why_not_taken(c.target, c.row, self.rows[c.target], group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate)
+            reason = why_not_taken(c.target, c.row, self.rows[c.target], group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate, self.questions)
         edit = reason.edit
         return replace(
             plain, target=c.target, row=c.row[0], kind=reason.kind, why=reason.why, path=path_of(c.row[1], c.row[1]), expected=reason.expected, found=reason.found,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tilewright.errors import CompileError
@@ -19,17 +20,27 @@ from tilewright.types import DataType, TensorType
 
 _MOST: Final = 200
 """Questions that a check is asked at most for one match."""
+
+
+@dataclass
+class Questions:
+    """How many questions checks may still be asked for one report: one may take milliseconds, and every match may be refused."""
+
+    left: int = 2_000
+
+
 _NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
 
-def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr]) -> Edit | None:
+def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], questions: Questions) -> Edit | None:
     """The first change of the match that ends at `root` with which the check agrees: of one attribute of a call `inside`, of the batch of inputs of the
     program, of the type that all is computed in. None without one.
     """
     tries = itertools.chain(_attributes(inside), _batches(inputs), _types(root, inside))
-    for trial, edit in itertools.islice(tries, _MOST):
+    for trial, edit in itertools.islice(tries, min(_MOST, questions.left)):
+        questions.left -= 1
         try:
             agrees = bool(check(changed(root, trial, inputs)))
         except _NO_PROGRAM:
