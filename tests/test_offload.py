@@ -208,6 +208,26 @@ def test_a_check_that_says_no() -> None:
     assert [t.node for t in after.taken] == ["conv"]
 
 
+def test_what_a_silent_check_wants_is_found() -> None:
+    """By asking it of the match with another attribute, another batch, another type."""
+    two = relay.var("two", shape=(2, 4, 6, 6))
+    pool = is_op("nn.max_pool2d")(wildcard())
+    cases: list[tuple[Any, Any, str]] = [
+        (x, lambda e: e.op.ceil_mode, "set ceil_mode = True of nn.max_pool2d (it is False)"),
+        (two, lambda e: e.args[0].checked_type.shape[0] == 1, "give %two a batch of 1 (it is 2)"),
+        (x, lambda e: e.checked_type.dtype == "int8", "compute it in int8 (it is float32): cast what goes in, and the result back"),
+    ]
+    for data, check, expected in cases:
+        row = ("npu.p", pool, check)
+        report = explained(call("tanh", call("nn.max_pool2d", data, pool_size=(2, 2), origin="pool")), row)
+        record = next(r for r in report if r.node == "pool")
+        assert record.edit is not None and record.edit.text == expected
+        after = explain_offload(record.apply(), "npu", tables={"npu": [row]})
+        assert [t.node for t in after.taken] == ["pool"] and after[0].operator in ("tanh", "cast")
+    never = explained(call("nn.max_pool2d", x, pool_size=(2, 2)), ("npu.p", pool, lambda e: False))
+    assert never[0].edit is None
+
+
 def test_a_check_is_asked_of_the_edited_match_too() -> None:
     def refuses(e: Any) -> Refusal:
         return Refusal("never", "buy another")

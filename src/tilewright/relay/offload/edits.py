@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ def edit_of(way: Way) -> Edit | None:
         found.append(edit)
     whole = together(found)
     if whole is not None and whole.changes and any(d.kind in (Kind.DTYPE, Kind.TYPE) for d in way.differences):
-        whole = replace(whole, changes=(*whole.changes, _cast_back(way)))
+        whole = replace(whole, changes=(*whole.changes, _cast_back(way.pairs[0][1])))
     return whole
 
 
@@ -150,17 +150,21 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
     return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
 
 
-def all_cast(way: Way, wanted: DataType, before: DataType) -> Edit:
-    """All that goes into a match in another type."""
-    inside = set(way.calls)
-    uses = [(e, i) for e in way.calls for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
-    changes = [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
-    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False, (*changes, _cast_back(way)))
+def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
+    """All that goes into the calls of a match in another type."""
+    inside = set(calls)
+    uses = [(e, i) for e in calls for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
+    return [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
 
 
-def _cast_back(way: Way) -> Change:
+def computed_in(calls: Sequence[Call], root: Expr, wanted: DataType, before: DataType) -> Edit:
+    """The edit that computes a match in another type."""
+    changes = all_cast(calls, wanted, before)
+    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False, (*changes, _cast_back(root)))
+
+
+def _cast_back(root: Expr) -> Change:
     """The result of a match that has another type now, for the users that read the type which it had."""
-    root = way.pairs[0][1]
     before = root.known_type()
 
     def step(e: Expr, now: Now) -> Expr:
@@ -187,15 +191,15 @@ def _shape(d: Difference, way: Way) -> Edit | None:
     if isinstance(d.at, Var):
         return _retyped(d, TensorType(wanted, known.dtype))
     if wanted and known.shape[1:] == wanted[1:] and known.shape[0] != wanted[0]:
-        return _batch(d.at, known.shape[0], wanted[0])
+        return batch_of([d.at], known.shape[0], wanted[0])
     if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
         return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False, (at_use(d, lambda e: _reshaped(e, wanted)),))
     return None
 
 
-def _batch(at: Expr, before: Any, wanted: int) -> Edit | None:
-    """Another first dimension for the inputs that `at` is made of."""
-    inputs = [(v, v.tensor_type) for v in post_order(at) if isinstance(v, Var) and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
+def batch_of(values: Sequence[Expr], before: Any, wanted: int) -> Edit | None:
+    """Another first dimension for the inputs that the values are made of."""
+    inputs = [(v, v.tensor_type) for v in post_order(*values) if isinstance(v, Var) and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
     if not inputs:
         return None
     names = ", ".join(f"%{v.name_hint}" for v, _ in inputs)
@@ -322,4 +326,4 @@ def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], ope
     return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
 
 
-__all__ = ["all_cast", "at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]
+__all__ = ["all_cast", "at_use", "batch_of", "casted", "computed_in", "edit_of", "once_more", "together", "with_attributes"]

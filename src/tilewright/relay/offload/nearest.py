@@ -39,7 +39,7 @@ from tilewright.types import TensorType, same_shape
 
 Conditions = tuple[DFPattern, ...]
 _CONDITIONS: Final = (TypePattern, DataTypePattern, ShapePattern, AttrPattern)
-_STEPS: Final = 2
+STEPS: Final = 2
 """Operators in one line that may be missing or too many."""
 
 
@@ -54,7 +54,7 @@ class Nearest:
 
     def way(self, pattern: DFPattern, expr: Expr) -> Way:
         """The nearest way; its cost is 0 where nothing differs."""
-        found = self._near((), pattern, expr, _STEPS, at_root=True)
+        found = self._near((), pattern, expr, STEPS, at_root=True)
         return found.differing(*_not_the_same(found))
 
     def _size(self, p: DFPattern) -> int:
