@@ -2,8 +2,8 @@
 
 Turn by turn in one process, by the rules of `compare.py`. Each file is read by the runtimes that read its format. The TFLite files
 are those of the folder that `TILEWRIGHT_TFLITE_MODELS` names; the ONNX files are those of `models.py` that are quantized. Anomaly
-detection of MLPerf Tiny, an autoencoder of ten layers, is made here from its published configuration with random weights, and MiniLM quantized
-dynamically.
+detection of MLPerf Tiny, an autoencoder of ten layers, is made here from its published configuration with random weights, MiniLM quantized
+dynamically, and the ONNX networks written as TFLite files with the same integers, so that LiteRT stands beside them.
 With `--float`, ours also races itself: each quantized network against the same in float32.
 
     python benchmarks/quantised.py                                   # everything that is there
@@ -33,8 +33,11 @@ TFLITE = (
 )
 REFUSED = ("person_detect",)
 """Files that the others open after a correction alone."""
-MADE = {"ad01_int8": quantised_files.anomaly_detection, "minilm_l6_dynamic": quantised_files.dynamic}
 ONNX = ("resnet50_int8", "mobilenet_v2_int8")
+MADE = {
+    "ad01_int8": quantised_files.anomaly_detection, "minilm_l6_dynamic": quantised_files.dynamic,
+    **{f"{name}_tflite": quantised_files.as_tflite(name) for name in ONNX},
+}
 TOLERANCE = 0.2
 """Relative distance from the reference: others round elsewhere, and a class may be a step further."""
 

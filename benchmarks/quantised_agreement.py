@@ -2,10 +2,10 @@
 
     python benchmarks/quantised_agreement.py                                     # torchvision's networks on every engine of torch, 100 inputs each
     python benchmarks/quantised_agreement.py resnet18 --engines x86,qnnpack --inputs 10
-    python benchmarks/quantised_agreement.py resnet50_int8.onnx net.tflite --litert /path/to/python/with/ai_edge_litert
+    python benchmarks/quantised_agreement.py resnet50_int8.onnx
 
 Networks of torch have random weights and are calibrated on random pictures. ONNX files (QDQ and QLinear) are compared with ONNX Runtime at its default,
-full optimisation, TFLite files with LiteRT's reference kernels, which another Python may have.
+full optimisation. TFLite files have a program of their own, `tflite_agreement.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,18 +29,6 @@ NETWORKS: Final = ("resnet18", "mobilenet_v2")
 ENGINES: Final = ("x86", "onednn", "qnnpack", "fbgemm")
 Array = NDArray[Any]
 Answer = Callable[[Array], Array]
-
-_LITERT: Final = """
-import sys, numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
-net = Interpreter(model_path=sys.argv[1], experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
-net.allocate_tensors()
-i, o = net.get_input_details()[0]["index"], net.get_output_details()[0]["index"]
-found = []
-for x in np.load(sys.argv[2]):
-    net.set_tensor(i, x); net.invoke(); found.append(net.get_tensor(o))
-np.save(sys.argv[3], np.stack(found))
-"""
 
 
 @dataclass
@@ -136,16 +122,15 @@ def pictures(count: int, shape: Sequence[int], dtype: Any) -> Iterator[Array]:
             yield rng.integers(low, high + 1, shape).astype(dtype)
 
 
-def of_file(path: Path, count: int, litert: str) -> Row:
-    """An ONNX file beside ONNX Runtime, or a TFLite file beside LiteRT."""
+def of_file(path: Path, count: int) -> Row:
+    """An ONNX file beside ONNX Runtime."""
     import tilewright
 
     compiled = tilewright.compile(path, threads=1)
     (given,) = compiled.inputs
     inputs = list(pictures(count, given.shape, given.dtype.numpy()))
-    theirs = _litert_answers(path, inputs, litert) if path.suffix == ".tflite" else _onnxruntime_answers(path, inputs)
-    row = Row(path.stem, "LiteRT" if path.suffix == ".tflite" else "ONNX Runtime")
-    for x, wanted in zip(inputs, theirs, strict=True):
+    row = Row(path.stem, "ONNX Runtime")
+    for x, wanted in zip(inputs, _onnxruntime_answers(path, inputs), strict=True):
         found = compiled(x)
         row.add(found[0] if isinstance(found, tuple) else found, wanted)
     return row
@@ -161,30 +146,21 @@ def _onnxruntime_answers(path: Path, inputs: Sequence[Array]) -> Iterator[Array]
     return (np.asarray(session.run(None, {name: x})[0]) for x in inputs)
 
 
-def _litert_answers(path: Path, inputs: Sequence[Array], python: str) -> Iterator[Array]:
-    with tempfile.TemporaryDirectory() as scratch:
-        given, made = Path(scratch, "inputs.npy"), Path(scratch, "outputs.npy")
-        np.save(given, np.stack(inputs))
-        subprocess.run([python, "-c", _LITERT, str(path), str(given), str(made)], check=True, capture_output=True)
-        return iter(np.load(made))
-
-
 def main() -> int:
     """Print a line for each model; 1 when an element differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", help=f"networks of torchvision.models.quantization, .onnx or .tflite files; default: {', '.join(NETWORKS)}")
+    parser.add_argument("models", nargs="*", help=f"networks of torchvision.models.quantization, .onnx files; default: {', '.join(NETWORKS)}")
     parser.add_argument("--engines", default=",".join(ENGINES), help="engines of torch, comma separated")
     parser.add_argument("--inputs", type=int, default=100, help="how many inputs")
     parser.add_argument("--size", type=int, default=96, help="height and width of the pictures for torch")
-    parser.add_argument("--litert", default=sys.executable, help="a Python that has ai_edge_litert")
     parser.add_argument("--json", type=Path, help="write the findings to this file")
     options = parser.parse_args()
     print(f"{'model':32} {'runtime':14} {'elements':>9} {'differing':>9} {'largest':>8}")
     rows: list[Row] = []
     for name in options.models or NETWORKS:
-        engines = [""] if Path(name).suffix in (".onnx", ".tflite") else options.engines.split(",")
+        engines = [""] if Path(name).suffix == ".onnx" else options.engines.split(",")
         for engine in engines:
-            rows.append(of_torch(name, engine, options.inputs, options.size) if engine else of_file(Path(name), options.inputs, options.litert))
+            rows.append(of_torch(name, engine, options.inputs, options.size) if engine else of_file(Path(name), options.inputs))
             print(rows[-1].line(), flush=True)
     if options.json:
         options.json.write_text(json.dumps([dataclasses.asdict(r) for r in rows], indent=1))

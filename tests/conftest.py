@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import shutil
 import tempfile
@@ -23,6 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "models")):
             item.add_marker("core")
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A clock by which all that is timed takes a second, and compiling is expected to take so many."""
+    ticks, compiling = itertools.count(), 16
+    monkeypatch.setattr("tilewright.worth.clock", lambda: float(next(ticks)))
+    monkeypatch.setattr("tilewright.worth.COMPILING.of", lambda operators: float(compiling))
+    return compiling
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

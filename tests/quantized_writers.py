@@ -167,6 +167,8 @@ def _tflite_layer(w: _TfliteWriter, name: str, layer: Layer, net: Network) -> in
             windows = {"FilterHeight": attrs["kernel"], "FilterWidth": attrs["kernel"], "StrideH": attrs["stride"], "StrideW": attrs["stride"]}
             return w.operator("MAX_POOL_2D", [x], out, "Pool2DOptions", Padding=code, **windows)
         case "mean":
+            if layer.inputs[0].scale != layer.output.scale:  # the pool of the file keeps the scale
+                return w.operator("MEAN", [*args, w.stored(f"{name}.axes", [1, 2], "int32")], out, "ReducerOptions", KeepDims=True)
             height, width = layer.inputs[0].shape[2:]
             windows = {"FilterHeight": height, "FilterWidth": width, "StrideH": 1, "StrideW": 1}
             return w.operator("AVERAGE_POOL_2D", args, out, "Pool2DOptions", Padding=1, **windows)

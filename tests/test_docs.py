@@ -14,8 +14,11 @@ import pytest
 from onnx import helper
 
 from small_models import graph
-from tilewright import te
+from tilewright import relay, te
+from tilewright.contrib.accelerator.__main__ import main as accelerator_main
 from tilewright.driver.main import main
+from tilewright.global_functions import remove_global_func
+from tilewright.relay.op.contrib import _TABLES
 from tilewright.settings import SETTINGS
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
@@ -73,6 +76,57 @@ def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.Capture
     assert (models_here / "report.json").exists()
 
 
+def test_the_page_on_offloading_is_so(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python prints what stands below it, and its command runs."""
+    page = ROOT / "docs" / "offload.md"
+    names: dict[str, Any] = {}
+    try:
+        for source in blocks(page, "python"):
+            exec(compile(source, page.name, "exec"), names)
+        printed = capsys.readouterr().out
+        for text in blocks(page, "text"):
+            assert re.sub(r":\d+\)", ":9)", text).strip() in re.sub(r":\d+\)", ":9)", printed)
+        (command,) = blocks(page, "sh")
+        arguments = shlex.split(command.replace("npu", "edge"))[1:]
+        assert main([*arguments, "--input-shapes", "x:[1,3,64,64]"]) == 0, capsys.readouterr().err
+        assert "conv (nn.conv2d" in capsys.readouterr().out
+    finally:
+        _TABLES.pop("edge", None)
+
+
+def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python as one file, whose accelerator the commands name."""
+    page = ROOT / "docs" / "accelerators.md"
+    sources = blocks(page, "python")
+    names: dict[str, Any] = {}
+    for source in sources:
+        exec(compile(source, str(models_here / "mine.py"), "exec"), names)
+    assert names["y"].shape == (1, 10) and names["found"].ran == {"total": 8}
+    assert "cycles" in capsys.readouterr().out
+    (models_here / "mine.py").write_text(next(s for s in sources if "Accelerator(" in s), encoding="utf-8")
+    assert main(shlex.split(blocks(page, "sh")[0])[1:]) == 0, capsys.readouterr().err
+    lines = [line for line in blocks(page, "sh")[1].splitlines() if "tflite" not in line]
+    assert len(lines) == 2
+    for line in lines:
+        assert accelerator_main(shlex.split(line, comments=True)[3:]) == 0, line
+    assert "vec: 50 programs of 1 operators, 0 failures" in capsys.readouterr().out
+
+
+def test_the_page_on_other_compilers_runs(models_here: Path) -> None:
+    """Its Python in order; oneDNN is needed to call what it compiles, and not to compile it."""
+    names: dict[str, Any] = {}
+    sources = blocks(ROOT / "docs" / "back_ends.md", "python")
+    assert len(sources) == 3
+    try:
+        for source in sources:
+            exec(compile(source, "back_ends.md", "exec"), names)
+        answer = relay.build(names["program"], "llvm").executable(np.ones(4, np.float32))
+    finally:
+        remove_global_func("relay.ext.mine.relay_to_tir")
+    assert [m.type_key for m in names["lib"].imported_modules] == ["dnnl"]
+    np.testing.assert_allclose(answer, np.exp(2), rtol=1e-6)
+
+
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:
     sources = blocks(ROOT / "README.md", "python")
     assert len(sources) >= 3
@@ -116,7 +170,7 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
-@pytest.mark.parametrize("name", ["relay_text", "quantisation"])
+@pytest.mark.parametrize("name", ["relay_text", "quantisation", "partition"])
 def test_the_python_of_a_page_on_relay_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the page shows is what its Python prints."""
     page = ROOT / "docs" / f"{name}.md"

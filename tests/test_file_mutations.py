@@ -57,6 +57,10 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
 
 @pytest.mark.parametrize(("source", "message"), [
     (one("SOFTMAX", X, T("y", (1, 4)), "SoftmaxOptions", {"Beta": 1.0}), "has no scale, and the operator needs one"),
+    (one("LOGISTIC", T("x", (1, 4), "int8", None, 0.1, 1000), T("y", (1, 4), "int8", None, 0.1)), "tensor 'x' has scales or zero points that are no such"),
+    (model([T("a", (), "int32", 0), T("x", ()), T("y", ()), T("z", ())], [Op("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2})], [1], [2, 3]), "its input is one number, which has no parts"),
+    (model([T("x", (2, 4)), T("w", ()), T("r", (5, 5), value=np.zeros((5, 5))), T("b", (5,), value=np.zeros(5)), T("h", (2, 5), variable=True), T("y", (2, 5))],
+           [Op("RNN", [0, 1, 2, 3, 4], [5], "RNNOptions")], [0, 1], [5]), "tensor 'w', a matrix of weights, has 0 dimensions"),
     (one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)), "its result is said to be of float32, and what is quantized gives integers"),
     (one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}), r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"),
     (model([T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")], [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]), "have no shape in common"),

@@ -17,9 +17,9 @@ SOURCE = ROOT / "src" / "tilewright"
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("node", "errors", "error", "limits"),
     ("settings", "types"),
-    ("global_functions",),
+    ("global_functions", "plugins"),
     ("logs",),
-    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts"),
+    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts", "worth"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),
@@ -30,7 +30,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("_ffi",),
     ("target", "runtime"),
     ("compiler",),
-    ("onnx_backend", "onnx_session"),
+    ("onnx_backend", "onnx_session", "micro"),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
     ("driver", "__main__"),
@@ -39,7 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "params", "pieces", "texts", "runtime", "contrib"}
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -60,6 +60,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
     ("relay.quantize", "compiler.calibration"): "relay.quantize.quantize is the field's name for quantizing a network, which runs it on data, compiled",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
+    ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",

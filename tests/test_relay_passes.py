@@ -19,6 +19,7 @@ from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.ir.transform import PASSES, Pass, PassContext
 from tilewright.relay import qnn, transform
 from tilewright.relay.analysis import calls, check_well_formed, post_order
+from tilewright.relay.collage import MockCostEstimator
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.qnn import transform as qnn_transform
@@ -31,6 +32,7 @@ X4 = TensorType((1, 4, 6, 6))
 CONV = {"kernel_size": (1, 1)}
 
 OPTIONS: dict[str, list[Pass]] = {
+    "CollagePartition": [transform.CollagePartition([], MockCostEstimator({"default": 1.0}))],
     "CombineParallelConv2D": [transform.CombineParallelConv2D(2)],
     "CombineParallelDense": [transform.CombineParallelDense(2), transform.CombineParallelDense(2, to_batch=False)],
     "CombineParallelBatchMatmul": [transform.CombineParallelBatchMatmul(2)],
@@ -114,7 +116,7 @@ def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
 
 
 QUIET = frozenset({
-    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
+    "BatchingOps", "ByteArithmetic", "CanonicalizeCast", "CollagePartition", "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense", "Conv2dToSparse", "DeDup", "DenseToSparse", "DynamicToStatic",
     "EtaExpand", "FakeQuantizationToInteger", "FlattenAtrousConv", "FoldGate", "FoldInputTranspose", "FuseAttention", "InferType", "Inline",
     "InlineCompilerFunctionsBoundTo", "Legalize", "MergeComposite", "NativeTexts", "OutlineCompilerFunctionsWithExistingGlobalSymbols", "PlanDevices", "QnnCanonicalizeOps", "SettleNumerics", "ChooseNumerics",
     "QnnLegalize", "RealToQnn", "RemoveStandaloneReshapes", "SimplifyFCTranspose", "SplitArgs", "SplitBatch", "UnifyLayout", "UnifyType",

@@ -14,7 +14,7 @@ import tilewright
 from small_models import onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import staged
-from tilewright.compiler.staged import COMPILED_AT, MOST_EDGES, SETTLED
+from tilewright.compiler.staged import MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, ShapeError
 from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
@@ -153,29 +153,50 @@ def test_stages_between_native_programs() -> None:
     assert len(list(compiled._stages.edges())) == 2
 
 
-def test_counts_that_come_back_often_are_compiled() -> None:
+def test_counts_that_come_back_are_compiled_when_that_pays(slow_clock: int) -> None:
     compiled = same(positive_rows(), {"x": rows(1)})
     (first,) = compiled._stages.root.edges.values()
     assert first.next is not None
-    for count in range(1, COMPILED_AT + 2):
+    for count in range(1, slow_clock + 3):
         x = rows(3)
         np.testing.assert_allclose(compiled(x), x[:3] @ floats(3, 4, seed=1), rtol=1e-5)
         edges = list(first.next.edges.values())
-        assert len(edges) == 1 + (count >= COMPILED_AT)
+        assert len(edges) == 1 + (count > slow_clock)
         assert all(e.program is not None for e in edges)
 
 
-def test_where_nothing_runs_on_values_small_stages_are_compiled_when_they_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_runs_on_values_small_stages_are_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch, slow_clock: int) -> None:
     monkeypatch.setattr(staged, "TRIED", 0)
     size = SETTLED + 3
     compiled = same(positive_rows(size), *({"x": rows(n, size)} for n in range(SETTLED)))
     (first,) = compiled._stages.root.edges.values()
     assert first.next is not None
-    for count in range(1, COMPILED_AT + 2):
+    for count in range(1, slow_clock + 3):
         x = rows(SETTLED, size)
         np.testing.assert_allclose(compiled(x), x[:SETTLED] @ floats(3, 4, seed=1), rtol=1e-5)
         edge = next(reversed(first.next.edges.values()))
-        assert (edge.program is not None) == (count >= COMPILED_AT)
+        assert (edge.program is not None) == (count > slow_clock)
+
+
+def test_where_counts_come_back_often_the_next_one_is_compiled_at_its_second_call(slow_clock: int) -> None:
+    compiled = same(positive_rows(), {"x": rows(1)})
+    for _ in range(slow_clock):
+        compiled(rows(1))
+    (first,) = compiled._stages.root.edges.values()
+    assert first.next is not None
+    compiled(rows(3))
+    assert len(first.next.edges) == 1
+    compiled(rows(3))
+    assert [e.program is not None for e in first.next.edges.values()] == [True, True]
+
+
+def test_a_second_branch_is_compiled_when_that_pays(slow_clock: int) -> None:
+    """Behind `SETTLED` shapes a new one runs by its numpy meaning, until that took as long as compiling."""
+    compiled = same(branches_for_two_widths(), *({"x": floats(n, 4), "c": np.array(True)} for n in range(1, SETTLED + 2)))
+    for count in range(1, slow_clock + 3):
+        compiled(floats(2, 3), np.array(False))
+        edge = next(reversed(compiled._stages.root.edges.values()))
+        assert (edge.program is not None) == (count > slow_clock)
 
 
 def test_large_stages_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

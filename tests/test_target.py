@@ -27,7 +27,7 @@ def test_options_of_the_field() -> None:
     assert target.attrs["num-cores"] == 2
 
 
-@pytest.mark.parametrize("text", ["llvm", "llvm -mcpu=x86-64-v3 -mtriple=x86_64-linux-gnu", "llvm -mattr=+avx2,-avx512f", "llvm -num-cores=3 -keys=a,b"])
+@pytest.mark.parametrize("text", ["llvm", "npu, llvm", "npu -size=16 -name='a, b', ethos-n, llvm -mattr=+avx2,-avx512f", "llvm -mcpu=x86-64-v3 -mtriple=x86_64-linux-gnu", "llvm -mattr=+avx2,-avx512f", "llvm -num-cores=3 -keys=a,b"])
 def test_text_dictionary_and_json_round_trip(text: str) -> None:
     target = Target(text)
     assert str(target) == text
@@ -94,3 +94,24 @@ def test_current_target() -> None:
     with pytest.raises(TargetError, match="no target is set here"):
         Target.current(allow_none=False)
     assert Target.list_kinds() == ["llvm"]
+
+
+def test_accelerators_stand_before_the_processor() -> None:
+    target = Target("npu -size=16 -kind=a,b, other,llvm -mattr=+avx2,+fma")
+    assert [(a.name, a.options) for a in target.accelerators] == [("npu", (("size", "16"), ("kind", "a,b"))), ("other", ())]
+    assert target.processor == Target("llvm -mattr=+avx2,+fma") != target and not target.processor.accelerators
+    assert target.mattr == ("+avx2", "+fma") and Target("llvm").processor == Target("llvm")
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("npu,,llvm", "the target 'npu,,llvm' has nothing between two commas, or behind the last"),
+    ("npu, ", "has nothing between two commas, or behind the last; write for example 'npu, llvm'"),
+    ("npu -size, llvm", "'-size' of the accelerator npu is no option; write -name=value"),
+    ("npu 16, llvm", "'16' of the accelerator npu is no option"),
+    ("npu -a='b, llvm", "cannot be read: No closing quotation"),
+    ("npu, cuda", "'cuda' is not a kind of target"),
+])
+def test_accelerators_that_cannot_be_read(text: str, said: str) -> None:
+    with pytest.raises(TargetError) as error:
+        Target(text)
+    assert said in str(error.value)

@@ -71,6 +71,13 @@ def model(tensors: Sequence[T], operators: Sequence[Op], inputs: Sequence[int], 
     return _Writer().model([Graph(tensors, operators, inputs, outputs), *others], signatures)
 
 
+def _texts(values: Sequence[str]) -> bytes:
+    """How many there are, where each begins and where the last ends, then their letters."""
+    letters = [v.encode() for v in values]
+    begins = 4 * (len(letters) + 2) + np.cumsum([0, *map(len, letters)])
+    return np.asarray([len(letters), *begins], np.int32).tobytes() + b"".join(letters)
+
+
 class _Writer:
     def __init__(self) -> None:
         self.b = flatbuffers.Builder(1024)
@@ -103,7 +110,7 @@ class _Writer:
     def _tensor(self, t: T) -> int:
         number = 0
         if t.value is not None:
-            self.buffers.append(np.asarray(t.value, t.dtype).tobytes())
+            self.buffers.append(_texts(t.value) if t.dtype == "string" else np.asarray(t.value, t.dtype).tobytes())
             number = len(self.buffers) - 1
         fields: dict[str, Any] = {"Name": self.b.CreateString(t.name), "Shape": self._ints(t.shape), "Buffer": number, "Type": getattr(tflite.TensorType, t.dtype.upper())}
         scales = [t.scale] if isinstance(t.scale, float) else list(t.scale)
@@ -147,8 +154,8 @@ class _Writer:
 
     def _bytes(self, data: bytes) -> int:
         self.b.StartVector(1, len(data), 16)
-        for byte in reversed(data):
-            self.b.PrependByte(byte)
+        self.b.head -= len(data)
+        self.b.Bytes[self.b.head:self.b.head + len(data)] = data
         return int(self.b.EndVector())
 
     def _offsets(self, values: Sequence[int]) -> int:

@@ -82,7 +82,7 @@ def lstm(
 
 def integer_lstm(
     projection: int = 0, peepholes: bool = False, coupled: bool = False, norm: bool = False, steps: int = 6, zero_point: int = 0, one: bool = False,
-    units: int = UNITS, time_major: bool = False, cells: float = 2.0**-11, behind: int = 5,
+    units: int = UNITS, time_major: bool = False, cells: float = 2.0**-11, behind: int = 5, odd: int = 0,
 ) -> bytes:
     """An LSTM of int8 whose cells have 16 bits; `one` is one step of it."""
     width, lead = projection or units, (BATCH,) if one else (steps, BATCH) if time_major else (BATCH, steps)
@@ -93,7 +93,8 @@ def integer_lstm(
     for k in range(3):
         p.add(T(f"p{k}", (units,), "int16", _whole(50 + k, (units,), 32767, "int16"), 3e-5) if peepholes and (k > 0 or not coupled) else None)
     for k in range(4):
-        p.add(T(f"b{k}", (units,), "int32", _whole(60 + k, (units,), 3000, "int32"), 0.0003) if k > 0 or not coupled else None)
+        count = units - (odd == k + 3)
+        p.add(T(f"b{k}", (count,), "int32", _whole(60 + k, (count,), 3000, "int32"), 0.0003) if k > 0 or not coupled else None)
     p.weight("w", (projection, units), bool(projection))
     p.add(T("v", (projection,), "int32", _whole(70, (projection,), 500, "int32"), 1e-4) if projection else None)
     of_output = (1 / 100, zero_point + 2) if projection else (1 / 128, zero_point)

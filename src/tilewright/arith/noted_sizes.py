@@ -12,7 +12,7 @@ A conversion, or an inference, that is given such shapes is a function of the an
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tilewright.types import Size
@@ -25,10 +25,11 @@ Shapes: TypeAlias = Sequence[Sequence[int]]
 class Notes:
     """What was asked of the sizes of some shapes, in order, and the answers."""
 
-    __slots__ = ("asked",)
+    __slots__ = ("_line", "asked")
 
     def __init__(self) -> None:
         self.asked: dict[tuple[Callable[..., bool], Term, Term], bool] = {}
+        self._line: _Line | None = None
 
     def shape(self, k: int, sizes: Sequence[int]) -> tuple[NotedSize, ...]:
         """Stand-ins for the sizes of shape `k`."""
@@ -36,20 +37,47 @@ class Notes:
 
     def hold(self, shapes: Shapes) -> bool:
         """Whether all answers are the same for these shapes, whose ranks are those of the shapes that were noted."""
+        line = self._line
+        if line is None or line.checks != len(self.asked):
+            line = self._line = _Line(self.asked)
+        return line.holds(shapes)
+
+
+class _Line:
+    """Questions as a straight line: each term is worked out once for all of them."""
+
+    __slots__ = ("_asked", "_numbers", "_sizes", "_steps", "checks")
+
+    def __init__(self, asked: Mapping[tuple[Callable[..., bool], Term, Term], bool]) -> None:
+        self.checks = len(asked)
+        terms: dict[Term, None] = {}
+        for _, a, b in asked:
+            _collect(a, terms)
+            _collect(b, terms)
+        self._numbers = [t for t in terms if isinstance(t, int)]
+        self._sizes = [t for t in terms if isinstance(t, tuple) and isinstance(t[0], int)]
+        made = [t for t in terms if isinstance(t, tuple) and not isinstance(t[0], int)]
+        places = {t: k for k, t in enumerate([*self._numbers, *self._sizes, *made])}
+        self._steps = [(t[0], [places[o] for o in t[1:]]) for t in made]
+        self._asked = [(compare, places[a], places[b], answer) for (compare, a, b), answer in asked.items()]
+
+    def holds(self, shapes: Shapes) -> bool:
+        values = [*self._numbers, *[shapes[k][axis] for k, axis in self._sizes]]
         try:
-            return all(compare(_number(a, shapes), _number(b, shapes)) == answer for (compare, a, b), answer in self.asked.items())
+            for operation, needed in self._steps:
+                values.append(operation(*[values[k] for k in needed]))
         except ZeroDivisionError:
             return False
+        return all(compare(values[a], values[b]) == answer for compare, a, b, answer in self._asked)
 
 
-def _number(term: Term, shapes: Shapes) -> int:
-    if isinstance(term, int):
-        return term
-    first, *rest = term
-    if isinstance(first, int):
-        return shapes[first][rest[0]]
-    found: int = first(*[_number(t, shapes) for t in rest])
-    return found
+def _collect(term: Term, found: dict[Term, None]) -> None:
+    """A term and those that it is made of, these first."""
+    if term not in found:
+        if isinstance(term, tuple) and not isinstance(term[0], int):
+            for t in term[1:]:
+                _collect(t, found)
+        found[term] = None
 
 
 class NotedSize:

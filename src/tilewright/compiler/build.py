@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright import expr
+from tilewright import expr, worth
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.external import take_external
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
+from tilewright.compiler.offload import offload
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Point, Program, Stages
@@ -31,9 +32,11 @@ from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import needs_stages
+from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
 from tilewright.target.target import Target
+from tilewright.tir.stmt import PrimFunc
 
 
 def build_module(
@@ -49,9 +52,13 @@ def build_made(
     """The same for the module that `make` returns; where nobody else holds it, its weights are released while they are packed."""
     report = Report() if report is None else report
     chosen = Target(target)
+    begin = worth.clock()
     with no_garbage_collection():
         try:
-            mod, modules = take_external(make())
+            mod, modules = take_external(offload(make(), chosen), chosen.processor)
+            loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
+            chosen = chosen.processor
+            operators = len(calls(mod["main"].body))
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
             with report.phase("graph"):
                 lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(mod)))) if needs_control(mod["main"]) else None
@@ -62,11 +69,12 @@ def build_made(
                 report.module = optimized
             kept = cache or Cache.default()
             if lowered is None:
-                program = build_program(optimized["main"], chosen, name, report, kept, names)
+                program = build_program(optimized["main"], chosen, name, report, kept, names, loops=loops)
             else:
-                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
+                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names, loops)
             del mod, optimized, lowered
             made = program.finish()
+            worth.COMPILING.took(operators, worth.clock() - begin)
             return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
         finally:
             expr.release()

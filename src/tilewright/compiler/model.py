@@ -36,6 +36,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
+from tilewright.target.accelerators import identity
 from tilewright.target.target import Target
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def compile(
     cache: Cache | None = None,
     specialise_after: int = 0,
 ) -> Model:
-    """Compile a model for this machine or for `target`.
+    """Compile a model for this machine or for `target`; with accelerators before it ("npu, llvm"), these take what they compute.
 
     `model` is a path to an ONNX, TFLite or PyTorch file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an
     `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
@@ -83,6 +84,9 @@ def compile(
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)
+    chosen = Target(target)
+    if chosen.accelerators and has_open(shapes or {}):
+        raise OptionError(f"programs for accelerators have known sizes; give numbers in shapes, or leave {chosen.accelerators[0].name} out of the target '{chosen}'")
     kind = Model
     if type(model).__module__.startswith("tilewright."):  # asked by name, so that what is no module imports nothing
         from tilewright.compiler.module_model import ModuleModel
@@ -92,7 +96,7 @@ def compile(
         from tilewright.compiler.module_model import ModuleModel
 
         kind, model, shapes = ModuleModel, PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
-    made = kind(model, dict(shapes or {}), Target(target), threads, options, cache or Cache.default())
+    made = kind(model, dict(shapes or {}), chosen, threads, options, cache or Cache.default())
     made.specialise_after = specialise_after
     with no_garbage_collection():
         made.prepare()
@@ -361,7 +365,7 @@ class Model:
     def _key(self, shapes: Any) -> str:
         return Cache.key(
             "artifact", __version__, _compiler_fingerprint(), self._content, json.dumps(shapes), self._name(), str(self.target),
-            ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(),
+            ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(), identity(self.target.accelerators),
         )
 
     def _grown(self, tree: Stages, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:

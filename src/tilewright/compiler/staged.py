@@ -8,9 +8,9 @@ dictionary, a new one has the rest resolved for it, the stage that has known siz
 calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
 
 Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
-(`relay/on_values.py`), with steps that are made once, and compiles a stage for a key that was met `COMPILED_AT` times. Where an operator has
+(`relay/on_values.py`), with steps that are made once, and compiles a stage for a key when that pays (`worth.py`). Where an operator has
 too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
-small one runs by its numpy meaning until then. A point keeps the `MOST_EDGES` edges that were used last.
+small one runs by its numpy meaning until it pays. A point keeps the `MOST_EDGES` edges that were used last.
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilewright import worth
 from tilewright.errors import InputError
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable, check_texts, readable
 from tilewright.runtime.program import TensorInfo
 from tilewright.types import DataType
+from tilewright.worth import COMPILING, Use, Uses
 
 if TYPE_CHECKING:
     from tilewright.compiler.growth import Sizer
@@ -44,8 +46,6 @@ Lists = tuple["int | str | None", ...]
 
 SETTLED: Final = 4
 """So many keys of a point are compiled as they come; for sizes that go on changing the rule of small stages holds."""
-COMPILED_AT: Final = 16
-"""A small stage is compiled when it is met so often: then compiling begins to pay."""
 SMALL: Final = 1 << 20
 """A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond. So is an operator that runs on values."""
 TRIED: Final = 3
@@ -82,7 +82,7 @@ class Edge:
     the numbers of the stage's arguments, `gives` those of the next point's values, or of the outputs where there is none.
     """
 
-    __slots__ = ("gives", "is_whole", "key", "lists", "met", "name", "next", "program", "sizers", "small", "stage", "takes")
+    __slots__ = ("_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "small", "stage", "takes", "use")
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
@@ -94,9 +94,11 @@ class Edge:
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
         self.program: Program | None = None
-        self.met = 0
+        self.use = Use()
         self.key: Key = ()
         self.name = ""
+        self._meaning: Callable[..., Any] | None = None
+        self._operators = 0
 
     @staticmethod
     def whole(inputs: int, program: Program) -> Edge:
@@ -111,6 +113,31 @@ class Edge:
         """Whether the stage is compiled, or there is none."""
         return self.program is not None or self.stage is None
 
+    @property
+    def operators(self) -> int:
+        """How many the stage has, while it is not compiled."""
+        if not self._operators and self.stage is not None:
+            self._operators = _operators(self.stage)
+        return self._operators
+
+    def evaluated(self, stage: Function, given: Sequence[Array]) -> Sequence[Array]:
+        """The results of the stage by its numpy meaning, which is timed."""
+        begin = worth.clock()
+        if self._meaning is None:
+            from tilewright.relay.on_values import meaning_of
+
+            self._meaning = meaning_of(stage)
+        made = self._meaning(*given)
+        found = [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
+        self.use.ran(worth.clock() - begin)
+        return found
+
+    def take_stage(self) -> Function:
+        """The stage, which the edge lets go of."""
+        stage, self.stage, self._meaning = self.stage, None, None
+        assert stage is not None
+        return stage
+
 
 class Point:
     """The rest of a program: `function` over the values that are there, those at `open` of sizes that are not known."""
@@ -123,16 +150,33 @@ class Point:
         self.name = ""
         self.steps: OnValues | None = None
         """What runs the rest on values; made when it is first needed."""
-        self.seen: OrderedDict[Key, int] = OrderedDict()
-        """How often the keys were met that ran so."""
+        self.seen: OrderedDict[Key, Use] = OrderedDict()
+        """The keys that ran so, which have no edges."""
+        self.uses = Uses()
         self.too_large = 0
+        self._operators = 0
 
-    def count(self, key: Key) -> int:
-        """How often a key without an edge was met, this time included."""
-        self.seen[key] = met = self.seen.pop(key, 0) + 1
-        if len(self.seen) > MOST_EDGES:
-            self.seen.popitem(last=False)
-        return met
+    @property
+    def operators(self) -> int:
+        """How many are left to do."""
+        if not self._operators and self.function is not None:
+            self._operators = _operators(self.function)
+        return self._operators
+
+    def use(self, key: Key) -> Use:
+        """How a key was used so far."""
+        edge = self.edges.get(key)
+        return edge.use if edge is not None else self.seen.get(key) or Use()
+
+    def ran(self, key: Key, use: Use, seconds: float) -> None:
+        """A call with this key ran on values in this time."""
+        use.ran(seconds)
+        self.uses.meet(use)
+        if key not in self.edges:
+            self.seen.pop(key, None)
+            self.seen[key] = use
+            if len(self.seen) > MOST_EDGES:
+                self.seen.popitem(last=False)
 
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
@@ -144,6 +188,7 @@ class Point:
         edge = self.edges.get(key)
         if edge is None or not edge.ready:
             return None
+        self.uses.meet(edge.use)
         try:
             self.edges.move_to_end(key)
         except KeyError:  # another thread has just dropped it
@@ -214,8 +259,8 @@ class Stages:
             if edge.program is not None:
                 made = edge.program.executable(*given)
                 values += made if type(made) is tuple else (made,)
-            elif edge.stage is not None:
-                values += self._evaluated(edge.stage, given)
+            elif (stage := edge.stage) is not None:
+                values += edge.evaluated(stage, given)
             for size, places in edge.sizers:
                 values += size(*[values[k] for k in places])
             values = [values[k] for k in edge.gives]
@@ -233,27 +278,25 @@ class Stages:
             return None
         from tilewright.relay.on_values import Conversions, OnValues, TooLargeError
 
+        key = point.key(values)
         with self._lock:
-            if point.count(point.key(values)) >= COMPILED_AT:
+            use = point.use(key)
+            if point.uses.pays(use, COMPILING.of(point.operators)):
                 return None
             if self._conversions is None:
                 self._conversions = Conversions(SMALL)
             if point.steps is None:
                 point.steps = OnValues(point.function, self._conversions)
+        begin = worth.clock()
         try:
             found = point.steps(values)
         except TooLargeError:
             point.too_large += 1
             return None
+        with self._lock:
+            point.ran(key, use, worth.clock() - begin)
         point.too_large = 0
         return found
-
-    @staticmethod
-    def _evaluated(stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        from tilewright.relay.on_values import meaning_of
-
-        made = meaning_of(stage)(*given)
-        return [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
 
     def prepare(self) -> Edge | None:
         """The first stage, compiled before any call; None where sizes or values of a call decide it."""
@@ -285,11 +328,11 @@ class Stages:
                     point.edges.clear()  # their keys do not tell apart what these values decide
                     key = point.key(values)
                 self._add(point, key, edge)
-                edge.met = point.seen.pop(key, 1) - 1
+                edge.use = point.seen.pop(key, edge.use)
+            point.uses.meet(edge.use)
             point.edges.move_to_end(key)
-            edge.met += 1
             changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
-            if not edge.ready and not (changing and edge.met < COMPILED_AT):
+            if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
                 self._make(point, key, edge)
             return edge
 
@@ -301,9 +344,9 @@ class Stages:
 
     def _make(self, point: Point, key: Key, edge: Edge) -> None:
         """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not kept."""
-        stage, edge.stage = [edge.stage], None
+        stage = [edge.take_stage()]
         try:
-            edge.program = self._compile(stage.pop, edge)  # type: ignore[arg-type]
+            edge.program = self._compile(stage.pop, edge)
         finally:
             if edge.program is None:
                 del point.edges[key]
@@ -386,6 +429,12 @@ class Stages:
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
+
+
+def _operators(function: Function) -> int:
+    from tilewright.relay.visitor import calls
+
+    return len(calls(function.body))
 
 
 def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:

@@ -1,5 +1,5 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tilewright.compiler.grouping import flat
-from tilewright.driver import files, options, tensors
+from tilewright.driver import files, offload, options, tensors
 from tilewright.errors import InputError, InternalError, OptionError, TVMError
 
 if TYPE_CHECKING:
@@ -74,6 +74,12 @@ Mixed = Annotated[
 Numerics = Annotated[
     str, typer.Option("--numerics", metavar="RUNTIME", help="Round quantized numbers as tflite, onnx, torch or fast does. Default: as the runtime that the model is from."),
 ]
+Plugins = Annotated[
+    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file, or the name of a module, that registers accelerators; it is run. May be repeated.")
+]
+Required = Annotated[
+    str, typer.Option("--require-offload", metavar="SHARE", help="Fail where accelerators take less than this of the multiply-accumulates, like 95%.")
+]
 Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
 
 
@@ -99,6 +105,8 @@ def compile_command(
     mixed_precision: Mixed = "",
     mixed_precision_acc_type: Sums = "float32",
     numerics: Numerics = "",
+    require_offload: Required = "",
+    plugin: Plugins = None,
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -107,6 +115,10 @@ def compile_command(
     if path.suffix not in options.FORMATS:
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
     begin = time.perf_counter()
+    offload.load_plugins(plugin or [])
+    if require_offload:
+        share = offload.share("--require-offload", require_offload)
+        offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
     compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
     compiled.save(path)
     for stage in stages:
@@ -178,6 +190,29 @@ def check_command(
     (report.show_json if as_json else report.show)(found)
     if not found.ok:
         raise typer.Exit(1)
+
+
+@app.command("offload")
+def offload_command(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    target: Annotated[str, typer.Option("--target", help="Accelerators, then the processor, like 'npu, llvm'. Quote it.")],
+    why: Annotated[bool, typer.Option("--why", help="For every operator left on the CPU: why, and the smallest edit that would move it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Draw the partition: a .svg or .html.")] = None,
+    require_offload: Required = "",
+    input_shapes: Shapes = "",
+    plugin: Plugins = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Say which operators of MODEL accelerators would take, and why not the others."""
+    offload.check_picture(output)
+    share = offload.share("--require-offload", require_offload) if require_offload else 0.0
+    offload.load_plugins(plugin or [])
+    report = offload.explained(model, target, options.input_shapes(input_shapes) or None)
+    typer.echo(report.to_json() if as_json else report.text() if why else report.summary() + "\n", nl=False)
+    if output is not None:
+        offload.write_picture(report, output)
+    report.require(share)
 
 
 @app.command("quantize")

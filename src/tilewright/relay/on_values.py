@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from tilewright import worth
 from tilewright.arith.noted_sizes import Notes, is_noted
 from tilewright.errors import CompileError, RunError
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
@@ -24,9 +25,11 @@ from tilewright.relay.groups import OPEN, Lists
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.parts import content_of, decided, deciding_of, outlined
 from tilewright.relay.straight_line import Step, is_straight, steps_of
-from tilewright.relay.visitor import free_vars, post_order
+from tilewright.relay.visitor import calls, free_vars, post_order
 from tilewright.types import DataType, TensorType
+from tilewright.worth import Use, Uses
 
 Array = np.ndarray[Any, Any]
 
@@ -49,6 +52,11 @@ class Conversions:
         """An operator of more than `most_work` operations is `TooLargeError`."""
         self.most_work = most_work
         self._known: dict[Any, _Converted] = {}
+        self._parts: dict[Any, _Decided] = {}
+
+    def part(self, function: Function) -> _Decided:
+        """What a part was found to be so far; two of the same content share it."""
+        return self._parts.setdefault(content_of(function), _Decided(function))
 
     def of(self, op: Waiting) -> _Converted:
         """Those of one operator."""
@@ -61,7 +69,8 @@ class OnValues:
     def __init__(self, function: Function, conversions: Conversions) -> None:
         lists = function.attrs.get("output_lists", ())
         self.lists: Lists = tuple(lists)
-        self._run = meaning_of(function, conversions) if OPEN not in lists and is_straight(function) else None
+        straight = OPEN not in lists and is_straight(function)
+        self._run = _quietly(steps_of(outlined(function), functools.partial(_step, conversions))) if straight else None
 
     def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
         """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the way, and what operators raise."""
@@ -85,8 +94,10 @@ def meaning_of(function: Function, conversions: Conversions | None = None) -> St
     For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that waits is converted once,
     and no operator of a call may be too large. Raises `RunError` for values that an operator has no meaning for, and what conversions raise.
     """
-    run = _run(function, conversions)
+    return _quietly(_run(function, conversions))
 
+
+def _quietly(run: Step) -> Step:
     def quietly(*args: Any) -> Any:
         with np.errstate(all="ignore"):
             return run(*args)
@@ -102,6 +113,8 @@ def _run(function: Function, conversions: Conversions | None) -> Step:
 
 def _step(conversions: Conversions | None, call: Call) -> Step:
     """The value of a call, from those of its operands."""
+    if conversions is not None and isinstance(call.op, Function):
+        return _Part(call.op, call.args, conversions)
     if conversions is not None and isinstance(call.op, Waiting):
         return functools.partial(conversions.of(call.op), call)
     if conversions is not None and call.op.kind >= Fusion.OUT_FUSABLE and not pending(call):
@@ -127,6 +140,91 @@ def _bounded(most: float, call: Call, *args: Any) -> Any:
     if work > most:
         raise TooLargeError
     return _meaning(call.op.reference, call, *args)
+
+
+class _Decided:
+    """What a part is for the values that decide it, of those that came often."""
+
+    def __init__(self, function: Function) -> None:
+        self.asked = tuple(sorted(deciding_of(function)))
+        self.known: dict[Any, Step | None] = {}
+        """For values that do not tell all sizes, None."""
+        self.met: dict[Any, Use] = {}
+        self.uses = Uses()
+        self.operators = len(calls(function.body))
+        self._constants: dict[Any, int] = {}
+
+    def number(self, constants: tuple[bytes, ...]) -> int:
+        """That of the constants among what decides."""
+        return self._constants.setdefault(constants, len(self._constants))
+
+    def widen(self, asked: Iterable[int]) -> None:
+        """More values decide than it was known; keys so far do not tell apart what they decide."""
+        self.asked, self.known, self.met = tuple(sorted({*self.asked, *asked})), {}, {}
+
+    def use(self, key: Any) -> Use:
+        """That of values which are met once more."""
+        if len(self.met) >= MOST_SIZES and key not in self.met:
+            self.met = {}
+        use = self.met.setdefault(key, Use())
+        self.uses.meet(use)
+        return use
+
+    def keep(self, key: Any, run: Step | None) -> None:
+        """What the part is for these values."""
+        if len(self.known) >= MOST_SIZES:
+            self.known = {}
+        self.known[key] = run
+
+
+class _Part:
+    """A part of a program: what it is for the values that decide it where that is known, else its own steps."""
+
+    def __init__(self, function: Function, given: Sequence[Expr], conversions: Conversions) -> None:
+        self._function, self._given, self._conversions = function, given, conversions
+        self._steps = steps_of(function, functools.partial(_step, conversions))
+        self._decided = conversions.part(function)
+        self._keys = self._in_keys(self._decided.asked)
+
+    def _in_keys(self, asked: tuple[int, ...]) -> tuple[tuple[int, ...], int, list[int]]:
+        """What decides; the number of the constants among that; and the others."""
+        varying = [k for k in asked if not isinstance(self._given[k], Constant)]
+        constants = [a.value.tobytes() for a in map(self._given.__getitem__, asked) if isinstance(a, Constant)]
+        return asked, self._decided.number(tuple(constants)), varying
+
+    def _key(self, args: Sequence[Array]) -> Any:
+        asked, constants, varying = self._keys
+        if asked is not self._decided.asked:
+            self._keys = _, constants, varying = self._in_keys(self._decided.asked)
+        return (constants, *[args[k].tobytes() if not args[k].dtype.hasobject else tuple(args[k].flat) for k in varying])
+
+    def __call__(self, *args: Any) -> Any:
+        of, key = self._decided, self._key(args)
+        run = of.known.get(key)
+        if run is not None:
+            try:
+                return run(*args)
+            except RunError:
+                return self._steps(*args)  # which names the nodes of this part
+        if key in of.known:
+            return self._steps(*args)
+        use = of.use(key)
+        if of.uses.pays(use, worth.RESOLVING.of(of.operators)):
+            self._find(args)
+            return self(*args)
+        begin = worth.clock()
+        found = self._steps(*args)
+        use.ran(worth.clock() - begin)
+        return found
+
+    def _find(self, args: Sequence[Array]) -> None:
+        """Find out what the part is for these values."""
+        begin, of = worth.clock(), self._decided
+        found, asked = decided(self._function, args)
+        if not asked <= set(of.asked):
+            of.widen(asked)
+        of.keep(self._key(args), None if found is None or not is_straight(found) else steps_of(found, functools.partial(_step, self._conversions)))
+        worth.RESOLVING.took(of.operators, worth.clock() - begin)
 
 
 _SIZES: Final = operator.attrgetter("shape", "dtype")

@@ -23,21 +23,21 @@ def is_straight(function: Function) -> bool:
 
 
 def steps_of(function: Function, of_call: Callable[[Call], Step]) -> Step:
-    """A function of arrays: the steps of a straight line, of which `of_call` makes those of operators."""
+    """A function of arrays: the steps of a straight line, of which `of_call` makes those of operators, and of functions that are called."""
 
     def step(e: Expr) -> Step:
         if isinstance(e, Call):
             return of_call(e)
         return operator.itemgetter(e.index) if isinstance(e, TupleGetItem) else _as_tuple
 
-    order = list(post_order(function.body))
+    order = list(post_order(function.body, inside=False))
     places: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
     constants = [e for e in order if isinstance(e, Constant)]
     places.update({e: len(function.params) + k for k, e in enumerate(constants)})
     steps: list[tuple[Step, int | Callable[[Sequence[Any]], Any]]] = []
     for e in order:
         if e not in places:
-            needed = [places[o] for o in operands(e)]
+            needed = [places[o] for o in (e.args if isinstance(e, Call) else operands(e))]
             if not steps and e is function.body and needed == list(range(len(places))):  # the only step, on all that there is
                 return functools.partial(_with, step(e), [c.value for c in constants]) if constants else step(e)
             steps.append((step(e), needed[0] if len(needed) == 1 else operator.itemgetter(*needed) if needed else _nothing))

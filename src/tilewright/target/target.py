@@ -4,6 +4,7 @@
     Target("llvm -mcpu=x86-64-v3")                                    any x86-64 with AVX2
     Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")       another architecture
     Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
+    Target("npu, llvm -mcpu=znver4")                                  accelerators first, each with its options, and the processor beside them
 
 A target is immutable and compared by its text. What it derives (features, vector width, caches) is what schedules and
 code generation ask; nothing here needs LLVM.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from tilewright.errors import TargetError
 from tilewright.runtime.host import host_arch, host_cache_sizes, host_features, host_triple
 from tilewright.target import cpu
+from tilewright.target.accelerators import Accelerator, split_accelerators
 from tilewright.types import DataType
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ class Target:
     """A machine to compile for. `attrs` holds the options as given; raises `TargetError` for anything unknown."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None) -> None:
-        kind, attrs = _parse(target)
+        self.accelerators, processor = _split_accelerators(target)
+        kind, attrs = _parse(processor)
         self.kind = TargetKind(kind)
         self.attrs: dict[str, Any] = attrs
         self.host: Target | None = None if host is None else Target(host)
@@ -76,6 +79,11 @@ class Target:
         for change in self.mattr:
             if change[:1] not in "+-" or len(change) < 2:
                 raise TargetError(f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or -{change.strip('+-')}")
+
+    @property
+    def processor(self) -> Target:
+        """The same without accelerators."""
+        return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
 
     @property
     def mtriple(self) -> str:
@@ -162,17 +170,18 @@ class Target:
     def export(self) -> dict[str, Any]:
         """The target as a JSON-ready dictionary; `Target(t.export()) == t`."""
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.attrs.items()}
-        return {"kind": str(self.kind), **plain}
+        beside = {"accelerators": ", ".join(map(str, self.accelerators))} if self.accelerators else {}
+        return {"kind": str(self.kind), **plain, **beside}
 
     def __str__(self) -> str:
         options = (f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
-        return " ".join([str(self.kind), *options])
+        return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and (self.kind, self.attrs) == (other.kind, other.attrs)
+        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (other.kind, other.attrs, other.accelerators)
 
     def __hash__(self) -> int:
         return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
@@ -211,15 +220,24 @@ class Target:
         return sorted(KEYS)
 
 
-def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
-    """Kind and options, the options checked and in normal form."""
+def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
+    """The accelerators that stand before the processor, and what stands for that."""
     if isinstance(target, Target):
-        return str(target.kind), dict(target.attrs)
+        return target.accelerators, target
     if isinstance(target, str) and target.lstrip().startswith("{"):
         try:
             target = json.loads(target)
         except json.JSONDecodeError as error:
             raise TargetError(f"the target is not valid JSON: {error}") from error
+    if isinstance(target, Mapping) and "accelerators" in target:
+        return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
+    return split_accelerators(target) if isinstance(target, str) else ((), target)
+
+
+def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
+    """Kind and options, the options checked and in normal form."""
+    if isinstance(target, Target):
+        return str(target.kind), dict(target.attrs)
     if isinstance(target, str):
         kind, options = _split(target)
     elif isinstance(target, Mapping):

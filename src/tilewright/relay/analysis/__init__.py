@@ -1,5 +1,7 @@
 """Questions about relay programs."""
 
+from typing import TYPE_CHECKING, Any
+
 from tilewright.relay.analysis.call_graph import CallGraph
 from tilewright.relay.analysis.features import Feature, check_basic_block_normal_form, detect_feature, get_total_mac_number
 from tilewright.relay.analysis.operators import (
@@ -25,9 +27,21 @@ from tilewright.relay.analysis.variables import (
 from tilewright.relay.analysis.well_formed import check_well_formed, well_formed
 from tilewright.relay.visitor import calls, consumers, free_vars, post_order
 
+if TYPE_CHECKING:
+    from tilewright.relay.offload import explain_offload
+
+
+def __getattr__(name: str) -> Any:
+    if name == "explain_offload":  # partitions, and so imports the passes, which import this package
+        from tilewright.relay.offload import explain_offload
+
+        return explain_offload
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+
+
 __all__ = [
     "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "calls",
-    "check_basic_block_normal_form", "check_constant", "check_well_formed", "consumers", "count_layers", "detect_feature", "extract_fused_functions",
+    "check_basic_block_normal_form", "check_constant", "check_well_formed", "consumers", "count_layers", "detect_feature", "explain_offload", "extract_fused_functions",
     "extract_intermediate_expr", "free_type_vars", "free_vars", "get_calibration_data", "get_total_mac_number", "is_pure",
     "list_fake_quantized_op_freqs", "list_op_freqs", "post_order", "post_order_visit", "unmatched_cases", "well_formed",
 ]

@@ -106,19 +106,31 @@ def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
 
 
 def scopes_of(function: Function) -> dict[Expr, int]:
-    """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a `let`."""
+    """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a `let`.
+
+    What several scopes use is of the innermost one around all of them. Values that nobody computes are of any scope that uses them.
+    """
+    parent, depth = [0], [0]
     found: dict[Expr, int] = {}
-    roots: list[Expr] = [function.body]
-    for number, root in enumerate(roots):  # roots grows
-        stack = [root]
-        while stack:
-            e = stack.pop()
-            if e in found:
-                continue
-            found[e] = number
-            inner = _scoped(e)
-            roots += inner
-            stack += [o for o in operands(e) if not any(o is i for i in inner)]
+
+    def around(a: int, b: int) -> int:
+        while a != b:
+            a, b = (parent[a], b) if depth[a] >= depth[b] else (a, parent[b])
+        return a
+
+    for e in reversed(post_order(function)):  # users before what they use
+        scope = found.setdefault(e, 0)
+        inner = () if e is function else _scoped(e)
+        for o in operands(e):
+            used_in = scope
+            if any(o is i for i in inner):
+                used_in = len(parent)
+                parent.append(scope)
+                depth.append(depth[scope] + 1)
+            if o not in found:
+                found[o] = used_in
+            elif not is_input(o):
+                found[o] = around(found[o], used_in)
     return found
 
 

@@ -77,15 +77,21 @@ class Way:
     cost: int = 0
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """The smaller the nearer."""
-        return self.cost, -self.matched
+    def rank(self) -> tuple[int, int, int, int]:
+        """The smaller the nearer: what costs the least, then what leaves the most as it is, then what is said in the fewest words."""
+        return self.cost, -self.matched, len(self.differences), sum(d.kind is Kind.MISSING for d in self.differences)
+
+    @property
+    def effort(self) -> int:
+        """The cost, where constants, types and attributes that are mended in one go count once."""
+        once = {d.kind for d in self.differences if d.kind in (Kind.CONSTANT, Kind.DTYPE, Kind.ATTRIBUTE) and d.cost == 1}
+        return len(once) + sum(d.cost for d in self.differences if d.kind not in once or d.cost > 1)
 
     @property
     def calls(self) -> list[Call]:
         """The calls that have a part in the match, those that stand between among them."""
-        other = {d.at for d in self.differences if d.kind is Kind.OTHER}
-        found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern)) and e not in other]
+        other = {(d.pattern, d.at) for d in self.differences if d.kind is Kind.OTHER}
+        found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern)) and (p, e) not in other]
         return list(dict.fromkeys([*found, *(d.at for d in self.differences if d.kind is Kind.EXTRA and isinstance(d.at, Call))]))
 
     def and_then(self, other: Way) -> Way:

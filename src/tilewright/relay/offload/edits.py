@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,10 +13,10 @@ from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
+from tilewright.relay.offload.changes import Change, Edit, Now, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import has_neutral, inserted
-from tilewright.relay.op.registry import Op, get
+from tilewright.relay.offload.neutral import CHANGE_NOTHING, has_neutral, inserted, neutral_attributes
+from tilewright.relay.op.registry import Fusion, Op, get
 from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -24,14 +25,16 @@ from tilewright.relay.visitor import operands, post_order
 from tilewright.types import DataType, TensorType
 
 _LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
-_SAME: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
-"""Operators that can be taken out of a program for inference."""
 _OUT: Final = ("out_dtype", "dtype")
 """Attributes that say the type of the elements of a result."""
 
 
 def edit_of(way: Way) -> Edit | None:
-    """The edit that takes all differences of a way; None where one of them has none."""
+    """The edit that takes all differences of a way; None where one of them has none, and where it would be no small one."""
+    built = sum(d.kind in (Kind.EXTRA, Kind.MISSING, Kind.OPERATOR) for d in way.differences)
+    heavy = any(isinstance(e.op, Op) and e.op.kind > Fusion.INJECTIVE for e in way.calls)
+    if way.effort > NO_EDIT or (built > way.matched and not heavy):
+        return None
     found: list[Edit] = []
     attributes: dict[Expr, dict[str, Any]] = {}
     for d in way.differences:
@@ -50,7 +53,10 @@ def edit_of(way: Way) -> Edit | None:
         if edit is None:
             return None
         found.append(edit)
-    return together(found)
+    whole = together(found)
+    if whole is not None and whole.changes and any(d.kind in (Kind.DTYPE, Kind.TYPE) for d in way.differences):
+        whole = replace(whole, changes=(*whole.changes, _cast_back(way.pairs[0][1])))
+    return whole
 
 
 def together(edits: Iterable[Edit]) -> Edit | None:
@@ -59,6 +65,8 @@ def together(edits: Iterable[Edit]) -> Edit | None:
     if len(edits) < 2:
         return edits[0] if edits else None
     text = "; ".join(dict.fromkeys(e.text for e in edits))
+    if not all(e.can_apply or e.table is not None for e in edits):  # one of them is for a human being
+        return Edit(text, all(e.keeps_meaning for e in edits))
     passes = {repr(p): p for e in edits for p in e.passes}
     return Edit(
         text, all(e.keeps_meaning for e in edits), tuple(c for e in edits for c in e.changes), tuple(passes.values()),
@@ -79,7 +87,7 @@ def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
 
 def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
     assert isinstance(at.op, Op)
-    if at.op.name.startswith("nn.") and all(k in _LAYOUTS for k in wanted):
+    if all(k in _LAYOUTS for k in wanted):
         data = wanted.get("data_layout", wanted.get("layout"))
         layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
         passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
@@ -126,34 +134,46 @@ def _parts_of_calls(d: Difference, way: Way) -> set[Any]:
 
 
 def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
-    """What goes into the piece below `d.at` is cast, and the result of the whole piece back."""
-    inside = set(way.calls)
+    """What goes into the piece below `d.at` is cast."""
+    inside, before = set(way.calls), d.at.tensor_type.dtype
     changes: list[Change] = []
     stack, seen = [d.at], {d.at}
-    before = d.at.tensor_type.dtype
     while stack:
         e = stack.pop()
-        assert isinstance(e, Call)
-        for i, a in enumerate(e.args):
-            if a in inside:
-                if a not in seen:
-                    seen.add(a)
-                    stack.append(a)
-            elif isinstance(t := a.known_type(), TensorType) and t.dtype is before:
+        first = len(operands(e)) - len(e.args) if isinstance(e, Call) else 0
+        for i, o in enumerate(operands(e)[first:], first):
+            if o in inside:
+                stack += [] if o in seen else [o]
+                seen.add(o)
+            elif isinstance(t := o.known_type(), TensorType) and t.dtype is before:
                 changes.append(operand_change(e, i, lambda x: casted(x, wanted)))
-    root = way.calls[0] if way.calls else d.at
-    changes.append(Change(root, lambda e, now: e if e.tensor_type.dtype is not wanted or _gives(root) is wanted else _back(e, root)))
     return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
 
 
-def _gives(e: Expr) -> DataType | None:
-    known = e.known_type()
-    return known.dtype if isinstance(known, TensorType) else None
+def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
+    """All that goes into the calls of a match in another type."""
+    inside = set(calls)
+    uses = [(e, i) for e in calls for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
+    return [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
 
 
-def _back(e: Expr, before: Expr) -> Expr:
-    """`e`, for users that read the type that `before` had. The cast itself is outside of the match, whose last value it reads."""
-    return get("cast")(dtype=str(before.tensor_type.dtype))(e, span=e.span)
+def computed_in(calls: Sequence[Call], root: Expr, wanted: DataType, before: DataType) -> Edit:
+    """The edit that computes a match in another type."""
+    changes = all_cast(calls, wanted, before)
+    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False, (*changes, _cast_back(root)))
+
+
+def _cast_back(root: Expr) -> Change:
+    """The result of a match that has another type now, for the users that read the type which it had."""
+    before = root.known_type()
+
+    def step(e: Expr, now: Now) -> Expr:
+        kind = e.known_type()
+        if not isinstance(before, TensorType) or not isinstance(kind, TensorType) or kind.dtype is before.dtype:
+            return e
+        return get("cast")(dtype=str(before.dtype))(e, span=e.span)
+
+    return Change(root, step)
 
 
 def _retyped(d: Difference, wanted: TensorType) -> Edit | None:
@@ -170,9 +190,21 @@ def _shape(d: Difference, way: Way) -> Edit | None:
         return None
     if isinstance(d.at, Var):
         return _retyped(d, TensorType(wanted, known.dtype))
+    if wanted and known.shape[1:] == wanted[1:] and known.shape[0] != wanted[0]:
+        return batch_of([d.at], known.shape[0], wanted[0])
     if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
         return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False, (at_use(d, lambda e: _reshaped(e, wanted)),))
     return None
+
+
+def batch_of(values: Sequence[Expr], before: Any, wanted: int) -> Edit | None:
+    """Another first dimension for the inputs that the values are made of."""
+    inputs = [(v, v.tensor_type) for v in post_order(*values) if isinstance(v, Var) and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
+    if not inputs:
+        return None
+    names = ", ".join(f"%{v.name_hint}" for v, _ in inputs)
+    changes = (node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype), v.span)) for v, t in inputs)  # type: ignore[misc]
+    return Edit(f"give {names} a batch of {wanted} (it is {before})", False, tuple(changes))
 
 
 def _reshaped(e: Expr, shape: tuple[int, ...]) -> Expr:
@@ -196,8 +228,9 @@ def _asking(d: Difference, wanted: Mapping[str, Any]) -> Difference:
 
 def _folded(differences: Iterable[Difference]) -> Edit:
     """The values that are made of constants, computed now."""
-    names = list(dict.fromkeys(short(d.at) for d in differences))
+    names = list(dict.fromkeys(short(d.at, 0) for d in differences))
     text = f"fold {' and '.join(names)}, computed from constants: relay.transform.FoldConstant(fold_qnn=True)"
+    text += ", or relay.qnn.transform.Unify()" if "qnn." in text else ""
     return Edit(text, True, tuple(at_use(d, lambda e: Constant(np.asarray(evaluate(e)), e.span)) for d in differences))
 
 
@@ -227,7 +260,7 @@ def _extra(d: Difference, way: Way) -> Edit | None:
         return None
     operand, name = d.wanted["operand"], through.op.name
     known = through.args[operand].known_type()
-    same = name in _SAME or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
+    same = name in CHANGE_NOTHING or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
     return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
 
 
@@ -254,7 +287,8 @@ def _operator(d: Difference, way: Way) -> Edit | None:
     cls = get(d.wanted["operator"])
     if not isinstance(d.at, Call) or not isinstance(d.at.op, Op):
         return None
-    attrs = {**{k: v for k, v in d.at.op.attributes().items() if k in cls.attribute_names}, **d.wanted["attrs"]}
+    known = {**neutral_attributes(cls.name, d.at.known_type()), **d.at.op.attributes(), **d.wanted["attrs"]}
+    attrs = {k: v for k, v in known.items() if k in cls.attribute_names}
     if any(n not in attrs and n not in cls.attribute_defaults for n in cls.attribute_names):
         return Edit(f"compute it with {cls.name}, not {d.at.op.name}")
     return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]
@@ -292,4 +326,4 @@ def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], ope
     return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
 
 
-__all__ = ["at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]
+__all__ = ["all_cast", "at_use", "batch_of", "casted", "computed_in", "edit_of", "once_more", "together", "with_attributes"]

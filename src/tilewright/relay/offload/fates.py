@@ -8,16 +8,16 @@ from typing import Any
 
 from tilewright.errors import OptionError, Origin
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.ir.transform import Sequential
 from tilewright.relay.expr import Call, Expr, Function
-from tilewright.relay.op.contrib import _TABLES, PatternTable, get_pattern_table
+from tilewright.relay.op.contrib import PatternTable, get_pattern_table, known_targets
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.settings import nearest
 
 Partition = Callable[[IRModule], IRModule]
 _MARK = "\0offload"
@@ -31,21 +31,14 @@ class Fate:
     row: str = ""
 
 
-def accelerators() -> list[str]:
-    """The names of the targets that take parts of graphs: those with a pattern table, and those that attributes of operators name."""
-    named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
-    return sorted(named | set(_TABLES))
-
-
 def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> PatternTable:
-    """The pattern table of a target, empty where it has only attributes. Raises `OptionError` for a name that nothing is known of."""
+    """The pattern table of a target, empty where it has none. Raises `OptionError` for a name that nothing is known of."""
     given = (tables or {}).get(target)
     table = given if given is not None else get_pattern_table(target)
-    if table is None and target not in accelerators():
-        known = ", ".join(accelerators())
+    if table is None and target not in (known := known_targets()):
         raise OptionError(
-            f"there is no accelerator '{target}': it has no pattern table (relay.op.contrib.register_pattern_table) and no operator has an attribute "
-            f"'target.{target}'; those there are: {known or 'none'}"
+            f"there is no accelerator '{target}'{nearest(target, known)}; it has no pattern table (relay.op.contrib.register_pattern_table), and no operator "
+            f"has an attribute 'target.{target}'; those there are: {', '.join(known)}"
         )
     return table or ()
 
@@ -59,8 +52,8 @@ def partition(mod: IRModule, targets: Sequence[str], tables: Mapping[str, Patter
     return mod
 
 
-def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule]:
-    """The fate of every call of an operator of `mod` under a partition, and the partitioned module.
+def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule, dict[Expr, Call]]:
+    """The fate of every call of an operator of `mod` under a partition, the partitioned module, and which call each of its calls was.
 
     A call that is nowhere afterwards was rewritten by the target that took it.
     """
@@ -73,7 +66,9 @@ def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule]
             _note(f, f.attrs.get("Compiler", ""), found)
     taken = {t for t in (f.attrs.get("Compiler", "") for _, f in divided.items() if isinstance(f, Function)) if t}
     elsewhere = Fate(min(taken)) if taken else Fate("")
-    return {call: found.get(name, elsewhere) for name, call in numbered.items()}, divided.map_functions(lambda f: _restored(f, numbered), Function)
+    origins: dict[Expr, Call] = {}
+    restored = divided.map_functions(lambda f: _restored(f, numbered, origins), Function)
+    return {call: found.get(name, elsewhere) for name, call in numbered.items()}, restored, origins
 
 
 def _numbered(function: Function, numbered: dict[str, Call]) -> Function:
@@ -106,8 +101,8 @@ def _note(function: Function, target: str, found: dict[str, Fate]) -> None:
                 found[e.span.name] = fate
 
 
-def _restored(function: Function, numbered: Mapping[str, Call]) -> Function:
-    """The function with the origins that its calls had."""
+def _restored(function: Function, numbered: Mapping[str, Call], origins: dict[Expr, Call]) -> Function:
+    """The function with the origins that its calls had; `origins` is filled with what they were."""
     new: dict[Expr, Expr] = {}
     for e in post_order(function):
         old = operands(e)
@@ -115,6 +110,8 @@ def _restored(function: Function, numbered: Mapping[str, Call]) -> Function:
         if isinstance(e, Call) and e.span is not None and e.span.name in numbered:
             before = numbered[e.span.name]
             new[e] = Call(now[0], now[1:], span=before.span) if isinstance(e.op, Expr) else Call(e.op, now, span=before.span)
+            if isinstance(e.op, Op):
+                origins[new[e]] = before
         elif any(a is not b for a, b in zip(old, now, strict=True)):
             new[e] = with_operands(e, now)
     found = new.get(function, function)

@@ -30,7 +30,8 @@ from tilewright.relay.dataflow_pattern.pattern import (
 )
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import can_be_made, has_neutral
+from tilewright.relay.offload.neutral import CHANGE_NOTHING, can_be_made, has_neutral
+from tilewright.relay.offload.places import calls_in
 from tilewright.relay.op.registry import Fusion, Op, get, plain
 from tilewright.relay.short_text import short
 from tilewright.relay.visitor import operands
@@ -38,7 +39,7 @@ from tilewright.types import TensorType, same_shape
 
 Conditions = tuple[DFPattern, ...]
 _CONDITIONS: Final = (TypePattern, DataTypePattern, ShapePattern, AttrPattern)
-_STEPS: Final = 2
+STEPS: Final = 2
 """Operators in one line that may be missing or too many."""
 
 
@@ -48,12 +49,18 @@ class Nearest:
     def __init__(self, graph: Graph, constant: set[Expr]) -> None:
         """`constant` are the expressions of the graph that are made of constants only."""
         self.graph, self.constant = graph, constant
+        self._sizes: dict[DFPattern, int] = {}
         self._known: dict[tuple[Conditions, DFPattern, Expr, int], Way] = {}
 
     def way(self, pattern: DFPattern, expr: Expr) -> Way:
         """The nearest way; its cost is 0 where nothing differs."""
-        found = self._near((), pattern, expr, _STEPS, at_root=True)
+        found = self._near((), pattern, expr, STEPS, at_root=True)
         return found.differing(*_not_the_same(found))
+
+    def _size(self, p: DFPattern) -> int:
+        if p not in self._sizes:
+            self._sizes[p] = calls_in(p)
+        return self._sizes[p]
 
     def _near(self, conditions: Conditions, p: DFPattern, e: Expr, steps: int, at_root: bool = False) -> Way:
         while True:
@@ -79,7 +86,10 @@ class Nearest:
             case CallPattern():
                 return self._call(conditions, p, e, steps, at_root)
             case _:
-                return self._leaf(p, e, steps).differing(*_unmet(conditions, e))
+                found = self._leaf(p, e, steps).differing(*_unmet(conditions, e))
+                if not found.cost or not steps or at_root or not isinstance(p, (TupleGetItemPattern, TuplePattern)):
+                    return found
+                return min([found, *self._past_an_extra(conditions, p, e, steps)], key=lambda w: w.rank)
 
     def _leaf(self, p: DFPattern, e: Expr, steps: int) -> Way:
         """What is no call: a leaf, a tuple, a field; anything else as the matcher sees it."""
@@ -123,7 +133,8 @@ class Nearest:
             ways += self._without_a_missing(conditions, p, e, steps)
             ways += [] if at_root else self._past_an_extra(conditions, p, e, steps)
         ways += self._in_place_of_another(conditions, p, e, steps)
-        ways.append(Way((_other(p, e),), ((p, e),), 0, NO_EDIT))
+        other = _other(p, e, self._size(p))
+        ways.append(Way((other,), ((p, e),), 0, other.cost))
         return min(ways, key=lambda w: w.rank)
 
     def _direct(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Way | None:
@@ -148,7 +159,7 @@ class Nearest:
             whole = whole.and_then(self._operand(q, e, first + i, steps))
         return whole
 
-    def _past_an_extra(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
+    def _past_an_extra(self, conditions: Conditions, p: DFPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` stands between what was wanted and its user."""
         through = e.tuple_value if isinstance(e, TupleGetItem) else e
         if not (isinstance(through, Call) and isinstance(through.op, Op)):
@@ -157,39 +168,38 @@ class Nearest:
             if isinstance(o, (Constant, Var)):
                 continue
             inner = self._near(conditions, p, o, steps - 1)
-            if inner.matched and inner.cost < NO_EDIT:
-                heavy = through.op.kind > Fusion.INJECTIVE
-                extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{through.op.name} between", 1 + heavy, wanted={"operand": i})
+            if inner.matched:
+                heavy = through.op.kind > Fusion.INJECTIVE and through.op.name not in CHANGE_NOTHING
+                cost = 1 + heavy + sum(a is not o and a not in self.constant for a in through.args)
+                extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{through.op.name} between", cost, wanted={"operand": i})
                 yield Way((extra, *inner.differences), inner.pairs, inner.matched, inner.cost + extra.cost)
 
     def _without_a_missing(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
         """What was wanted is not there, and `e` is what it would be computed of."""
-        name = named(_bare(p.op))
-        if not name or p.args is None or get(name).kind > Fusion.INJECTIVE:
-            return
-        wanted = {k: v for c in (*conditions, *_on_operator(p.op)) if isinstance(c, AttrPattern) for k, v in c.attrs.items()}
         kinds = [c.dtype for c in conditions if isinstance(c, DataTypePattern)]
-        for i, q in enumerate(p.args):
-            if isinstance(q, ConstantPattern) or not all(can_be_made(other) for k, other in enumerate(p.args) if k != i):
+        for name, attrs in _wanted(conditions, p):
+            if p.args is None or get(name).kind > Fusion.INJECTIVE:
                 continue
-            inner = self._near((), q, e, steps - 1)
-            if inner.cost < NO_EDIT:
-                cost = 1 if has_neutral(name) else 3
-                missing = Difference(Kind.MISSING, p, e, name, "nothing", cost, wanted={"operator": name, "attrs": wanted, "argument": i, "count": len(p.args), "dtypes": kinds})
-                yield inner.differing(missing)
+            for i, q in enumerate(p.args):
+                if isinstance(q, ConstantPattern) or not all(can_be_made(other) for k, other in enumerate(p.args) if k != i):
+                    continue
+                inner = self._near((), q, e, steps - 1)
+                if inner.cost < NO_EDIT or inner.matched:
+                    wanted = {"operator": name, "attrs": attrs, "argument": i, "count": len(p.args), "dtypes": kinds}
+                    cost = 1 if has_neutral(name) and not attrs else 2 if has_neutral(name) or len(p.args) == 1 else 3
+                    yield inner.differing(Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", cost, wanted=wanted))
 
     def _in_place_of_another(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` is a call of another operator on arguments as they are wanted, with an operator among them."""
-        name = named(_bare(p.op))
-        if not name or not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.name == name or p.args is None or len(p.args) != len(e.args):
+        if not isinstance(e, Call) or not isinstance(e.op, Op) or p.args is None or len(p.args) != len(e.args):
             return
-        if get(name).kind is not e.op.kind and max(get(name).kind, e.op.kind) > Fusion.BROADCAST:
-            return
-        arguments = self._arguments(p.args, e, steps)
-        if arguments.matched:
-            attrs = {k: v for c in (*conditions, *_on_operator(p.op)) if isinstance(c, AttrPattern) for k, v in c.attrs.items()}
-            other = Difference(Kind.OPERATOR, p, e, name, e.op.name, 2, wanted={"operator": name, "attrs": attrs})
-            yield Way(pairs=((p, e),)).and_then(arguments).differing(other)
+        for name, attrs in _wanted(conditions, p):
+            if e.op.name == name or (get(name).kind is not e.op.kind and max(get(name).kind, e.op.kind) > Fusion.BROADCAST):
+                continue
+            arguments = self._arguments(p.args, e, steps)
+            if arguments.matched:
+                other = Difference(Kind.OPERATOR, p, e, _wanted_name(p), e.op.name, 2, wanted={"operator": name, "attrs": attrs})
+                yield Way(pairs=((p, e),)).and_then(arguments).differing(other)
 
     def _dominated(self, p: DominatorPattern, e: Expr, steps: int) -> Way:
         child = self._near((), p.child, e, steps)
@@ -215,7 +225,7 @@ class Nearest:
     def _no_constant(self, p: DFPattern, e: Expr) -> Difference:
         mendable = e in self.constant or isinstance(e, Var)
         made = "computed from constants" if e in self.constant else "a variable" if isinstance(e, Var) else "computed while the program runs"
-        return Difference(Kind.CONSTANT, p, e, "a constant", f"{short(e)}, {made}", 1 if mendable else NO_EDIT - 1, wanted={"foldable": e in self.constant})
+        return Difference(Kind.CONSTANT, p, e, "a constant", f"{short(e, int(isinstance(e, Var)))}, {made}", 1 if mendable else NO_EDIT - 1, wanted={"foldable": e in self.constant})
 
 
 def _no_variable(p: VarPattern, e: Expr) -> Difference:
@@ -223,30 +233,33 @@ def _no_variable(p: VarPattern, e: Expr) -> Difference:
     return Difference(Kind.VARIABLE, p, e, wanted, short(e), 1 if isinstance(e, (Constant, Var)) else NO_EDIT - 1)
 
 
-def _other(p: DFPattern, e: Expr) -> Difference:
-    return Difference(Kind.OTHER, p, e, _wanted_name(p), short(e, 0) if not isinstance(e, Call) or isinstance(e.op, Expr) else e.op.name, NO_EDIT)
+def _other(p: DFPattern, e: Expr, calls: int = 1) -> Difference:
+    """Something else altogether, which costs the more the more calls were wanted there."""
+    return Difference(Kind.OTHER, p, e, _wanted_name(p), short(e, 0) if not isinstance(e, Call) or isinstance(e.op, Expr) else e.op.name, NO_EDIT * max(1, calls))
 
 
 def _wanted_name(p: DFPattern) -> str:
     """What a pattern wants, in a word."""
     if isinstance(p, CallPattern):
-        return named(_bare(p.op)) or repr(p.op)
+        return " or ".join(dict.fromkeys(name for name, _ in _wanted((), p))) or repr(p.op)
     text = repr(p)
     return text if len(text) < 60 else f"{text[:57]}…"
 
 
-def _bare(p: DFPattern) -> DFPattern:
-    """The pattern of an operator without what is asked of its attributes."""
-    while isinstance(p, AttrPattern):
-        p = p.pattern
-    return p
-
-
-def _on_operator(p: DFPattern) -> Iterator[DFPattern]:
-    """What is asked of the operator itself."""
-    while isinstance(p, AttrPattern):
-        yield p
-        p = p.pattern
+def _wanted(conditions: Conditions, p: CallPattern) -> list[tuple[str, dict[str, Any]]]:
+    """The operators that a call may be of, by name, each with the attributes that are asked of it."""
+    asked = {k: v for c in conditions if isinstance(c, AttrPattern) for k, v in c.attrs.items()}
+    found: list[tuple[str, dict[str, Any]]] = []
+    stack: list[tuple[DFPattern, dict[str, Any]]] = [(p.op, asked)]
+    while stack:
+        q, attrs = stack.pop()
+        if isinstance(q, AttrPattern):
+            stack.append((q.pattern, {**attrs, **q.attrs}))
+        elif isinstance(q, AltPattern):
+            stack += [(q.right, attrs), (q.left, attrs)]
+        elif name := named(q):
+            found.append((name, attrs))
+    return found
 
 
 def _operator_way(p: DFPattern, e: Call) -> tuple[Difference, ...] | None:
@@ -270,7 +283,8 @@ def _attributes(p: AttrPattern, of: Any, at: Expr, cost: int) -> Iterator[Differ
     for name, wanted in p.attrs.items():
         value = attribute(of, name)
         if value is None or not (value is wanted or bool(plain(value) == wanted)):
-            yield _attribute(p, at, name, wanted, value, cost)
+            has = isinstance(at, Call) and isinstance(at.op, Op) and name in at.op.attribute_names
+            yield _attribute(p, at, name, wanted, value, cost if has else NO_EDIT)
 
 
 def _attribute(p: DFPattern, at: Expr, name: str, wanted: Any, value: Any, cost: int) -> Difference:

@@ -24,16 +24,26 @@ from tilewright.relay.dataflow_pattern.pattern import (
 )
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import get
-from tilewright.types import TensorType
+from tilewright.types import TensorType, Type
 
 Attrs = Mapping[str, Any]
 Made = tuple[Attrs, list[Constant]]
 """The attributes of an operator that changes nothing, and its arguments after the value."""
 
 
+CHANGE_NOTHING: Final = frozenset({"copy", "nn.dropout", "annotation.stop_fusion", "annotation.checkpoint"})
+"""Operators that can be taken out of a program for inference."""
+
+
 def has_neutral(name: str) -> bool:
     """Whether the operator can be put anywhere without changing the value."""
     return name in _NEUTRAL
+
+
+def neutral_attributes(name: str, of: Type | None) -> Attrs:
+    """The attributes with which the operator changes nothing of a value of that type; none where there are none."""
+    make = _NEUTRAL.get(name)
+    return make(of)[0] if make is not None and isinstance(of, TensorType) and of.is_static else {}
 
 
 def can_be_made(p: DFPattern) -> bool:

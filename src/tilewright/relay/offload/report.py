@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from tilewright.errors import CompileError, OptionError, Origin
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call
+from tilewright.relay.expr import Call, Expr
 from tilewright.relay.offload.changes import Edit, applied
 from tilewright.relay.offload.difference import Kind
 
@@ -106,6 +106,8 @@ class Offload(Sequence[Record]):
     taken: tuple[Taken, ...]
     mod: IRModule = field(repr=False)
     partitioned: IRModule = field(repr=False)
+    origins: Mapping[Expr, Call] = field(repr=False)
+    """Which call of `mod` each call of `partitioned` was."""
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -158,7 +160,7 @@ class Offload(Sequence[Record]):
 
     def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
         """The module with the edits of all records that keep its results, or, if asked for, with all that a program can make."""
-        edits = [r.edit for r in self.records if r.edit is not None and r.edit.can_apply and (change_results or r.edit.keeps_meaning)]
+        edits = [r.edit for r in self.records if r.mod is self.mod and r.edit is not None and r.edit.can_apply and (change_results or r.edit.keeps_meaning)]
         usable = [e for e in edits if all(n in (params or {}) for n in e.needs)]
         return applied(self.mod, usable, params)
 
@@ -176,6 +178,18 @@ class Offload(Sequence[Record]):
         """The same as text."""
         return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
 
+    def to_svg(self) -> str:
+        """A picture of the partition, the text of an SVG file."""
+        from tilewright.relay.offload.picture import to_svg
+
+        return to_svg(self)
+
+    def to_html(self) -> str:
+        """The same as a page."""
+        from tilewright.relay.offload.picture import to_html
+
+        return to_html(self)
+
     def summary(self) -> str:
         """The shares, in one line."""
         return (
@@ -190,12 +204,23 @@ class Offload(Sequence[Record]):
             told.setdefault(r.reason, []).append(r)
         lines = [self.summary()]
         for reason, rs in told.items():
-            names = ", ".join(r.called for r in rs[:6]) + (f" and {len(rs) - 6} more" if len(rs) > 6 else "")
+            names = ", ".join(r.called for r in rs[:4]) + (f" and {len(rs) - 4} more" if len(rs) > 4 else "")
             lines.append(f"{names}:\n  " + reason)
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
         return self.text()
+
+
+def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> Offload:
+    """The reports of targets of which each saw what those before it left, as one: of what is left, the reason of the target that was nearest to taking it."""
+    last = reports[-1]
+    earlier: dict[tuple[str, str, str], Record] = {}
+    for report in reports[:-1]:
+        earlier.update({(r.function, r.node, r.operator): r for r in report.records if r.kind is not Kind.UNKNOWN})
+    records = tuple(earlier.get((r.function, r.node, r.operator), r) if r.kind is Kind.UNKNOWN else r for r in last.records)
+    origins = {e: c for report in reports for e, c in report.origins.items()}
+    return Offload(targets, records, tuple(t for report in reports for t in report.taken), last.mod, last.partitioned, origins)
 
 
 class OffloadError(CompileError):

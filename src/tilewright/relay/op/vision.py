@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from tilewright.relay.op.sorting import sorted_places
 from tilewright.topi.shapes import Shape, differ, require_rank, require_same_dtype, text
 from tilewright.topi.vision import suppression as topi
 from tilewright.types import TensorType, TupleType, Type
+
+_COMPARED: Final = 64
+"""So many boxes are compared with all others at once."""
 
 
 def overlap(a: Array, b: Array, one: float = 0) -> Any:
@@ -28,20 +31,27 @@ def overlap(a: Array, b: Array, one: float = 0) -> Any:
 
 
 def unsuppressed(boxes: Array, order: Array, threshold: float, most: int, one: float = 0) -> list[int]:
-    """The places of the boxes that share no more than `threshold` with any that is kept before them in `order`: the first `most`, all of them for -1."""
+    """The places of the boxes that share no more than `threshold` with any that is kept before them in `order`: the first `most`, all of them for -1.
+
+    The next few that are left are compared with all behind them at once.
+    """
     kind, boxes, kept = boxes.dtype.type, boxes[order], list[int]()
-    low, high = np.minimum(boxes[:, :2], boxes[:, 2:4]), np.maximum(boxes[:, :2], boxes[:, 2:4])
-    sides = high - low + kind(one)
-    areas, left, k = sides[:, 0] * sides[:, 1], np.ones(len(order), bool), 0
-    while len(kept) != most and left[k:].any():
-        k += int(left[k:].argmax())
-        kept.append(int(order[k]))
-        left[k] = False
-        inside = np.maximum(kind(0), np.minimum(high[k], high[k:]) - np.maximum(low[k], low[k:]) + kind(one))
-        shared = inside[:, 0] * inside[:, 1]
-        union = areas[k:] + areas[k] - shared
+    low, high = np.minimum(boxes[:, :2], boxes[:, 2:4]).T, np.maximum(boxes[:, :2], boxes[:, 2:4]).T
+    areas = (high[0] - low[0] + kind(one)) * (high[1] - low[1] + kind(one))
+    left = np.arange(len(order))
+    while len(left) and len(kept) != most:
+        some = left[:_COMPARED]
+        width, height = (np.maximum(kind(0), np.minimum(h[some, None], h[left]) - np.maximum(lo[some, None], lo[left]) + kind(one)) for lo, h in zip(low, high, strict=True))
+        shared = width * height
+        union = areas[left] + areas[some, None] - shared
         with np.errstate(all="ignore"):
-            left[k:] &= np.where(union <= 0, kind(0), shared / union) <= kind(threshold)
+            apart = np.where(union <= 0, kind(0), shared / union) <= kind(threshold)
+        stays = np.ones(len(left), bool)
+        for k, place in enumerate(some.tolist()):
+            if stays[k] and len(kept) != most:
+                kept.append(int(order[place]))
+                stays &= apart[k]
+        left = left[len(some) :][stays[len(some) :]]
     return kept
 
 

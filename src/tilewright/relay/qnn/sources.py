@@ -98,7 +98,7 @@ def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not isinstance(sx, Constant) or not isinstance(sw, Constant):
         return scale.astype(np.float64)
     rounded = np.asarray(sx.value.reshape(()) * sw.value, np.float32)
-    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or product.args[1].tensor_type.dtype == "uint8")
+    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or "uint8" in (product.args[0].tensor_type.dtype, product.args[1].tensor_type.dtype))
     if single or not np.array_equal(rounded.ravel(), scale.ravel()):
         return scale.astype(np.float64)
     return np.asarray(sx.value.astype(np.float64).reshape(()) * sw.value.astype(np.float64)).reshape(scale.shape)

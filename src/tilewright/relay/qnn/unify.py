@@ -24,8 +24,8 @@ class Unify(Pass):
     """The same network quantized by PyTorch, TensorFlow Lite and ONNX with the same scales becomes the same program.
 
     It is one of integer constants and the operators of `relay.qnn`: sums of products with a bias, requantized, then clipped where an activation is
-    narrower than the type; padding stands before convolutions. `layout` is that of images, also of those that come in and go out; `dtype` that of
-    quantized data. All roundings are those of `numerics` ("tflite", "torch", "onnx"; None for the field's defaults), so results may differ by a unit from those of
+    narrower than the type; padding stands before convolutions. `layout` is that of images, also of those that come in and go out, unless
+    `keep_signature` leaves these as they are; `dtype` is that of quantized data. All roundings are those of `numerics` ("tflite", "torch", "onnx"; None for the field's defaults), so results may differ by a unit from those of
     the framework that the model is from. Names of results are left out. Parameters must be constants: `bind_params` them, or import with `freeze_params=True`.
 
     Raises `OptionError` for options that are not known.
@@ -34,13 +34,14 @@ class Unify(Pass):
     layout: str = "NCHW"
     dtype: str = "uint8"
     numerics: str | None = None
+    keep_signature: bool = False
 
     def __post_init__(self) -> None:
         if self.numerics is not None and self.numerics not in KNOWN:
             raise OptionError(f'numerics="{self.numerics}" is not known; it is one of {", ".join(KNOWN)}, or None')
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        passes = (RealToQnn(), NormalizeQnn(), UnifyLayout(self.layout), UnifyType(self.dtype), NormalizeQnn(), EliminateCommonSubexpr(), DeadCodeElimination())
+        passes = (RealToQnn(), NormalizeQnn(), UnifyLayout(self.layout, self.keep_signature), UnifyType(self.dtype), NormalizeQnn(), EliminateCommonSubexpr(), DeadCodeElimination())
         new = Sequential(passes, name="Unify")(mod).copy()
         for name, function in list(new.items()):
             if isinstance(function, Function):

@@ -40,14 +40,16 @@ class CollagePartition(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
-        mod = InferType()(mod)
-        new = mod.copy()
-        for name, function in mod.items():
-            if isinstance(function, Function) and "Compiler" not in function.attrs:
-                plan = cheapest_plan(function, candidates_of(function, targets, self.host_depth), self.cost_estimator)
-                if any(part.target != DEFAULT for part in plan.parts):
-                    new.update_func(name, _marked(function, plan))
-        return PartitionGraph(self.mod_name, self.bind_constants)(MergeCompilerRegions()(InferType()(new)))
+
+        def marked(function: Function) -> Expr:
+            if "Compiler" in function.attrs:
+                return function
+            plan = cheapest_plan(function, candidates_of(function, targets, self.host_depth), self.cost_estimator)
+            return _marked(function, plan) if any(part.target != DEFAULT for part in plan.parts) else function
+
+        typed = InferType()(mod)
+        new = typed.map_functions(marked, Function)
+        return mod if new is typed else PartitionGraph(self.mod_name, self.bind_constants)(MergeCompilerRegions()(InferType()(new)))
 
 
 def _marked(function: Function, plan: Plan) -> Expr:

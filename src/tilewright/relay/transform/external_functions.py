@@ -13,9 +13,10 @@ from typing import Any
 
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
-from tilewright.relay.visitor import rewrite, substitute
+from tilewright.relay.visitor import free_vars, rewrite, substitute
 
 
 def _is_of(function: Any, compiler: str) -> bool:
@@ -25,7 +26,10 @@ def _is_of(function: Any, compiler: str) -> bool:
 
 @dataclass(frozen=True)
 class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
-    """Functions of `compiler_filter` (all without) that are called in place become functions of the module, called `global_symbol`."""
+    """Functions of `compiler_filter` (all without) that are called in place become functions of the module, called `global_symbol`.
+
+    Those that are structurally equal are one. Raises `CompileError` for two others of one symbol, and for one that reads variables around it.
+    """
 
     compiler_filter: str = ""
 
@@ -36,14 +40,18 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
             if not (isinstance(e, Call) and _is_of(e.op, self.compiler_filter)) or "global_symbol" not in e.op.attrs:
                 return None
             name = str(e.op.attrs["global_symbol"])
-            if made.setdefault(name, e.op) is not e.op or name in mod:
+            known = mod[name] if name in mod else made.setdefault(name, e.op)
+            if not structural_equal(known, e.op):
                 raise CompileError(f"two functions have the global symbol '{name}'; give each its own", e.op.span)
-            return Call(GlobalVar(name, e.op.known_type()), e.args, span=e.span)  # type: ignore[arg-type]
+            around = free_vars(e.op)
+            if around:
+                raise CompileError(f"the function '{name}' reads %{around[0].name_hint}, which is bound outside of it; make that a parameter", e.op.span)
+            return Call(GlobalVar(name, e.op.known_type()), e.args, span=e.span)
 
         new = mod.map_functions(lambda f: rewrite(f, outline), Function)
-        if not made:
+        if new is mod:
             return mod
-        new.update(made)
+        new.update({name: f for name, f in made.items() if name not in mod})
         return new
 
 

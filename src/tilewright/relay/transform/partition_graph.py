@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.errors import CompileError
 from tilewright.global_functions import get_global_func
@@ -109,14 +110,17 @@ class _Partition:
                 old = operands(e)
                 if any(o in inside for o in old):
                     inside[e] = with_operands(e, [inside.get(o, o) for o in old])
-        results = list(dict.fromkeys(end.args[0] for end in region.outs))
-        made = [inside.get(r, r) for r in results]
+        results: dict[Any, list[Expr]] = {}
+        for end in dict.fromkeys(end.args[0] for end in region.outs):
+            results.setdefault((end.tuple_value, end.index) if isinstance(end, TupleGetItem) else end, []).append(end)
+        made = [inside.get(same[0], same[0]) for same in results.values()]
         symbol = self._symbol(region)
         attrs = {"Inline": 1, "Compiler": region.target, "global_symbol": symbol, "Primitive": 1}
         function = Function(tuple(params.values()), made[0] if len(made) == 1 else Tuple(tuple(made)), attrs=attrs)
         self.mod[symbol] = function
-        call = Call(self.mod.get_global_var(symbol), [self.new.get(s, s) for s in params], span=results[-1].span)
-        return {r: call if len(results) == 1 else TupleGetItem(call, i) for i, r in enumerate(results)}
+        call = Call(self.mod.get_global_var(symbol), [self.new.get(s, s) for s in params], span=region.outs[-1].args[0].span)
+        values = [call if len(results) == 1 else TupleGetItem(call, i) for i in range(len(results))]
+        return {r: value for value, same in zip(values, results.values(), strict=True) for r in same}
 
     def _symbol(self, region: Region) -> str:
         """The name of the region's function, of letters, digits and underscores."""

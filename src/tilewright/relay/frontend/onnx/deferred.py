@@ -14,10 +14,12 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import numpy as np
 import onnx
+from onnx import numpy_helper
 
 from tilewright.errors import Origin
-from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.shaping import fields
 from tilewright.relay.groups import NOTHING
@@ -44,6 +46,8 @@ def defer(
     named: Mapping[str, Expr | None],
 ) -> list[Expr]:
     """The outputs of a node that is converted later; `named` are its inputs, and what its subgraphs take from around it."""
+    if node.op_type == "ConstantOfShape" and node.domain in _ORDINARY:
+        node, named = _expanded(node, named)
     given = {name: e for name, e in named.items() if e is not None}
     args = [e for e in given.values() if e is not NOTHING]
     model = onnx.ModelProto()
@@ -59,6 +63,16 @@ def defer(
     )
     call = Call(made, args, span=origin)
     return [call] if len(node.output) == 1 else list(fields(call, len(node.output)))
+
+
+def _expanded(node: onnx.NodeProto, named: Mapping[str, Expr | None]) -> tuple[onnx.NodeProto, Mapping[str, Expr | None]]:
+    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`: nodes that differ in what they fill are converted alike."""
+    value = numpy_helper.to_array(node.attribute[0].t) if node.attribute else np.zeros(1, np.float32)
+    if value.size != 1:
+        return node, named
+    (shape,) = node.input
+    name = "value" if shape != "value" else "fill"
+    return onnx.helper.make_node("Expand", [name, shape], node.output, node.name), {name: Constant(value.reshape(())), **named}
 
 
 def _is_random(node: onnx.NodeProto) -> bool:

@@ -9,6 +9,7 @@ from tilewright.relay.frontend.tflite import (
     conv,
     detection,
     elementwise,
+    hash_tables,
     image,
     indexing,
     matmul,
@@ -26,7 +27,10 @@ from tilewright.relay.frontend.tflite.registry import CONVERTERS
 from tilewright.relay.frontend.tflite.registry import converter as register_converter
 from tilewright.relay.frontend.tflite.signature import signature
 
-FAMILIES = (activations, arithmetic, control, conv, detection, elementwise, image, indexing, matmul, movement, pool, quantize, random, recurrent, reductions, spectra)
+FAMILIES = (
+    activations, arithmetic, control, conv, detection, elementwise, hash_tables, image, indexing, matmul, movement, pool, quantize, random,
+    recurrent, reductions, spectra,
+)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "Value", "from_tflite", "register_converter", "signature"]

@@ -80,7 +80,7 @@ def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: Comp
         if not holds.item():
             return states
         states = [node.settled(s) for s in node.import_graph(body, states)]
-    return node.refuse(f"its values change their types ({why.message}), and it has more than {_MOST} turns; keep the shapes the same in every turn")
+    return node.refuse(f"its turns are copied out ({why.message}), and there are more than {_MOST}; keep the types of its values the same in every turn, and texts out of it")
 
 
 @converter("CALL")

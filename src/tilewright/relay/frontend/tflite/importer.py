@@ -108,8 +108,8 @@ def inputs_of(
 
 
 def element_type(t: Tensor) -> DataType:
-    """The type of the elements of a tensor in relay: what has less than a byte has one, and a text is an object."""
-    narrow = {"int4": "int8", "int2": "int8", "uint4": "uint8", "string": "object"}
+    """The type of the elements of a tensor in relay: what has less than a byte has one."""
+    narrow = {"int4": "int8", "int2": "int8", "uint4": "uint8"}
     if t.dtype in ("resource", "variant"):
         raise ModelError(f"tensor '{t.name}' is a {t.dtype}, which cannot be an input")
     return DataType(narrow.get(t.dtype, t.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from ml_dtypes import finfo
 
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
@@ -92,7 +93,8 @@ def _unsorted(kind: str, mode: str) -> None:
     def convert(x: Value, segments: Value, count: Value, *, node: Node) -> Expr:
         number, rest = node.whole(count), x.shape[segments.rank :]
         low, high = (-math.inf, math.inf) if DataType(x.dtype).is_float else limits(x.dtype)
-        least, most = (np.finfo(x.dtype).min, np.finfo(x.dtype).max) if DataType(x.dtype).is_float else (low, high)
+        finite = finfo(DataType(x.dtype).numpy()) if DataType(x.dtype).is_float else None  # type: ignore[no-untyped-call]
+        least, most = (low, high) if finite is None else (finite.min, finite.max)
         first = {"min": most, "max": least}.get(mode, _IDENTITIES.get(mode))
         return _segments(x, segments, number, rest, mode, first)
 
@@ -103,7 +105,7 @@ def _segments(x: Value, segments: Value, number: int, rest: tuple[int, ...], mod
     rows = reshape(x.expr, (count, *rest))
     numbers = cast(reshape(segments.expr, (1, count)), "int32")
     kept = op.where(op.less(numbers, constant(0, "int32")), constant(number, "int32"), numbers)
-    start = Constant(np.full((number + 1, *rest), first, x.dtype))
+    start = Constant(np.full((number + 1, *rest), first, DataType(x.dtype).numpy()))
     found = op.scatter_nd(start, kept, rows, mode=mode)
     return op.strided_slice(found, begin=(0,), end=(number,), strides=(1,), axes=(0,))
 

@@ -131,7 +131,7 @@ class Node:
     def known(self, x: Value) -> Array | None:
         """The value of an input if it is known now."""
         found = self._known.of(x.expr)
-        return None if found is not None and found.dtype == object and x.dtype != "object" else found
+        return None if found is not None and found.dtype == object and x.dtype != "string" else found
 
     def settled(self, x: Expr) -> Expr:
         """`x`, or the constant that it comes to."""
@@ -142,7 +142,7 @@ class Node:
         found = self.known(x)
         if found is None:
             found = self._known.demand(x.expr)
-        if found is None or (found.dtype == object and x.dtype != "object"):
+        if found is None or (found.dtype == object and x.dtype != "string"):
             raise NotKnownError(f"tensor '{x.tensor.name}' must be known to convert the operator, and it is computed from the model's inputs", self.origin)
         return found
 

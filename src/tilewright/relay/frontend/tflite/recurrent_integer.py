@@ -40,6 +40,9 @@ def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, 
     """All moments of an LSTM of int8; `given` are the 23 tensors behind the data. Raises `ModelError` for what the kernels do not compute either."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
     *lead, depth = x.shape
+    if len(lead) not in (1, 2):
+        node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
+    _require_shapes(cell, depth)
     flat = reshape(x.expr, (math.prod(lead), depth))
     taken = requantize(cell.products(flat, x, _WEIGHTS, None if cell.norms else _BIASES), cell.factors(_WEIGHTS, x), 1.0, 0, "int16", axis=1)
     taken = reshape(taken, (*lead, taken.tensor_type.shape[1]))
@@ -62,6 +65,21 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
         node.refuse(f"its input {missing + 1}, the weights of a gate, is missing; the file is damaged: convert it again")
     clip = _quantized_limit(cell_clip, c.scale, 1 << 15)
     return _Cell(tuple(given), gates, h, power, bits, clip, _quantized_limit(proj_clip, h.scale, 1 << 7), time_major, node)
+
+
+def _require_shapes(cell: _Cell, depth: int) -> None:
+    """Refuse tensors that do not fit the weights of the output gate, which say how many cells and outputs there are."""
+    (units, *_), (*_, width) = cell.shape(_WEIGHTS + _OUTPUT), cell.shape(_RECURRENT + _OUTPUT)
+    wanted: dict[int, tuple[int, ...]] = {_PROJECTION: (width, units), _PROJECTION + 1: (width,)}
+    of_gates: dict[int, tuple[int, ...]] = {_WEIGHTS: (units, depth), _RECURRENT: (units, width), _BIASES: (units,), _NORMS: (units,)}
+    for first, shape in of_gates.items():
+        wanted |= dict.fromkeys((first + k for k in cell.gates), shape)
+    wanted |= dict.fromkeys(range(_PEEPHOLES, _PEEPHOLES + 3), (units,))
+    for k, shape in sorted(wanted.items()):
+        if cell.given[k] is not None and cell.shape(k) != shape:
+            cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, and must have {shape}; the file is damaged: convert it again")
+    if cell.given[_PROJECTION] is None and width != units:
+        cell.node.refuse(f"it has {units} cells and {width} outputs, and no projection; the file is damaged: convert it again")
 
 
 def _quantized_limit(limit: float, scale: float, most: int) -> int:
@@ -91,6 +109,9 @@ class _Cell:
         assert found is not None
         return found
 
+    def shape(self, k: int) -> tuple[int, ...]:
+        return self._there(k).shape
+
     def unit(self, gate: int) -> np.float32:
         """What a step is worth before the activation of a gate."""
         return np.float32(scale_of(self.node.intermediates[gate]) if self.norms else 2.0**-12)
@@ -107,7 +128,7 @@ class _Cell:
     def products(self, data: Expr, x: Value, weights: int, biases: int | None) -> Expr:
         """int32 sums of products of rows with the weights of all gates, one gate behind the other."""
         stored = [self.node.stored(self._there(weights + k)) for k in self.gates]
-        total = _dense(data, x, np.concatenate(stored, axis=0))
+        total = _dense(data, x.scale, x.zero_point, np.concatenate(stored, axis=0))
         if biases is None:
             return total
         added = [self._bias(biases + k, len(w)) for k, w in zip(self.gates, stored, strict=True)]
@@ -156,13 +177,18 @@ class _Cell:
     def _hidden(self, shown: Expr) -> Expr:
         hidden = self.node.intermediates[4]
         factor = np.float32(2.0**-15 / float(np.float32(scale_of(hidden))) * 2.0**-15)
-        return saturated(rescaled(shown, float(factor)), zero_point_of(hidden), "int8")
+        return saturated(rescaled(shown, float(factor)), self._hidden_zero(), "int8")
+
+    def _hidden_zero(self) -> int:
+        """The zero point of what the cells show; before a projection the kernels take its negative, on both sides."""
+        zero = zero_point_of(self.node.intermediates[4])
+        return zero if self.given[_PROJECTION] is None else -zero
 
     def _projected(self, hidden: Expr) -> Expr:
         w, b, between = self.given[_PROJECTION], self.given[_PROJECTION + 1], self.node.intermediates[4]
         if w is None:
             return hidden
-        total = _dense(hidden, Value(hidden, between), self.node.stored(w))
+        total = _dense(hidden, scale_of(between), self._hidden_zero(), self.node.stored(w))
         if b is not None:
             total = op.nn.bias_add(total, Constant(self.node.stored(b).astype(np.int32)), axis=1)
         factor = np.float32(np.float32(np.float32(w.scale) * np.float32(scale_of(between))) / np.float32(self.h.scale))
@@ -170,10 +196,10 @@ class _Cell:
         return op.clip(found, a_min=-self.proj_clip, a_max=self.proj_clip) if self.proj_clip > 0 else found
 
 
-def _dense(data: Expr, x: Value, weight: Array) -> Expr:
+def _dense(data: Expr, scale: float, zero_point: int, weight: Array) -> Expr:
     """int32 sums of products of int8 rows with rows of weights, whose zero point is zero."""
     return op.qnn.dense(
-        data, Constant(np.ascontiguousarray(weight)), constant(x.zero_point, "int32"), constant(0, "int32"), constant(x.scale, "float32"), constant(1, "float32"),
+        data, Constant(np.ascontiguousarray(weight)), constant(zero_point, "int32"), constant(0, "int32"), constant(scale, "float32"), constant(1, "float32"),
         units=weight.shape[0], out_dtype=INT32,
     )
 
@@ -229,7 +255,7 @@ def integer_svdf(x: Value, feature: Value, time: Value, b: Value | None, state: 
         node.refuse(f"its state is {state.dtype} and its weights over time are {time.dtype}; with int8 data both must be int16: convert the model again")
     single = np.float32
     first = single(single(single(x.scale) * single(feature.scale)) / single(state.scale))
-    new = requantize(_dense(x.expr, x, node.stored(feature)), float(first), 1.0, 0, "int16")
+    new = requantize(_dense(x.expr, x.scale, x.zero_point, node.stored(feature)), float(first), 1.0, 0, "int16")
     kept = slice_axis(reshape(state.expr, (batch, filters, memory)), 2, 0, memory - 1)
     remembered = op.concatenate(Tuple((kept, reshape(new, (batch, filters, 1)))), axis=2) if memory > 1 else reshape(new, (batch, filters, 1))
     weighted = op.sum(op.multiply(cast(remembered, "int32"), cast(time.expr, "int32")), axis=(2,))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import OP_ATTRIBUTES, op_attr
+from tilewright.plugins import accelerator_names, find_accelerator
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.registry import Op
 from tilewright.settings import nearest
@@ -33,7 +34,10 @@ class Refusal:
         return False
 
 
-FIELD_TARGETS: Final = {"bnns": "bnns", "cmsis-nn": "cmsisnn", "ethos-n": "ethosn", "ethos-u": "ethosu"}
+FIELD_TARGETS: Final = {
+    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
+    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
+}
 """The targets of the field whose tables are here, each with its module; imported when first asked for."""
 
 Partitioner = Callable[..., IRModule]
@@ -57,7 +61,18 @@ def get_pattern_table(compiler: str) -> PatternTable | None:
     """The table of `compiler`, or None when it has none."""
     if compiler not in _TABLES and compiler in FIELD_TARGETS:
         importlib.import_module(f"{__name__}.{FIELD_TARGETS[compiler]}")
+    if compiler not in _TABLES:
+        _take_plugin(compiler)
     return _TABLES.get(compiler)
+
+
+def _take_plugin(compiler: str) -> None:
+    """The table and the partition of an accelerator that an entry point brings."""
+    found = find_accelerator(compiler)
+    if found is not None and hasattr(found, "pattern_table"):
+        _TABLES.setdefault(compiler, found.pattern_table())
+    if found is not None and hasattr(found, "partition_for"):
+        _PARTITIONERS.setdefault(compiler, found.partition_for)
 
 
 def register_partitioner(compiler: str, function: Partitioner | None = None) -> Any:
@@ -70,6 +85,18 @@ def register_partitioner(compiler: str, function: Partitioner | None = None) -> 
     return register if function is None else register(function)
 
 
+def has_partitioner(compiler: str) -> bool:
+    """Whether `compiler` has a way of its own to partition, beyond its pattern table."""
+    get_pattern_table(compiler)  # brings what is registered when it is first asked for
+    return compiler in _PARTITIONERS
+
+
+def known_targets() -> list[str]:
+    """The names of the targets that take parts of graphs: with a table, a partition of their own, an entry point, or attributes of operators."""
+    named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
+    return sorted({*FIELD_TARGETS, *accelerator_names(), *_TABLES, *_PARTITIONERS, *named})
+
+
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
     """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the field does.
 
@@ -79,8 +106,7 @@ def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None
     table = get_pattern_table(compiler)
     if compiler in _PARTITIONERS:
         return _PARTITIONERS[compiler](mod, params, **options)
-    if table is None and not any(key == f"target.{compiler}" for _, key in OP_ATTRIBUTES):
-        known = sorted({*FIELD_TARGETS, *_TABLES, *_PARTITIONERS})
+    if table is None and compiler not in (known := known_targets()):
         raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; those there are: {', '.join(known)}")
     from tilewright.relay.op.contrib.rules import partition_with
 

@@ -1,0 +1,83 @@
+"""What `tilewright offload` does: read a model, explain its partition for the accelerators that the target names, show, draw, require."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.driver import files
+from tilewright.errors import OptionError
+
+if TYPE_CHECKING:
+    from tilewright.relay.offload import Offload
+    from tilewright.target.accelerators import Accelerator
+
+PICTURES: Final = (".svg", ".html")
+_SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
+
+
+def accelerators_of(target: str) -> tuple[Accelerator, ...]:
+    """The accelerators of a target: all that it names before the processor. Raises `OptionError` where there are none."""
+    from tilewright.target.accelerators import parts
+    from tilewright.target.target import KEYS, Target
+
+    processor = parts(target)[-1].split(" ", maxsplit=1)[0] in KEYS
+    found = Target(target if processor else f"{target}, llvm").accelerators
+    if not found:
+        raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"")
+    return found
+
+
+def share(option: str, text: str) -> float:
+    """`95%`, or `0.95`, as a number between 0 and 1."""
+    found = _SHARE.fullmatch(text.strip())
+    value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= value <= 1:
+        raise OptionError(f"{option}: '{text}' is no share; write 95% or 0.95")
+    return value
+
+
+def load_plugins(paths: Sequence[str]) -> None:
+    """Run Python files, or import modules, which register accelerators. Raises `OptionError` for what is not there."""
+    for path in paths:
+        if path.endswith(".py"):
+            file = Path(path)
+            spec = importlib.util.spec_from_file_location(file.stem, file)
+            if not file.is_file() or spec is None or spec.loader is None:
+                raise OptionError(f"--plugin: there is no file '{path}'")
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+            continue
+        try:
+            importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not path.startswith(error.name):
+                raise
+            raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py") from None
+
+
+def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Offload:
+    """The report of a model file for the accelerators of a target."""
+    from tilewright.compiler.formats import format_of
+    from tilewright.relay.offload import explain_offload, table_of
+    from tilewright.relay.transform.bind_params import bind_params
+
+    chosen = accelerators_of(target)
+    for a in chosen:
+        table_of(a.name)
+    mod, params = format_of(model).read(model, shapes)
+    options = {a.name: {k.replace("-", "_"): v for k, v in a.options} for a in chosen}
+    return explain_offload(bind_params(mod, params), [a.name for a in chosen], options=options)
+
+
+def check_picture(path: Path | None) -> None:
+    """Raise `OptionError` where a picture cannot be written to `path`, before anything else is done."""
+    if path is not None and path.suffix not in PICTURES:
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(PICTURES)}, which are what can be written")
+
+
+def write_picture(report: Offload, path: Path) -> None:
+    """Write the picture of a partition."""
+    files.write_text(path, report.to_svg() if path.suffix == ".svg" else report.to_html())

@@ -1,0 +1,43 @@
+"""Accelerators that packages bring: found by name among the entry points `tilewright.accelerators`, imported when one is asked for.
+
+    [project.entry-points."tilewright.accelerators"]
+    mine = "my_package.mine:accelerator"
+
+What the entry point names is imported, and registers itself: its code generator, and the kind of its modules. Nothing of ours is edited for it. A
+file names a kind of module, and a kind is only ever read by an entry point of that name that whoever installed packages put there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from tilewright.errors import TargetError
+
+GROUP: Final = "tilewright.accelerators"
+BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.contrib.dnnl", "npu": "tilewright.contrib.npu:npu"}
+"""Those that come with this package, which an installation without its metadata has too."""
+
+
+def accelerator_names() -> list[str]:
+    """The names of all accelerators that entry points bring, sorted."""
+    return sorted({*BUILT_IN, *(e.name for e in entry_points(group=GROUP))})
+
+
+def find_accelerator(name: str) -> Any | None:
+    """What the entry point of that name is, imported; None without one. Raises `TargetError` where that fails."""
+    entry = next((e for e in entry_points(group=GROUP) if e.name == name), None)
+    if entry is None and name in BUILT_IN:
+        entry = EntryPoint(name, BUILT_IN[name], GROUP)
+    if entry is None:
+        return None
+    module, _, attribute = entry.value.partition(":")
+    try:
+        found: Any = importlib.import_module(module.strip())
+        for part in filter(None, attribute.strip().split(".")):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise TargetError(f"the accelerator '{name}' cannot be imported from {entry.value}: {error}; mend or remove the package that has this entry point") from error
+    return found

@@ -1,0 +1,128 @@
+"""Arm Ethos-U55, -U65 and -U85: what of a network of bytes, channels last, goes to Arm's compiler for them, Vela.
+
+A part is written as a TFLite file, so a row is one of TFLite's operators, and the device rounds as TensorFlow Lite's reference kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
+from tilewright.relay.expr import Expr, Function
+from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
+from tilewright.relay.op.contrib.rules import (
+    Rule,
+    attr_is,
+    batch_is_one,
+    dtype_is,
+    edited,
+    inner,
+    kept,
+    partition_with,
+    rank_is,
+    tensor,
+    value_of,
+)
+
+TARGET: Final = "ethos-u"
+BYTES: Final = ("int8", "uint8")
+
+
+def _constants(count: int) -> list[DFPattern]:
+    return [is_constant() for _ in range(count)]
+
+
+def _product(name: str, data: DFPattern) -> DFPattern:
+    product: DFPattern = is_op(name)(data, *_constants(5))
+    return is_op("qnn.requantize")(is_op("nn.bias_add")(product, is_constant()) | product, *_constants(4))
+
+
+def _image(e: Expr) -> list[Rule]:
+    return [dtype_is(e, BYTES, "the input"), rank_is(e, (4,), "the input"), batch_is_one(e, "the input")]
+
+
+def _same_bytes(e: Expr, source: Expr) -> Rule:
+    a, b = str(tensor(source).dtype), str(tensor(e).dtype)
+    return a == b, f"the input is {a} and the result {b}; they are of one type there", f"convert the result to {a}"
+
+
+def _check_conv2d(e: Expr) -> bool | Refusal:
+    conv = inner(e, "qnn.conv2d")
+    op: Any = conv.op
+    channels = tensor(conv.args[0]).shape[-1]
+    zero, window = value_of(conv.args[3]), op.kernel_size
+    pad = conv.args[0] if getattr(getattr(conv.args[0], "op", None), "name", "") == "nn.pad" else None
+    rules = [
+        attr_is(conv, "data_layout", ("NHWC",)), *_image(conv.args[0]), _same_bytes(e, conv.args[0]),
+        (not np.any(zero), f"the zero point of the weight of qnn.conv2d is {zero}; it is 0 there", "quantize the weight around 0"),
+        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
+        (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 x 64 there", "make kernel_size smaller"),
+        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+        (op.groups == 1 or tensor(conv).shape[-1] == channels, "qnn.conv2d makes several channels of each; it makes one there", "make channels as many as the input has"),
+    ]
+    found = kept(rules)
+    if not found or pad is None:
+        return found
+    number, own = value_of(pad.args[1]), value_of(conv.args[2])  # type: ignore[attr-defined]
+    return kept([(float(number) == float(own), f"nn.pad pads with {number}, and zero of its input is {own}", f"pad with {own}", edited("nn.pad", {1: own}))])
+
+
+def _check_fc(e: Expr) -> bool | Refusal:
+    dense = inner(e, "qnn.dense")
+    zero = value_of(dense.args[3])
+    return kept([
+        dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"), _same_bytes(e, dense.args[0]),
+        (not np.any(zero), f"the zero point of the weight of qnn.dense is {zero}; it is 0 there", "quantize the weight around 0"),
+    ])
+
+
+def _check_pool(e: Expr) -> bool | Refusal:
+    op: Any = e.op  # type: ignore[attr-defined]
+    window, padding = op.pool_size, tuple(op.padding)
+    return kept([
+        attr_is(e, "layout", ("NHWC",)), *_image(e.args[0]), _same_bytes(e, e.args[0]),  # type: ignore[arg-type, attr-defined]
+        (not any(padding), f"padding of {op.name} is {padding}; it is 0 there", "pad before it, or make padding 0"),
+        (max(op.strides) <= 3 or max(window) == max(op.strides), f"strides of {op.name} are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3"),
+        (max(window) <= 256, f"pool_size of {op.name} is {window}; it is at most 256 x 256 there", "make pool_size smaller"),
+    ])
+
+
+def _check_binary(e: Expr) -> bool | Refusal:
+    a, b = e.args[:2]  # type: ignore[attr-defined]
+    return kept([
+        dtype_is(a, BYTES, "the first input"), _same_bytes(b, a),
+        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one shape there", "broadcast the smaller one"),
+        batch_is_one(e, "the result"),
+    ])
+
+
+def _check_plain(e: Expr) -> bool | Refusal:
+    return kept([dtype_is(e, BYTES, "the result"), batch_is_one(e, "the result")])
+
+
+def pattern_table() -> PatternTable:
+    """The rows of Ethos-U."""
+    padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
+    return [
+        ("ethos-u.conv2d", _product("qnn.conv2d", padded), _check_conv2d),
+        ("ethos-u.fully_connected", _product("qnn.dense", wildcard()), _check_fc),
+        ("ethos-u.avg_pool2d", is_op("qnn.avg_pool2d")(wildcard(), *_constants(4)), _check_pool),
+        ("ethos-u.max_pool2d", is_op("nn.max_pool2d")(wildcard()), _check_pool),
+        ("ethos-u.add", is_op("qnn.add")(wildcard(), wildcard(), *_constants(6)), _check_binary),
+        ("ethos-u.mul", is_op("qnn.mul")(wildcard(), wildcard(), *_constants(6)), _check_binary),
+        ("ethos-u.reshape", is_op("reshape")(wildcard()), _check_plain),
+        ("ethos-u.softmax", is_op("qnn.softmax")(wildcard(), *_constants(4)), _check_plain),
+    ]
+
+
+def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", accelerator_config: str = "ethos-u55-256") -> IRModule:
+    """The module with what Ethos-U takes as functions for `ethos-u`, compiled by Vela for `accelerator_config` when the program is built."""
+    found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
+    return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config) if f.attrs.get("Compiler") == TARGET else f, Function)
+
+
+register_pattern_table(TARGET, pattern_table)
+register_partitioner(TARGET, partition_for_ethosu)
