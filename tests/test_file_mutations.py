@@ -135,6 +135,15 @@ def test_names_that_are_there_twice(tmp_path: Path) -> None:
         tilewright.compile(tmp_path / "m.pt")
 
 
+def test_a_module_without_a_program(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(torch.nn.ModuleList([torch.nn.ReLU()])).save(str(tmp_path / "m.pt"))
+    with pytest.raises(ModelError, match=r"the module has no program \(.*forward.*\); save a module that has a forward method"):
+        tilewright.compile(tmp_path / "m.pt", shapes={"x": (1, 2)})
+
+
 @pytest.mark.parametrize("name", ["conv1d", "conv2d", "dynamic lstm", "embedding"])
 def test_quantized_layers_pack_their_weights_while_they_are_read(name: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")

@@ -68,6 +68,21 @@ def test_a_convolution_is_one_of_integers_and_at_most_one_step_from_real_numbers
     assert "qnn.conv2d" in str(tilewright.relay.transform.FakeQuantizationToInteger(use_qat=True)(mod))
 
 
+def test_a_bias_of_real_numbers_is_not_rounded() -> None:
+    """In units of the sums it would move some elements in a thousand by a step."""
+    class Biased(Static):
+        def forward(self, x: Any) -> Any:
+            q = operators()
+            real = q.dequantize_per_tensor.default(q.quantize_per_tensor.default(x, 0.02, 120, 0, 255, torch.uint8), 0.02, 120, 0, 255, torch.uint8)
+            weight = q.dequantize_per_channel.default(self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8)
+            y = torch.nn.functional.conv2d(real, weight, torch.linspace(-0.7, 0.9, 8), padding=1)
+            return q.quantize_per_tensor.default(y, 0.0007, 120, 0, 255, torch.uint8)
+
+    torch.manual_seed(3)
+    found, wanted = answers(Biased(), torch.randn(4, 3, 48, 48))
+    assert np.count_nonzero(found != wanted) <= 2 and len(np.unique(wanted)) == 256
+
+
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_data_are_quantized_by_their_range(symmetric: bool) -> None:
     torch.manual_seed(1)

@@ -140,6 +140,14 @@ def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
     return None if units is None else Quantized(Call(call.op, [x.expr, units], span=call.span), x.scale, x.zero_point, x.axis)
 
 
+def is_rounded_bias(call: Call, args: Sequence[Argument]) -> bool:
+    """Whether a bias of real numbers is no multiple of what sums are worth, but for the rounding of float32."""
+    if not isinstance(call.op, BiasAdd) or not isinstance(args[0], Quantized) or not isinstance(args[1], Constant):
+        return False
+    units = args[1].value.astype(np.float64) / args[0].scale.astype(np.float64)
+    return bool((np.abs(units - np.rint(units)) > 1e-3 + 1e-6 * np.abs(units)).any())
+
+
 def _in_units(bias: Argument, scale: Array) -> Constant | None:
     """A constant vector as int32 multiples of `scale`."""
     if isinstance(bias, Quantized):

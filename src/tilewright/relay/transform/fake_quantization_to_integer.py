@@ -30,7 +30,7 @@ from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.op.registry import Op, get
 from tilewright.relay.qnn import onnx_runtime
-from tilewright.relay.qnn.affine import RULES, Argument, Quantized
+from tilewright.relay.qnn.affine import RULES, Argument, Quantized, is_rounded_bias
 from tilewright.relay.qnn.numerics import limits
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import operands, post_order, rewrite
@@ -43,12 +43,14 @@ class FakeQuantizationToInteger(FunctionPass):
     A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces. With `hard_fail` an
     operator of such a region that has no form in integers, or none for its arguments, is a `CompileError`; else it stays one of real
     numbers. `use_qat` also converts operators that no quantization follows. Every operator that has a form is converted;
-    `optional_qnn_ops` names some that must have one (`OptionError`).
+    `optional_qnn_ops` names some that must have one (`OptionError`). A bias of real numbers is rounded to units of the sums, as the field does, but with
+    `keep_real_bias`, as the runtimes do of which such models are: there it is added to real numbers.
     """
 
     hard_fail: bool = False
     use_qat: bool = False
     optional_qnn_ops: Sequence[str] | None = None
+    keep_real_bias: bool = False
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
@@ -58,7 +60,7 @@ class FakeQuantizationToInteger(FunctionPass):
                 raise OptionError(f"{name} has no form in integers; take it out of optional_qnn_ops")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        sweep = _Sweep(self.use_qat)
+        sweep = _Sweep(self.use_qat, self.keep_real_bias)
         new = rewrite(function, sweep.visit)
         if self.hard_fail and isinstance(new, Function):
             _check_regions(new, sweep.quantized)
@@ -96,8 +98,8 @@ def _is(e: Expr, kind: type[Op]) -> bool:
 
 
 class _Sweep:
-    def __init__(self, everywhere: bool) -> None:
-        self.everywhere = everywhere
+    def __init__(self, everywhere: bool, keep_real_bias: bool) -> None:
+        self.everywhere, self.keep_real_bias = everywhere, keep_real_bias
         self.quantized: dict[Expr, Quantized] = {}
 
     def visit(self, e: Expr) -> Expr | None:
@@ -118,7 +120,7 @@ class _Sweep:
             return None
         given: Sequence[Expr] = e.args[0].fields if isinstance(e.args[0], Tuple) and e.op.variadic else e.args
         args: list[Argument] = [self.quantized.get(a, a) for a in given]
-        if not any(isinstance(a, Quantized) for a in args):
+        if not any(isinstance(a, Quantized) for a in args) or (self.keep_real_bias and is_rounded_bias(e, args)):
             return None
         found = rule(e, args)
         if found is None:

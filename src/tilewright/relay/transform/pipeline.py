@@ -38,7 +38,7 @@ def graph_passes(target: Any = None) -> Sequential:
         SettleNumerics(),
         ToGraphNormalForm(),
         DynamicToStatic(),
-        FakeQuantizationToInteger(use_qat=True),
+        FakeQuantizationToInteger(use_qat=True, keep_real_bias=True),
         FoldExplicitPadding(),  # of quantized convolutions, while they are such
         SimplifyInference(),
         NativeTexts(),

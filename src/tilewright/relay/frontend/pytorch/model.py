@@ -96,7 +96,10 @@ def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
 
 def _graph(module: Any) -> Any:
     """The graph of a TorchScript module or function, what its submodules do in it."""
-    return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    try:
+        return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
+    except RuntimeError as error:  # a module without `forward`, or with one that torch cannot put together
+        raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a forward method") from error
 
 
 def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
