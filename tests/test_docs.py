@@ -170,7 +170,7 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
-@pytest.mark.parametrize("name", ["relay_text", "quantisation"])
+@pytest.mark.parametrize("name", ["relay_text", "quantisation", "partition"])
 def test_the_python_of_a_page_on_relay_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the page shows is what its Python prints."""
     page = ROOT / "docs" / f"{name}.md"

@@ -10,11 +10,12 @@
     register_module(NPUModule)
 
 A module is found by its `type_key` when a program is loaded: `register_module` registers `runtime.module.loadbinary_<type_key>`, the
-field's name of the loader. Only what a process registered itself reads anything: a file names kinds, never code.
+field's name of the loader. Only what a process registered itself, or comes with this package, reads anything: a file names kinds, never code.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -26,6 +27,8 @@ from tilewright.settings import nearest
 _LOADER = "runtime.module.loadbinary_"
 INITIALIZER = "__init_"
 """What the name of a function begins with that takes the constants of another one, once."""
+_OWN_KINDS = {"library_calls": "tilewright.contrib.library_calls"}
+"""The kinds that come with this package, and what registers them; imported when a file has one."""
 
 
 class ModuleNode:
@@ -83,6 +86,8 @@ def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[Mod
 
 
 def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
+    if key in _OWN_KINDS:
+        importlib.import_module(_OWN_KINDS[key])
     loader = get_global_func(_LOADER + key, allow_missing=True)
     if loader is None and find_accelerator(key) is not None:  # which registers the kind
         loader = get_global_func(_LOADER + key, allow_missing=True)
