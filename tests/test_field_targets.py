@@ -345,7 +345,7 @@ def test_the_functions_of_the_field() -> None:
 
 def test_partition_by_the_name_of_a_target() -> None:
     mod = IRModule.from_expr(relay.nn.relu(f4))
-    with pytest.raises(OptionError, match=r"there is no target 'bnn' to partition for; did you mean 'bnns'.*those there are: arm_compute_lib, bnns, cmsis-nn, compute-library, ethos-n"):
+    with pytest.raises(OptionError, match=r"there is no target 'bnn' to partition for; did you mean 'bnns'.*those there are: arm_compute_lib, bnns, cmsis-nn, compute-library, dnnl, ethos-n"):
         partition_for("bnn", mod)
     seen: list[Any] = []
     register_partitioner("test_npu", lambda mod, params, **options: seen.append((params, options)) or mod)

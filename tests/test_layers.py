@@ -30,7 +30,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("_ffi",),
     ("target", "runtime"),
     ("compiler",),
-    ("onnx_backend", "onnx_session"),
+    ("onnx_backend", "onnx_session", "micro"),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
     ("driver", "__main__"),

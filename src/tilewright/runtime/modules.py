@@ -25,6 +25,8 @@ from tilewright.plugins import find_accelerator
 from tilewright.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
+INITIALIZER = "__init_"
+"""What the name of a function begins with that takes the constants of another one, once."""
 _OWN_KINDS = {"library_calls": "tilewright.contrib.library_calls"}
 """The kinds that come with this package, and what registers them; imported when a file has one."""
 
@@ -37,6 +39,9 @@ class ModuleNode:
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it is of another module."""
         raise OptionError(f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or None for names of others")
+
+    def initialize(self, module: ModuleNode, symbol: str) -> None:
+        """Give another module of the program what its function needs before it is called; most modules have nothing to give."""
 
     def save_to_binary(self) -> bytes:
         """The module as bytes, for artifacts; `load_from_binary` reads them."""
@@ -116,6 +121,8 @@ def function_of(modules: Sequence[ModuleNode], symbol: str) -> Callable[..., Any
     for module in modules:
         found = module.get_function(symbol)
         if found is not None:
+            for other in modules:
+                other.initialize(module, symbol)
             return found
     kinds = ", ".join(map(_named, modules)) or "it has no modules"
     raise ArtifactError(f"the program calls '{symbol}', and no module of it has that function: {kinds}")
