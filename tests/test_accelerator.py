@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 import mac32 as mac32_file
 import tilewright as tvm
 from tilewright import relay
-from tilewright.contrib.accelerator import Accelerator, Memory, Operand, Refused, conformance, cycle_reports, forms, page, share
+from tilewright.contrib.accelerator import Accelerator, Memory, Operand, Refused, arithmetic, conformance, cycle_reports, forms, page, share
 from tilewright.contrib.accelerator.__main__ import main
 from tilewright.contrib.accelerator.program import Program, load
 from tilewright.contrib.accelerator.simulator import Simulator, SimulatorError
@@ -380,6 +381,7 @@ def test_a_program_by_hand() -> None:
     ((Command(moved(near=(256 << 10) - 8), 0, 0),), "reaches byte 262152 of sram, which has 262144"),
     ((Command(moved(near=8), 0, 0),), "uses byte 8 of sram, whose values lie at multiples of 16"),
     ((Command(moved(far=60), 0, 0),), "reaches bytes 60 to 76 of dram, where the program has 64"),
+    ((Command(moved(), 1, 0),), "is of layer 1, and the program has 1"),
     ((GOOD[0], Command(copied(0, 16, dtype="uint8"), 0, 1), GOOD[2]), r"copy gave int8\[1, 1, 1, 16\], and its command says uint8"),
 ])
 def test_what_a_machine_would_get_wrong_without_a_word(commands: tuple[Command, ...], said: str) -> None:
@@ -416,6 +418,29 @@ def test_a_program_is_read_by_the_declaration_that_made_it() -> None:
             load(wrong, npu)
     with pytest.raises(ArtifactError, match="is one for npu"):
         load(blob, mac32)
+    for changed, said in (
+        ({"far_bytes": 1 << 40}, "wants 1099511627776 bytes of dram, which has 268435456"),
+        ({"inputs": [{"address": 0, "shape": [1], "dtype": "object"}]}, "or tensors that there are none of"),
+        ({"layers": [{"name": "a"}]}, "has a header that cannot be read: KeyError"),
+        ({"outputs": 3}, "has a header that cannot be read: TypeError"),
+    ):
+        with pytest.raises(ArtifactError, match=said):
+            load(with_header(blob, changed), npu)
+
+
+def with_header(blob: bytes, changed: dict[str, Any]) -> bytes:
+    """A program with another header, and the checksum of that."""
+    (length,) = struct.unpack_from("<I", blob, 16)
+    said = json.dumps({**json.loads(blob[20 : 20 + length]), **changed}).encode()
+    rest = struct.pack("<I", len(said)) + said + blob[20 + length :]
+    return blob[:12] + struct.pack("<I", zlib.crc32(rest)) + rest
+
+
+def test_a_network_that_the_far_memory_has_no_room_for() -> None:
+    small = replace(npu, name="small_npu", far=Memory("dram", 4096))
+    small.instructions, small.operators = npu.instructions, npu.operators
+    with pytest.raises(CompileError, match=r"takes [0-9,]+ bytes of dram, which has 4,096; split the network, or declare the memory as large as it is"):
+        relay.build(small.register(override=True).partition_for(Layers("int8").network()), "llvm")
 
 
 def test_arrays_that_a_program_does_not_take() -> None:
@@ -457,6 +482,51 @@ def test_an_accelerator_of_other_rules() -> None:
     assert [layer.operator for layer in cycle_reports(lib)[0].layers] == ["conv2d", "conv2d", "sum2"]
 
 
+def real_scaling(error: float = 1.0) -> Accelerator:
+    """An accelerator that brings sums to bytes in float32; the factors of its products are wrong by `error`."""
+    made = Accelerator("real", far=Memory("dram", 64 << 20), near=Memory("sram", 64 << 10), dtypes=("int8",), numerics="onnx")
+
+    def product(x: Array, w: Array, q: Array, *, in_zero: int, out_zero: int, low: int, high: int) -> Array:
+        sums = np.tensordot(x.astype(np.int64) - in_zero, w.astype(np.int64) - q[:, 2].astype(np.int64), 1) + q[:, 0].astype(np.int64)
+        return arithmetic.saturated(arithmetic.scaled(sums, q[:, 1] * np.float32(error)) + out_zero, low, high, x.dtype)
+
+    multiply = made.instruction(
+        0x10, x="n k", w="k c", q="c 3", y="n c", dtypes={"x": "int8", "w": "int8", "q": "float32", "y": "int8"}, cycles=lambda n, k, c, **_: n * k * c,
+        fields={"in_zero": -8, "out_zero": -8, "low": -8, "high": -8},
+    )(product)
+
+    def change(x: Array, *, in_zero: int, out_zero: int, factor: int) -> Array:
+        return arithmetic.saturated(arithmetic.scaled(x.astype(np.int64) - in_zero, np.uint32(factor).view(np.float32)) + out_zero, -128, 127, x.dtype)
+
+    rescale = made.instruction(
+        0x11, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, cycles=lambda n, h, w, c, **_: n * h * w * c, fields={"in_zero": -8, "out_zero": -8, "factor": 32},
+    )(change)
+
+    @made.operator(forms.dense(real=True))
+    def dense(f: Any) -> Any:
+        f.require(f.bias.max() < 1 << 24, "biases have 24 bits", "scale the layer's bias down")
+        q = np.stack([f.bias, f.factor, f.weight_zero], 1).astype(np.float32)
+        return multiply(x=f.x, w=f.weight, q=q, y=f.y, in_zero=f.in_zero, out_zero=f.out_zero, low=f.low, high=f.high)
+
+    @made.operator(forms.requantize(real=True))
+    def requantize(f: Any) -> Any:
+        return rescale(x=f.x, y=f.y, in_zero=f.in_zero, out_zero=f.out_zero, factor=int(np.float32(f.factor).view(np.uint32)))
+
+    return made
+
+
+def test_an_accelerator_that_scales_in_real_numbers() -> None:
+    found = conformance(real_scaling())
+    assert found and found.ran == {"dense": 12, "requantize": 12}, str(found)
+    assert not conformance(real_scaling(1.001))
+    fixed = replace(real_scaling(), numerics="tflite")
+    fixed.operators = real_scaling().operators
+    assert "sums are scaled in float32, halves to the even number, and these are rounded" in str(conformance(fixed, samples=1))
+    other = replace(npu, numerics="onnx")
+    other.operators = {"dense": npu.operators["dense"]}
+    assert "sums are scaled in fixed point, and these are rounded TONEAREST in float32" in str(conformance(other, samples=1))
+
+
 def test_both_files_are_short() -> None:
     from tilewright.contrib import npu as npu_file
 
@@ -472,6 +542,11 @@ def test_the_page_of_an_accelerator() -> None:
     assert "Of whole blocks: ci of 32, co of 32." in page(mac32)
 
 
+def test_the_page_in_the_documents_is_that_of_the_declaration() -> None:
+    """Written by `python -m tilewright.contrib.accelerator npu > docs/npu.md`."""
+    assert (Path(__file__).parent.parent / "docs" / "npu.md").read_text(encoding="utf-8") == page(npu, conformance(npu, samples=4).refused)
+
+
 def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["npu", "--test", "1"]) == 0
     assert "npu: 10 programs of 10 operators, 0 failures" in capsys.readouterr().out
@@ -480,6 +555,45 @@ def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert main([f"{mac32_file.__file__}:mac32", "--test", "1"]) == 0
     assert "mac32: 3 programs" in capsys.readouterr().out
     assert main(["nup"]) == 1
-    assert capsys.readouterr().err.startswith("Error: 'nup' is no accelerator; those there are: npu")
+    assert capsys.readouterr().err.startswith("Error: 'nup' is no accelerator; those there are: dnnl, npu")
     assert main([str(tmp_path / "none.py:a")]) == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+def branching(seed: int) -> tuple[tvm.IRModule, Array]:
+    """A network of random layers, each of which reads any of those before it of its size."""
+    layers = Layers("int8", seed)
+    rng = layers.rng
+    x = relay.var("x", shape=(1, 12, 10, 8), dtype="int8")
+    values: list[Any] = [x]
+    for _ in range(int(rng.integers(4, 10))):
+        a = values[int(rng.integers(max(0, len(values) - 3), len(values)))]
+        shape = tuple(int(n) for n in a.checked_type.shape)
+        alike = [v for v in values if tuple(int(n) for n in v.checked_type.shape) == shape]
+        match int(rng.integers(0, 5)):
+            case 0:
+                made = layers.conv(a, int(rng.choice([8, 16])), int(rng.choice([1, 3])), int(rng.choice([1, 1, 2])))
+            case 1:
+                made = layers.conv(a, shape[3], depthwise=True)
+            case 2:
+                made = relay.qnn.op.add(a, alike[int(rng.integers(0, len(alike)))], *layers.numbers(0.05, -128, 0.04, -5, 0.06, -128))
+            case 3:
+                made = relay.nn.max_pool2d(a, pool_size=(3, 3), strides=(1, 1), padding=(1, 1, 1, 1), layout="NHWC")
+            case _:
+                made = relay.op.concatenate(relay.Tuple((a, alike[0])), axis=3)
+        values.append(made)
+    body = relay.Tuple((values[-1], values[len(values) // 2]))
+    return tvm.IRModule.from_expr(relay.Function([x], body, attrs={"numerics": "tflite"})), rng.integers(-128, 128, (1, 12, 10, 8)).astype("int8")
+
+
+@pytest.mark.parametrize("size", [1 << 10, 4 << 10, 256 << 10])
+@pytest.mark.parametrize("seed", range(8))
+def test_branching_networks_in_memories_of_all_sizes(seed: int, size: int) -> None:
+    """What is loaded early, what makes room, and what two read: the simulator watches, and no bit differs."""
+    mod, x = branching(seed)
+    small = replace(npu, name="small_npu", near=Memory("sram", size))
+    small.instructions, small.operators = npu.instructions, npu.operators
+    lib = relay.build(small.register(override=True).partition_for(mod), "llvm")
+    for found, want in zip(lib.executable(x), evaluate(mod, x), strict=True):
+        np.testing.assert_array_equal(found, want)
+    assert all(c.near_peak <= size for c in cycle_reports(lib))

@@ -87,6 +87,13 @@ def average(x: Any, *, kh: int, kw: int, sh: int, sw: int) -> Any:
     return arithmetic.rounded_quotient(sums, kh * kw).astype(x.dtype)
 
 
+@npu.instruction(0x16, **{**POOL, "fields": {**POOL["fields"], "in_zero": -9, "by": -32, "exp": -8, **SCALED}})
+def mean(x: Any, *, kh: int, kw: int, sh: int, sw: int, in_zero: int, by: int, exp: int, out_zero: int, low: int, high: int) -> Any:
+    """The sums of windows under another scale, in which one over their size is."""
+    sums = arithmetic.windows(x, (kh, kw), (sh, sw)).sum((3, 4), dtype=np.int64) - kh * kw * in_zero
+    return arithmetic.saturated(arithmetic.rescaled(sums, by, exp) + out_zero, low, high, x.dtype)
+
+
 @npu.instruction(0x14, **POOL)
 def largest(x: Any, *, kh: int, kw: int, sh: int, sw: int) -> Any:
     """The largest of windows."""
@@ -154,9 +161,14 @@ def add2(f: Any) -> Any:
 
 @npu.operator(forms.avg_pool2d())
 def avg_pool2d(f: Any) -> Any:
-    f.require(f.scales[0] == f.scales[1] and f.zeros[0] == f.zeros[1], "a mean has the scale of its data", "give the pool's result the scale and the zero point of its data")
     f.require(not any(f.padding), "a mean is of whole windows", "give avg_pool2d padding 0, and pad its data where zeros are to count")
-    return average(x=f.x, y=f.y, kh=f.kernel[0], kw=f.kernel[1], sh=f.strides[0], sw=f.strides[1])
+    pool = {"x": f.x, "y": f.y, "kh": f.kernel[0], "kw": f.kernel[1], "sh": f.strides[0], "sw": f.strides[1]}
+    if f.scales[0] == f.scales[1] and f.zeros[0] == f.zeros[1]:
+        return average(**pool)
+    f.require(f.y.shape[1:3] == (1, 1), "a mean of parts of an image has the scale of its data", "give the pool's result the scale and the zero point of its data")
+    (by, exp), count = arithmetic.fixed_point(f.scales[0] / f.scales[1]), f.kernel[0] * f.kernel[1]
+    shift = min(count.bit_length() - 1, 31 + exp)
+    return mean(**pool, in_zero=f.zeros[0], by=(by << shift) // count, exp=exp - shift, out_zero=f.zeros[1], low=np.iinfo(f.dtype).min, high=np.iinfo(f.dtype).max)
 
 
 @npu.operator(forms.max_pool2d())

@@ -62,6 +62,11 @@ def rescaled(x: Array, multiplier: Any, exponent: Any, once: int = 0) -> Array:
     return (whole + half + np.where(right > 0, whole >> 63, 0)) >> right
 
 
+def scaled(x: Array, factor: Any) -> Array:
+    """Whole numbers times a real one, each product rounded to float32 and then to the nearest whole number, halves to the even one."""
+    return np.rint(np.asarray(x, np.float32) * np.asarray(factor, np.float32)).astype(np.int64)
+
+
 def saturated(x: Array, low: int, high: int, dtype: Any) -> Array:
     """Held between `low` and `high`, as `dtype`."""
     return np.clip(x, low, high).astype(dtype)

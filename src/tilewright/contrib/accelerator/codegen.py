@@ -19,6 +19,7 @@ from tilewright.contrib.accelerator.module import AcceleratorModule, module_of
 from tilewright.contrib.accelerator.program import Layer, Place, Program
 from tilewright.contrib.accelerator.stream import LOAD, STORE, Command, Compute, Move, Tile, encode
 from tilewright.contrib.accelerator.tiling import Tiling, box_of, choose
+from tilewright.errors import CompileError
 
 if TYPE_CHECKING:
     from tilewright.contrib.accelerator.regions import Region
@@ -66,6 +67,11 @@ class _Builder:
                     if not isinstance(o, Operand):
                         self._constant(o)
         self.address, far_bytes = _far_places(self.region, _aligned(len(self.constants), _ALIGN))
+        if far_bytes > self.accelerator.far.size:
+            raise CompileError(
+                f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which has {self.accelerator.far.size:,}; "
+                "split the network, or declare the memory as large as it is"
+            )
         steps: list[Step] = []
         layers = []
         for number, (named, emitted) in enumerate(self.region.layers):

@@ -49,5 +49,5 @@ def _operator(o: Operator, refused: Mapping[str, int]) -> list[str]:
     lines = [f"### {o.name}", "", (inspect.getdoc(type(o.form)) or "").strip(), ""]
     own = inspect.getdoc(o.lower)
     lines += [own, ""] if own else []
-    lines += ["```python", repr(o.form.pattern()), "```", ""]
+    lines += ["```text", repr(o.form.pattern()), "```", ""]
     return [*lines, *(f"- refused: {rule}" for rule in sorted(refused)), *([""] if refused else [])]

@@ -128,34 +128,46 @@ def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel; `once` says how often it is rounded."""
+    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel, rounded as `once` says; or `round(sum * factor) + zero`."""
 
-    multiplier: Array
-    exponent: Array
-    once: int
     zero: int
+    multiplier: Array | None = None
+    exponent: Array | None = None
+    once: int = 0
+    factor: Array | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """What a match has of it."""
+        if self.factor is not None:
+            return {"factor": self.factor, "out_zero": self.zero}
+        return {"multiplier": self.multiplier, "exponent": self.exponent, "once": self.once, "out_zero": self.zero}
 
 
-def scaling_of(requantize: Any, channels: int, reading: Reading) -> Scaling:
-    """The fixed-point numbers of a requantization under the accelerator's numerics, one for each channel. Refuses roundings that are not in fixed point."""
-    from tilewright.relay.op.registry import Op
+def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> Scaling:
+    """The scaling of a requantization under the accelerator's numerics, one for each channel: in fixed point, or in float32 with halves to the even number.
+
+    Refuses what is rounded another way.
+    """
     from tilewright.relay.qnn import numerics as N
     from tilewright.relay.qnn.scaling import Requantize
     from tilewright.relay.qnn.settle_numerics import KNOWN
 
-    rules = KNOWN.get(reading.numerics or "", {})
-    rule = rules.get(Requantize)
+    rule = KNOWN.get(reading.numerics or "", {}).get(Requantize)
     settled: Any = (rule(requantize) if rule else None) or requantize
-    rounding, kind = N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Op) and isinstance(settled.op, Requantize) else ("", "float")
-    if kind.startswith("float") or rounding == "TONEAREST":
-        raise Refused(f"sums are scaled in fixed point, and these are rounded {rounding or 'another way'} in {kind}", 'give the network the numerics "tflite"')
+    rounding, kind = N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Requantize) else ("in steps of its own", "other operators")
+    if (rounding, kind) not in ((("TONEAREST", "float32"),) if real else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))):
+        wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
+        raise Refused(f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}", f'give the network the numerics "{numerics}"')
     _, s, zero, to, out_zero = settled.args
     if any(getattr(p, "value", None) is None for p in (s, zero, to, out_zero)) or zero.value.any():
         raise Refused("scales are constants, and sums have the zero point 0", "bind the parameters before the network is partitioned")
-    factor = np.asarray(s.value, np.float64).ravel() / number(to)
-    m, left, right = N.fixed_points(factor)
+    offset = int(number(out_zero))
+    if real:
+        quotient = np.asarray(s.value, np.float32).ravel() / np.float32(number(to))
+        return Scaling(offset, factor=np.broadcast_to(quotient, (channels,)).astype(np.float32))
+    m, left, right = N.fixed_points(np.asarray(s.value, np.float64).ravel() / number(to))
     multiplier, exponent = (np.broadcast_to(v, (channels,)).astype(np.int32) for v in (m, left - (right - 31)))
-    return Scaling(multiplier, exponent, int(rounding == "UPWARD"), int(number(out_zero)))
+    return Scaling(offset, multiplier, exponent, int(rounding == "UPWARD"))
 
 
 def require_layout(found: str, reading: Reading) -> None:

@@ -45,6 +45,7 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
             return Refusal(refused.rule, refused.edit)
         return True
 
+    check.__name__, check.__wrapped__ = operator.lower.__name__, operator.lower  # type: ignore[attr-defined]  # who asks where it stands is led to the file
     return check
 
 

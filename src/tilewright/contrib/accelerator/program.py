@@ -23,6 +23,8 @@ MAGIC: Final = b"TWAS"
 FORMAT: Final = 1
 _HEAD: Final = struct.Struct("<4sHHII")
 _LENGTH: Final = struct.Struct("<I")
+DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "float16", "float32", "int64")
+"""The dtypes of tensors, in the order of their numbers in commands."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,22 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     if zlib.crc32(rest) != checksum:
         raise ArtifactError(f"{what} is damaged: its checksum does not fit; compile it again")
     said, constants, commands = _parts(rest, what)
-    header: dict[str, Any] = json.loads(said)
-    if header["accelerator"] != accelerator.name:
-        raise ArtifactError(f"{what} is one for {header['accelerator']}")
+    try:
+        header: dict[str, Any] = json.loads(said)
+        owner, symbol, far_bytes = str(header["accelerator"]), str(header["symbol"]), int(header["far_bytes"])
+        inputs, outputs = (tuple(Place(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs"))
+        layers = tuple(Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"{what} has a header that cannot be read: {error!r}; compile it again") from error
+    if owner != accelerator.name:
+        raise ArtifactError(f"{what} is one for {owner}")
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
             f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version {accelerator.version} ({accelerator.fingerprint:08x}); compile it again"
         )
-    places = ([Place(p["address"], tuple(p["shape"]), p["dtype"]) for p in header[which]] for which in ("inputs", "outputs"))
-    inputs, outputs = map(tuple, places)
-    return Program(header["symbol"], inputs, outputs, tuple(Layer(**x) for x in header["layers"]), header["far_bytes"], constants, commands)
+    if not len(constants) <= far_bytes <= accelerator.far.size or not all(p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)):
+        raise ArtifactError(f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of")
+    return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 
 
 def _parts(rest: bytes, what: str) -> list[bytes]:

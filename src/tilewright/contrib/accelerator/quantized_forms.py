@@ -42,16 +42,15 @@ def _finished(product: DFPattern) -> DFPattern:
     return is_op("qnn.requantize")(sums, *constants(4)).optional(is_op("clip"))
 
 
-def _sums(root: Any, product: str, reading: Reading) -> tuple[Any, dict[str, Any]]:
+def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, dict[str, Any]]:
     """The product below, and bias, scaling and bounds of the result."""
     requantize, low, high = clipped(root)
     found: Any = call_below(requantize, "qnn.requantize", "nn.bias_add", product)
     bias = requantize.args[0].args[1].value
-    scaling = scaling_of(requantize, bias.size, reading)
+    scaling = scaling_of(requantize, bias.size, reading, real)
     zero = found.args[3].value
     return found, {
-        "bias": bias.astype(np.int32), "multiplier": scaling.multiplier, "exponent": scaling.exponent, "once": scaling.once, "out_zero": scaling.zero,
-        "low": low, "high": high, "in_zero": int(number(found.args[2])), "weight_zero": np.broadcast_to(zero, (bias.size,)).astype(np.int32),
+        **scaling.attributes(), "bias": bias.astype(np.int32), "low": low, "high": high, "in_zero": int(number(found.args[2])), "weight_zero": np.broadcast_to(zero, (bias.size,)).astype(np.int32),
         "dtype": str(root.tensor_type.dtype),
     }
 
@@ -60,11 +59,13 @@ def _sums(root: Any, product: str, reading: Reading) -> tuple[Any, dict[str, Any
 class conv2d(Form):
     """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and `exponent` (co), `once`, `in_zero`, `out_zero`, `low`, `high`, `strides`, `dilation`.
 
-    `depthwise`: each channel by its own weight of (kh, kw, c). Without `pad`, padding before it is another operator's.
+    `depthwise`: each channel by its own weight of (kh, kw, c). Without `pad`, padding before it is another operator's. With `real`, sums are scaled in float32
+    by `factor` (co), which is in the place of `multiplier`, `exponent` and `once`.
     """
 
     depthwise: bool = False
     pad: bool = True
+    real: bool = False
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -74,7 +75,7 @@ class conv2d(Form):
         return _finished(conv if self.depthwise else conv.has_attr({"groups": 1}))
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        conv, found = _sums(root, "qnn.conv2d", reading)
+        conv, found = _sums(root, "qnn.conv2d", reading, self.real)
         op = conv.op
         require_layout(op.data_layout, reading)
         x, _ = padded_data(conv.args[0], op.data_layout, reading) if self.pad else (data_of(conv.args[0], reading), None)
@@ -101,13 +102,15 @@ class conv2d(Form):
 class dense(Form):
     """A matrix product: `x` (n, k), `weight` (k, units), and what `conv2d` has of its sums."""
 
+    real: bool = False
+
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
         return _finished(is_op("qnn.dense")(wildcard(), *constants(5)))
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        product, found = _sums(root, "qnn.dense", reading)
+        product, found = _sums(root, "qnn.dense", reading, self.real)
         x = data_of(product.args[0], reading)
         weight = np.ascontiguousarray(product.args[1].value.T)
         return Match(root, reading, x=x, weight=weight, macs=math.prod(x.shape) * weight.shape[1], **found)
@@ -236,7 +239,9 @@ class pad(Form):
 
 @dataclass(frozen=True)
 class requantize(Form):
-    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, `in_zero`, `out_zero`, `low`, `high`; one number each."""
+    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`, `out_zero`, `low`, `high`; one number each."""
+
+    real: bool = False
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -246,23 +251,16 @@ class requantize(Form):
     def read(self, root: Expr, reading: Reading) -> Match:
         call: Any = root
         x = data_of(call.args[0], reading)
-        zero, channels = int(number(call.args[2])), _one(call)
+        zero, _ = int(number(call.args[2])), number(call.args[1])
         from tilewright.relay.expr import Call, Constant
 
         centred = Call(call.op, [call.args[0], call.args[1], Constant(np.zeros((), np.int32)), *call.args[3:]], span=call.span)
-        scaling = scaling_of(centred, channels, reading)
+        values = {k: v.item() if isinstance(v, np.ndarray) else v for k, v in scaling_of(centred, 1, reading, self.real).attributes().items()}
         _, low, high = clipped(root)
-        values = {"multiplier": int(scaling.multiplier[0]), "exponent": int(scaling.exponent[0]), "once": scaling.once, "out_zero": scaling.zero}
         return Match(root, reading, x=x, in_zero=zero, low=low, high=high, dtype=x.dtype, **values)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.requantize(rng, accelerator)
-
-
-def _one(call: Any) -> int:
-    """One, where the data have one scale; refuses others."""
-    _ = number(call.args[1])
-    return 1
 
 
 def _pair(values: Any) -> tuple[int, int]:

@@ -73,7 +73,7 @@ class _Reader:
         if own and str(own) != accelerator.numerics:
             raise CompileError(
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; partition with {accelerator.name}.partition_for(mod), '
-                "which gives the whole network its roundings", function.span,
+                "which gives the whole network its roundings, and leave the option relay.qnn.numerics out", function.span,
             )
         self.tensors: dict[Expr, Operand | Array] = {}
         self.region = Region(str(function.attrs.get("global_symbol", accelerator.name)))

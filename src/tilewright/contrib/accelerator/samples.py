@@ -144,7 +144,7 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     strides = kernel if whole else tuple(int(s) for s in rng.choice([1, 2, 3], 2))
     x, s, z = _var(shape, dtype), rng.uniform(0.01, 0.2), _zero(rng, dtype)
     to, out_zero = (s, z) if rng.random() < 0.8 else (s * 1.3, _zero(rng, dtype))
-    padding = (0, 0, 0, 0) if whole or rng.random() < 0.7 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
+    padding = (0, 0, 0, 0) if whole or rng.random() < 0.4 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
     body = relay.qnn.op.avg_pool2d(
         x, _const(s, "float32"), _const(z, "int32"), _const(to, "float32"), _const(out_zero, "int32"), pool_size=kernel, strides=strides, padding=padding,
         dilation=(1, 1), ceil_mode=False, count_include_pad=False, layout="NHWC",

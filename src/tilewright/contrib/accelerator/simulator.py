@@ -128,6 +128,8 @@ class _Clock:
         return self.report
 
     def _times(self, command: Command, queue: int) -> tuple[int, int]:
+        if command.layer >= len(self.report.layers):
+            raise SimulatorError(f"this command is of layer {command.layer}, and the program has {len(self.report.layers)}: {command.text()}")
         other = self.ends[1 - queue]
         if command.wait > len(other):
             raise SimulatorError(f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand before it, so it never begins: {command.text()}")

@@ -23,10 +23,10 @@ import numpy as np
 
 from tilewright.contrib.accelerator.access import extents
 from tilewright.contrib.accelerator.declaration import OUTPUT, Accelerator, Instruction
+from tilewright.contrib.accelerator.program import DTYPES
 from tilewright.errors import ArtifactError, InternalError
 
 LOAD, STORE = 0x01, 0x02
-DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "float16", "float32", "int64")
 _ITEM: Final = {name: np.dtype(name).itemsize for name in DTYPES}
 _HEAD: Final = struct.Struct("<BxHI")
 _MOVE: Final = struct.Struct("<BBxxIIi")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,7 +117,7 @@ def _user(e: Expr) -> str:
 
 def place_of(function: Callable[..., Any]) -> str:
     """Where a function is written."""
-    inner: Any = function
+    inner: Any = inspect.unwrap(function)
     while hasattr(inner, "func"):
         inner = inner.func
     code = getattr(inner, "__code__", None) or getattr(vars(type(inner)).get("__call__"), "__code__", None)

@@ -34,7 +34,10 @@ class Refusal:
         return False
 
 
-FIELD_TARGETS: Final = {"bnns": "bnns", "cmsis-nn": "cmsisnn", "ethos-n": "ethosn", "ethos-u": "ethosu"}
+FIELD_TARGETS: Final = {
+    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
+    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
+}
 """The targets of the field whose tables are here, each with its module; imported when first asked for."""
 
 Partitioner = Callable[..., IRModule]

@@ -1,0 +1,87 @@
+"""Accelerators that packages bring by entry points: found by targets, by pattern tables and by artifacts, in a process of its own each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import TargetError
+from tilewright.plugins import GROUP, accelerator_names, find_accelerator
+
+FILE = '''
+import numpy as np
+from tilewright.contrib.accelerator import Accelerator, Memory, forms
+
+vec = Accelerator("vec", far=Memory("dram", 1 << 20), near=Memory("sram", 8 << 10), dtypes=("float32",), prepare=lambda mod: mod)
+
+@vec.instruction(0x10, x="n h w c", y="n h w c", dtypes={"x": "float32", "y": "float32"}, cycles=lambda n, h, w, c, **_: n * h * w * c)
+def relu(x):
+    return np.maximum(x, 0)
+
+@vec.operator(forms.relu())
+def larger(f):
+    f.require(len(f.x.shape) == 4, "images", "reshape it to four dimensions")
+    return relu(x=f.x, y=f.y)
+
+vec.register()
+'''
+BUILD = """
+import numpy as np, tilewright as tvm
+from tilewright import relay
+x = relay.var("x", shape=(1, 4, 4, 8), dtype="float32")
+mod = tvm.IRModule.from_expr(relay.Function([x], relay.op.exp(relay.nn.relu(x))))
+assert [row[0] for row in relay.op.contrib.get_pattern_table("vec")] == ["vec.larger"]
+m = tvm.compile(mod, target="vec, llvm")
+assert [k.type_key for k in m.artifact.modules] == ["vec"]
+m.save("m.so")
+"""
+RUN = """
+import sys, numpy as np, tilewright
+m = tilewright.load("m.so")
+v = np.linspace(-1, 1, 128, dtype=np.float32).reshape(1, 4, 4, 8)
+np.testing.assert_allclose(m(v), np.exp(np.maximum(v, 0)), rtol=1e-6)
+assert "tilewright.relay" not in sys.modules
+"""
+
+
+def package(folder: Path, name: str = "vec", value: str = "vec_accelerator:vec", source: str = FILE) -> None:
+    """A package with one module and one entry point, as an installation leaves it."""
+    (folder / "vec_accelerator.py").write_text(source, encoding="utf-8")
+    metadata = folder / "vec_accelerator-1.0.dist-info"
+    metadata.mkdir(exist_ok=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vec-accelerator\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n", encoding="utf-8")
+
+
+def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([*map(str, paths), *sys.path])
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_a_package_brings_an_accelerator(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    package(site)
+    for code in (BUILD, RUN):
+        done = run(code, tmp_path, site)
+        assert done.returncode == 0, done.stderr
+    without = run(RUN, tmp_path)
+    assert "m.so: it has a module of the kind 'vec', and nothing here reads one" in without.stderr
+
+
+def test_an_accelerator_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, value="vec_accelerator:other")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "vec" in accelerator_names() and "npu" in accelerator_names()
+    with pytest.raises(TargetError, match=r"the accelerator 'vec' cannot be imported from vec_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
+        find_accelerator("vec")
+    assert find_accelerator("none") is None
+
+
+def test_the_one_that_is_built_in_needs_no_installation() -> None:
+    found = find_accelerator("npu")
+    assert found is not None and found.name == "npu"
