@@ -17,6 +17,7 @@ from small_models import graph
 from tilewright import te
 from tilewright.contrib.accelerator.__main__ import main as accelerator_main
 from tilewright.driver.main import main
+from tilewright.global_functions import remove_global_func
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.settings import SETTINGS
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
@@ -109,6 +110,8 @@ def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.Capture
     for line in lines:
         assert accelerator_main(shlex.split(line, comments=True)[3:]) == 0, line
     assert "vec: 50 programs of 1 operators, 0 failures" in capsys.readouterr().out
+    for name in ("relay.ext.vec", "runtime.module.loadbinary_vec"):
+        remove_global_func(name)
 
 
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:

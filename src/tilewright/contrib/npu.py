@@ -1,7 +1,7 @@
 """A virtual NPU: a 16x16 array of 8-bit multipliers with 32-bit sums, 256 KiB on chip, one engine for transfers. All that there is to it is in this file.
 
 Data are int8 or uint8, channels last; weights are int8 less a zero point of their own; sums are scaled in fixed point, rounded as TensorFlow Lite's
-reference kernels do. Its command stream is that of `tilewright/contrib/accelerator/stream.py`.
+reference kernels do. Its command stream is that of `contrib/accelerator/stream.py`.
 """
 
 from __future__ import annotations

@@ -305,6 +305,8 @@ class Accelerator:
         name = f"relay.ext.{self.name}"
         before = getattr(getattr(FUNCTIONS.get(name), "__wrapped__", None), "declared_in", None)
         generate.declared_in = self.file  # type: ignore[attr-defined]
+        if self.instructions:  # who asks where it stands is led to the file
+            generate.__wrapped__ = next(iter(self.instructions.values())).meaning  # type: ignore[attr-defined]
         register_func(name, generate, override=override or (before is not None and before == self.file))
         register_module(module_of(self))
         return self
