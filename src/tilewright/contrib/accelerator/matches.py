@@ -72,11 +72,13 @@ class Form:
 
 
 def tensor_of(e: Expr) -> Operand | Array:
-    """The tensor that an expression is; the value of a constant."""
+    """The tensor that an expression is; the value of a constant. Refuses tensors of open sizes."""
     from tilewright.relay.expr import Constant
 
     if isinstance(e, Constant):
         return e.value
+    if not all(isinstance(n, int) for n in e.tensor_type.shape):
+        raise Refused(f"all sizes are known, and this is {e.tensor_type!r}", "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}")
     return Operand(e, tuple(int(n) for n in e.tensor_type.shape), str(e.tensor_type.dtype))
 
 

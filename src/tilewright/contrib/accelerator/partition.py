@@ -93,7 +93,7 @@ def _with_names(old: Function, mod: IRModule) -> IRModule:
 
 
 def share(mod: IRModule) -> tuple[int, int]:
-    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products."""
+    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products; open sizes count as one."""
     taken = left = 0
     for _, function in mod.items():
         if isinstance(function, Function):
@@ -110,7 +110,7 @@ def _macs(c: Call) -> int:
         return 0
     count = 1
     for n in c.tensor_type.shape:
-        count *= int(n)
+        count *= n if isinstance(n, int) else 1
     weight = c.args[1].tensor_type.shape
     if c.op.name.endswith("dense"):
         return count * int(weight[-1])
