@@ -104,6 +104,7 @@ def real_table() -> Rows:
     field = is_op("tanh")(is_tuple_get_item(is_op("split")(wildcard()), 0))
     fixed = is_op("exp")(wildcard().has_shape((1, CHANNELS, 12, 12)))
     typed = is_op("log")(wildcard().has_type(relay.TensorType((1, CHANNELS, 12, 12), "float32")))
+    line = is_op("nn.bias_add")(is_op("nn.conv1d")(wildcard(), is_constant()).has_dtype("float32"), is_constant())
     leaky = is_op("nn.leaky_relu")(is_op("nn.batch_flatten")(wildcard()).has_shape((1, CHANNELS * 144))).has_attr({"alpha": 0.125})
     return [
         ("npu.conv2d", is_op("nn.relu")(biased)),
@@ -112,7 +113,7 @@ def real_table() -> Rows:
         ("npu.avg_pool", is_op("nn.avg_pool2d")(wildcard()), small_steps),
         ("npu.blocks", is_op("nn.space_to_depth")(wildcard()), not_exclusive),
         ("npu.swish", is_op("divide")(x, is_op("sigmoid")(x))),
-        ("npu.doubled", doubled), ("npu.masked", masked), ("npu.field", field), ("npu.fixed", fixed), ("npu.typed", typed), ("npu.leaky", leaky),
+        ("npu.doubled", doubled), ("npu.masked", masked), ("npu.field", field), ("npu.fixed", fixed), ("npu.typed", typed), ("npu.leaky", leaky), ("npu.line", line),
         ("npu.sum", is_op("clip")(is_op("subtract")(wildcard(), wildcard()) | is_op("minimum")(wildcard(), wildcard()))),
     ]
 
@@ -206,6 +207,9 @@ def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], 
     yield "dense_weights", lambda net, x, n: dense_block(net, x, n, weight=as_input(f"w{n}")), "dense", Kind.CONSTANT, ("%w", "nn.dense[1]"), True
     yield "dense_computed", lambda net, x, n: dense_block(net, x, n, weight=constants_multiplied), "add", Kind.CONSTANT, ("multiply", "FoldConstant"), True
     yield "dense_alone", lambda net, x, n: dense_block(net, x, n, bias=False), "dense", Kind.MISSING, ("add",), True
+    yield "dtype_of_a_result", half_conv, "op", Kind.DTYPE, ("float32", "float16"), True
+    yield "batch", lambda net, x, n: call("exp", call("negative", net.input("y", (2, CHANNELS, 12, 12))), origin=f"op{n}"), "op", Kind.SHAPE, ("batch of 1", "%y"), True
+    yield "between_fields", lambda net, x, n: call("tanh", call("negative", call("split", x, indices_or_sections=2, axis=2)[0]), origin=f"op{n}"), "op", Kind.EXTRA, ("negative",), True
     yield "shape", lambda net, x, n: call("exp", net.input("y", (2, CHANNELS, 12, 12)), origin=f"op{n}"), "op", Kind.SHAPE, ("(1, 8, 12, 12)", "(2, 8, 12, 12)", "%y"), True
     yield "reshaped", lambda net, x, n: call("exp", call("reshape", x, newshape=(1, CHANNELS, 144)), origin=f"op{n}"), "op", Kind.SHAPE, ("(1, 8, 144)", "reshape"), True
     yield "type", lambda net, x, n: call("log", net.input("y", (1, CHANNELS, 12, 12), "float16"), origin=f"op{n}"), "op", Kind.TYPE, ("float32", "float16", "%y"), True
@@ -217,6 +221,13 @@ def other_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ...], 
         yield f"{name}_negative", lambda net, x, n, o=name: call("clip", call("negative", call(o, x, call("abs", x), origin=f"op{n}")), a_min=0.0, a_max=6.0), "op", Kind.EXTRA, ("negative", name), True
         yield f"{name}_seen", lambda net, x, n, o=name: seen_sum(net, x, n, o), "op", Kind.ESCAPE, (name, "outside"), True
     yield "another_sum", lambda net, x, n: call("clip", call("maximum", x, net.constant(1)), origin=f"op{n}", a_min=0.0, a_max=6.0), "op", Kind.MISSING, ("subtract",), True
+
+
+def half_conv(net: Net, x: Expr, n: str) -> Expr:
+    """A convolution in 16 bits, of which only the result has to be in 32."""
+    x = call("abs", call("cast", x, dtype="float16"))
+    y = call("nn.conv1d", call("reshape", x, newshape=(1, CHANNELS, -1)), net.constant(CHANNELS, CHANNELS, 3, dtype="float16"), origin=f"op{n}", kernel_size=3, channels=CHANNELS)
+    return call("nn.bias_add", y, net.constant(CHANNELS, dtype="float16"))
 
 
 def seen_sum(net: Net, x: Expr, n: str, name: str) -> Expr:
@@ -281,6 +292,7 @@ def quantized_mutations() -> Iterator[tuple[str, Block, str, Kind, tuple[str, ..
     yield "zero_input", lambda net, x, n: q(net, x, n, zero_point=integers_input(f"z{n}", "int32")), "conv", Kind.CONSTANT, ("%z", "qnn.conv2d[2]")
     yield "no_bias", lambda net, x, n: q(net, x, n, bias=False), "conv", Kind.MISSING, ("nn.bias_add",)
     yield "no_scaling", lambda net, x, n: call("clip", q(net, x, n, last=False), a_min=0.0, a_max=6.0), "conv", Kind.MISSING, ("qnn.requantize",)
+    yield "dilation_across", lambda net, x, n: q(net, x, n, dilation=(1, 2)), "conv", Kind.ATTRIBUTE, ("dilation", "(1, 2)")
     yield "dilation", lambda net, x, n: q(net, x, n, dilation=(2, 2)), "conv", Kind.ATTRIBUTE, ("dilation",)
     for name in ("copy", "abs", "nn.relu"):
         yield f"{name}_between", lambda net, x, n, o=name: q(net, x, n, between=between(o)), "conv", Kind.EXTRA, (name, "qnn.conv2d directly")
@@ -328,5 +340,8 @@ def table_cases(place: int) -> Iterator[Case]:
     yield Case(f"earlier_row-{place}", mod, [conv, *real_table()], "relu", Kind.TAKEN, ("npu.alone", "tried before"))
     bias = ("npu.bias", is_op("nn.bias_add")(wildcard(), is_constant()))
     yield Case(f"earlier_bias-{place}", mod, [bias, *real_table()], "conv", Kind.TAKEN, ("npu.bias", "tried before"))
+    stored = is_op("qnn.conv2d")(wildcard(), *(is_constant() for _ in range(5))).has_attr({"data_layout": "NHWC", "kernel_layout": "HWIO"})
+    _, images = chained(place, quantized_conv, place, quantized_conv, "int8")
+    yield Case(f"qnn-layout-{place}", images, [("npu.stored", stored)], "conv", Kind.ATTRIBUTE, ("data_layout", "ConvertLayout"))
     named = [("dsp" + r[0].removeprefix("npu"), *r[1:]) for r in real_table()]
     yield Case(f"other_name-{place}", mod, named, "conv", Kind.NAME, ("dsp.conv2d", "npu."))

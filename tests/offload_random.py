@@ -78,11 +78,10 @@ def defaults(link: Link) -> dict[str, Any]:
     return get(link.name)(**link.attrs).attributes()
 
 
-def built(net: Net, x: Any, chain: list[Link], at: int = -1, change: Callable[[Any], Any] | None = None) -> Any:
+def built(net: Net, x: Any, chain: list[Link], at: int = -1, change: Callable[[Any], Any] | None = None, dtype: str = "float32") -> Any:
     """The chain on `x`; the value of the link number `at` goes through `change`."""
     for i, link in enumerate(chain):
-        args = [net.constant(*shape) if f"{link.origin}_w" not in net.params or i != at else next(v for v in net.inputs if v.name_hint == f"{link.origin}_w") for shape in link.constants]
-        x = call(link.name, x, *args, origin=link.origin, **link.attrs)
+        x = call(link.name, x, *(net.constant(*shape, dtype=dtype) for shape in link.constants), origin=link.origin, **link.attrs)
         x = change(x) if i == at and change is not None else x
     return x
 
@@ -115,47 +114,63 @@ def pick(rng: Random, chain: list[Link], may: Callable[[Link], Any]) -> int:
     return int(rng.choice([i for i, c in enumerate(chain) if may(c)]))
 
 
-def random_case(seed: int) -> Case:
-    """A network and an accelerator, by number."""
-    rng = np.random.default_rng(seed)
-    chain = links(rng)
-    table = [("npu.chain", pattern_of(chain, rng))]
-    net, kind = Net(seed), str(rng.choice(mutations(chain, rng)))
-    x = call("atan", net.input("x", (1, 8, 12, 12)))
+def mutated(net: Net, x: Any, chain: list[Link], kind: str, rng: Random) -> tuple[Any, str, Kind, tuple[str, ...]]:
+    """The chain on `x` with one thing changed; the operator that stays behind, the kind of the reason, and its words."""
     last = len(chain) - 1
-    at, node, words, expected = 0, chain[0].origin, (), Kind.OTHER
     match kind:
         case "attribute":
             at = pick(rng, chain, lambda c: c.asked)
             key = str(rng.choice(list(chain[at].others)))
-            words, expected, node = (key, chain[at].name), Kind.ATTRIBUTE, chain[at].origin
             chain[at].attrs = {**chain[at].attrs, key: chain[at].others[key]}
-            y = built(net, x, chain)
+            return built(net, x, chain), chain[at].origin, Kind.ATTRIBUTE, (key, chain[at].name)
         case "constant" | "folded":
             at = pick(rng, chain, lambda c: c.constants)
             name, shape = f"{chain[at].origin}_w", chain[at].constants[0]
             weight = net.weight(name, *shape) if kind == "constant" else call("abs", net.constant(*shape))
-            y, words, expected, node = x, ((f"%{name}",) if kind == "constant" else ("abs", "FoldConstant")), Kind.CONSTANT, chain[at].origin
             for i, link in enumerate(chain):
-                y = call(link.name, y, *([weight] if i == at else [net.constant(*s) for s in link.constants]), origin=link.origin, **link.attrs)
+                x = call(link.name, x, *([weight] if i == at else [net.constant(*s) for s in link.constants]), origin=link.origin, **link.attrs)
+            return x, chain[at].origin, Kind.CONSTANT, (f"%{name}",) if kind == "constant" else ("abs", "FoldConstant")
         case "missing":
             at = pick(rng, chain, lambda c: needed(c, chain))
-            words, expected = (chain[at].name,), Kind.MISSING
             rest = [c for i, c in enumerate(chain) if i != at]
-            y, node = built(net, x, rest), rest[min(at, len(rest) - 1)].origin
+            return built(net, x, rest), rest[min(at, len(rest) - 1)].origin, Kind.MISSING, (chain[at].name,)
         case "operator":
-            at = pick(rng, chain, lambda c: replaceable(c, chain))
-            stranger = str(rng.choice(STRANGERS))
-            words, expected, node = (chain[at].name, stranger), Kind.OPERATOR, chain[at - 1 if at else 1].origin
-            chain[at] = Link(stranger, origin=chain[at].origin)
-            y = built(net, x, chain)
+            at, stranger = pick(rng, chain, lambda c: replaceable(c, chain)), str(rng.choice(STRANGERS))
+            wanted, chain[at] = chain[at].name, Link(stranger, origin=chain[at].origin)
+            return built(net, x, chain), chain[at - 1].origin, Kind.OPERATOR, (wanted, stranger)
         case "escape":
-            at = int(rng.integers(0, last)) if last else 0
-            y, words, expected, node = built(net, x, chain, at, lambda v: net.beside.append(v) or v), (chain[at].name, "outside"), Kind.ESCAPE, chain[at].origin
+            at = int(rng.integers(0, last))
+            return built(net, x, chain, at, lambda v: net.beside.append(v) or v), chain[at].origin, Kind.ESCAPE, (chain[at].name, "outside")
+        case "dtype":
+            return built(net, call("cast", call("abs", x), dtype="float16"), chain, dtype="float16"), chain[0].origin, Kind.DTYPE, ("float16", "float32")
         case _:
             at, stranger = int(rng.integers(0, last)), str(rng.choice(STRANGERS))
-            y, words, expected, node = built(net, x, chain, at, lambda v: call(stranger, v)), (stranger,), Kind.EXTRA, chain[at].origin
-    return Case(f"random-{kind}-{seed}", net.module(call("nn.softmax", y)), table, node, expected, words, net.params)
+            return built(net, x, chain, at, lambda v: call(stranger, v)), chain[at].origin, Kind.EXTRA, (stranger,)
+
+
+def random_case(seed: int) -> Case:
+    """A network and an accelerator, by number: a chain, or two that an operator joins."""
+    rng = np.random.default_rng(seed)
+    chain, net = links(rng), Net(seed)
+    x = call("atan", net.input("x", (1, 8, 12, 12)))
+    pattern, join = pattern_of(chain, rng), str(rng.choice(("", "add", "minimum", "multiply")))
+    kinds = mutations(chain, rng)
+    typed = "float32" in repr(pattern) and not join
+    kind = str(rng.choice([*kinds, "dtype"] if typed else kinds))
+    beside = links(rng)
+    for link in beside:
+        link.origin = f"beside_{link.origin}"
+    first = bool(rng.integers(2))
+    if join:
+        other = pattern_of(beside, rng)
+        pattern = is_op(join)(pattern, other) if first else is_op(join)(other, pattern)
+    y, node, expected, words = mutated(net, x, chain, kind, rng)
+    if join and tuple(y.checked_type.shape) != (1, 8, 12, 12):
+        return random_case(seed + 100_000)
+    if join:
+        z, turned = built(net, x, beside), join != "minimum" and bool(rng.integers(2))
+        y = call(join, y, z) if first != turned else call(join, z, y)
+    return Case(f"random-{kind}-{seed}", net.module(call("nn.softmax", y)), [("npu.chain", pattern)], node, expected, words, net.params)
 
 
 def random_cases(count: int) -> Iterator[Case]:

@@ -277,8 +277,8 @@ def _conv() -> list[Example]:
         Example(nn.Conv2dTranspose(2, data_layout="NHWC", kernel_layout="HWOI"), (f32(1, 3, 4, 2), f32(2, 2, 5, 2))),
         Example(nn.Conv3dTranspose(2), (f32(1, 2, 2, 3, 2), f32(2, 3, 2, 2, 2))),
         Example(nn.Dense(), (f32(3, 5), f32(4, 5))), Example(nn.Dense(4), (f32(2, 3, 5), f32(4, 5))),
-        Example(nn.Dense(out_dtype="int32"), (whole(3, 70, dtype="int8"), whole(4, 70, dtype="int8"))),
-        Example(nn.Dense(), (whole(3, 5), whole(4, 5))),
+        Example(nn.Dense(out_dtype="int32"), (whole(3, 70, dtype="int8"), whole(4, 70, dtype="int8"))), Example(nn.Dense(), (f32(5), f32(4, 5))),
+        Example(nn.Dense(), (whole(3, 5), whole(4, 5))), Example(nn.Dense(out_dtype="int32"), (whole(70, dtype="int8"), whole(4, 70, dtype="int8"))),
         Example(nn.BiasAdd(), (f32(2, 3, 4, 5), f32(3))), Example(nn.BiasAdd(-1), (f32(2, 3), f32(3))),
     ]
     blocks = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i4o"}

@@ -142,12 +142,12 @@ class Network:
 # The networks
 
 
-def mobilenet_v1() -> Network:
+def mobilenet_v1(width: int = 1) -> Network:
     net = Network("mobilenet_v1", (1, 3, 64, 64))
-    x = net.conv(net.input, 8, stride=2, act="relu6")
+    x = net.conv(net.input, 8 * width, stride=2, act="relu6")
     for out, stride in ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1)):
         x = net.conv(x, x.shape[1], stride=stride, groups=x.shape[1], act="relu6")
-        x = net.conv(x, out, 1, act="relu6")
+        x = net.conv(x, out * width, 1, act="relu6")
     net.classify(x)
     net.softmax(net.output)
     return net
@@ -180,10 +180,10 @@ def efficientnet_lite0() -> Network:
     return net.classify(net.conv(x, 160, 1, act="relu6"))
 
 
-def resnet_18() -> Network:
+def resnet_18(width: int = 1) -> Network:
     net = Network("resnet_18", (1, 3, 64, 64))
-    x = net.max_pool(net.conv(net.input, 8, 7, 2), 3, 2, 1)
-    for stage, out in enumerate((8, 16, 32, 64)):
+    x = net.max_pool(net.conv(net.input, 8 * width, 7, 2), 3, 2, 1)
+    for stage, out in enumerate((8 * width, 16 * width, 32 * width, 64 * width)):
         for block in range(2):
             stride = 2 if stage and not block else 1
             y = net.conv(net.conv(x, out, stride=stride), out, act="none")
@@ -192,10 +192,10 @@ def resnet_18() -> Network:
     return net.classify(x)
 
 
-def resnet_50() -> Network:
+def resnet_50(width: int = 1) -> Network:
     net = Network("resnet_50", (1, 3, 64, 64), per_channel=False)
-    x = net.max_pool(net.conv(net.input, 8, 7, 2), 3, 2, 1)
-    for stage, (out, count) in enumerate(((8, 3), (16, 4), (32, 6), (64, 3))):
+    x = net.max_pool(net.conv(net.input, 8 * width, 7, 2), 3, 2, 1)
+    for stage, (out, count) in enumerate(((8 * width, 3), (16 * width, 4), (32 * width, 6), (64 * width, 3))):
         for block in range(count):
             stride = 2 if stage and not block else 1
             y = net.conv(net.conv(net.conv(x, out, 1), out, stride=stride), 4 * out, 1, act="none")
@@ -276,6 +276,8 @@ def googlenet() -> Network:
     return net.classify(x)
 
 
-NETWORKS: dict[str, Callable[[], Network]] = {
+NETWORKS: dict[str, Callable[..., Network]] = {
     f.__name__: f for f in (mobilenet_v1, mobilenet_v2, resnet_18, resnet_50, efficientnet_lite0, resnet_8, ds_cnn, squeezenet, vgg_11, googlenet)
 }
+WIDTHS = {"mobilenet_v1": 4, "resnet_18": 8, "resnet_50": 8}
+"""Networks that take how many times as many channels they have, and how many times that is in those that were trained."""

@@ -561,7 +561,7 @@ def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert main([f"{mac32_file.__file__}:mac32", "--test", "1"]) == 0
     assert "mac32: 3 programs" in capsys.readouterr().out
     assert main(["nup"]) == 1
-    assert capsys.readouterr().err.startswith("Error: 'nup' is no accelerator; those there are: npu")
+    assert capsys.readouterr().err.startswith("Error: 'nup' is no accelerator; those there are: dnnl, npu")
     assert main([str(tmp_path / "none.py:a")]) == 1
     assert "there is no file" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 from small_models import graph
-from tilewright import te
+from tilewright import relay, te
 from tilewright.contrib.accelerator.__main__ import main as accelerator_main
 from tilewright.driver.main import main
 from tilewright.global_functions import remove_global_func
@@ -114,6 +114,21 @@ def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.Capture
         remove_global_func(name)
 
 
+def test_the_page_on_other_compilers_runs(models_here: Path) -> None:
+    """Its Python in order; oneDNN is needed to call what it compiles, and not to compile it."""
+    names: dict[str, Any] = {}
+    sources = blocks(ROOT / "docs" / "back_ends.md", "python")
+    assert len(sources) == 3
+    try:
+        for source in sources:
+            exec(compile(source, "back_ends.md", "exec"), names)
+        answer = relay.build(names["program"], "llvm").executable(np.ones(4, np.float32))
+    finally:
+        remove_global_func("relay.ext.mine.relay_to_tir")
+    assert [m.type_key for m in names["lib"].imported_modules] == ["dnnl"]
+    np.testing.assert_allclose(answer, np.exp(2), rtol=1e-6)
+
+
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:
     sources = blocks(ROOT / "README.md", "python")
     assert len(sources) >= 3
@@ -157,7 +172,7 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
-@pytest.mark.parametrize("name", ["relay_text", "quantisation"])
+@pytest.mark.parametrize("name", ["relay_text", "quantisation", "partition"])
 def test_the_python_of_a_page_on_relay_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the page shows is what its Python prints."""
     page = ROOT / "docs" / f"{name}.md"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -187,12 +188,64 @@ def test_a_module_without_the_function_is_refused() -> None:
         _ = lib.executable
 
 
-def test_control_flow_around_a_part_is_refused() -> None:
-    text = """def @main(%x: Tensor[(2, 4), float32], %b: Tensor[(4), float32], %c: bool) {
-      if (%c) { nn.bias_add(%x, %b) } else { exp(%x) }
-    }"""
-    with pytest.raises(CompileError, match=r"@tvmgen_default_alpha_main_\d+, for 'alpha', is called inside of control flow"):
-        relay.build(partitioned(text, {"nn.bias_add": "alpha"}), target="llvm")
+BRANCHES = """def @main(%x: Tensor[(2, 4), float32], %b: Tensor[(4), float32], %c: bool) {
+  if (%c) { exp(nn.bias_add(%x, %b)) } else { exp(%x) }
+}"""
+LOOP = """def @main(%x: Tensor[(2, 4), float32], %b: Tensor[(4), float32], %n: int32) {
+  let %loop = fn (%i: int32, %s: Tensor[(2, 4), float32]) -> Tensor[(2, 4), float32] {
+    if (less(%i, %n)) { %loop(add(%i, 1), tanh(nn.bias_add(%s, %b))) } else { %s }
+  };
+  %loop(0, %x)
+}"""
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_part_stands_in_a_branch(condition: bool) -> None:
+    same(partitioned(BRANCHES, {"nn.bias_add": "alpha"}), BRANCHES, X, B, np.array(condition))
+    assert len(Meaning.calls) == condition
+
+
+@pytest.mark.parametrize("turns", [0, 1, 7])
+def test_a_part_stands_in_a_loop(turns: int) -> None:
+    lib = same(partitioned(LOOP, {"nn.bias_add": "alpha"}), LOOP, X, B, np.array(turns, np.int32))
+    assert len(Meaning.calls) == turns
+    assert not lib.artifact.manifest.is_native
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar"])
+def test_programs_that_call_back_are_saved(suffix: str, tmp_path: Path) -> None:
+    lib = relay.build(partitioned(LOOP, {"nn.bias_add": "alpha"}), target="llvm")
+    wanted = lib.executable(X, B, np.array(3, np.int32))
+    lib.export_library(tmp_path / f"m{suffix}")
+    Meaning.calls.clear()
+    again = load_module(tmp_path / f"m{suffix}")
+    np.testing.assert_array_equal(again.executable(X, B, np.array(3, np.int32)), wanted)
+    assert len(Meaning.calls) == 3
+
+
+def test_what_a_part_raises_ends_the_program() -> None:
+    class Broken(Meaning):
+        def run(self, *arrays: Any) -> None:
+            Meaning.calls.append(self.symbol)
+            if len(Meaning.calls) == 3:
+                raise ValueError("the device is hot")
+            super().run(*arrays)
+
+    register_func("relay.ext.alpha", lambda f: compiled(f, Broken), override=True)
+    executable = relay.build(partitioned(LOOP, {"nn.bias_add": "alpha"}), target="llvm").executable
+    with pytest.raises(ValueError, match="the device is hot"):
+        executable(X, B, np.array(1 << 30, np.int32))
+    Meaning.calls.clear()
+    assert np.isfinite(executable(X, B, np.array(1, np.int32))).all()
+
+
+def test_several_executables_share_the_code_that_calls_back() -> None:
+    lib = relay.build(partitioned(BRANCHES, {"nn.bias_add": "alpha"}), target="llvm")
+    first, second = lib.artifact.executable(), lib.artifact.executable()
+    wanted = first(X, B, np.array(True))
+    del first
+    gc.collect()
+    np.testing.assert_array_equal(second(X, B, np.array(True)), wanted)
 
 
 def test_results_that_cannot_be_handed_over_are_refused() -> None:

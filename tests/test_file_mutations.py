@@ -57,6 +57,10 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
 
 @pytest.mark.parametrize(("source", "message"), [
     (one("SOFTMAX", X, T("y", (1, 4)), "SoftmaxOptions", {"Beta": 1.0}), "has no scale, and the operator needs one"),
+    (one("LOGISTIC", T("x", (1, 4), "int8", None, 0.1, 1000), T("y", (1, 4), "int8", None, 0.1)), "tensor 'x' has scales or zero points that are no such"),
+    (model([T("a", (), "int32", 0), T("x", ()), T("y", ()), T("z", ())], [Op("SPLIT", [0, 1], [2, 3], "SplitOptions", {"NumSplits": 2})], [1], [2, 3]), "its input is one number, which has no parts"),
+    (model([T("x", (2, 4)), T("w", ()), T("r", (5, 5), value=np.zeros((5, 5))), T("b", (5,), value=np.zeros(5)), T("h", (2, 5), variable=True), T("y", (2, 5))],
+           [Op("RNN", [0, 1, 2, 3, 4], [5], "RNNOptions")], [0, 1], [5]), "tensor 'w', a matrix of weights, has 0 dimensions"),
     (one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)), "its result is said to be of float32, and what is quantized gives integers"),
     (one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}), r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"),
     (model([T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")], [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]), "have no shape in common"),
@@ -80,6 +84,8 @@ def archive(path: Path, **entries: bytes) -> Path:
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.cos\nmkdir\n(X\x0c\x00\x00\x00was-executedtR."
 MEMO = b"\x80\x04\x8c\x02os\x94\x8c\x05mkdir\x94\x8c\x0bcollections\x8c\x0bOrderedDict\x30\x30h\x00h\x01\x93\x8c\x0cwas-executed\x85R."
 CODE = b"class M(Module):\n  training : bool\n  def %s:\n    return x\n"
+STATE = b"class M(Module):\n  training : bool\n  def __setstate__(self, x):\n    %s\n    return None\n  def keep(self, x):\n    %s\n    return None\n"
+RUNS = b'ops.aten.save([], "was-executed")'
 
 
 @pytest.mark.parametrize(("entries", "message"), [
@@ -88,7 +94,10 @@ CODE = b"class M(Module):\n  training : bool\n  def %s:\n    return x\n"
     ({"m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}', "m__in__weight_0": LEGACY}, "would be read as a pickle"),
     ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "is damaged: m/models/model.json is no JSON"),
     ({"m__in__models__in__model__dot__json": b'{"expr_str": "9**9**9"}'}, "has the size '9\\*\\*9\\*\\*9', which is no arithmetic"),
-    ({"m__in__code__in__x__dot__py": CODE % b"__setstate__(self, x)"}, "has a __setstate__, which runs when the file is read"),
+    *(({"m__in__code__in__x__dot__py": STATE % body}, r"has a __setstate__ that does more than pack weights, and runs when the file is read") for body in (
+        (RUNS, b"self.w = x"), (b"_0 = (self).keep(x)", RUNS), (b"_0 = (self).keep(x)", b"_0 = (self).keep(x)"), (b"while True:\n      pass", b"self.w = x"),
+        (b"self = self.other", b"self.w = x"), (b"_0 = (self).other(x)", b"self.w = x"), (b"_0 = (self.keep).keep(x)", b"self.w = x"), (b"self.w = torch.add(x, x)", b"pass"),
+    )),
     ({"m__in__code__in__x__dot__py": CODE % b'forward(self, x=ops.aten.save([], "was-executed"))'}, "calls something in a default value"),
     ({"m__in__code__in__x__dot__py": b"(" * 5000 + b")" * 5000}, "is no TorchScript"),
     ({"m__in__data__in__aotinductor__in__x__dot__txt": b""}, "is machine code; export the program without compiling it"),
@@ -124,6 +133,37 @@ def test_names_that_are_there_twice(tmp_path: Path) -> None:
     (tmp_path / "m.pt").write_bytes(made.getvalue())
     with pytest.raises(ModelError, match="its entry 'm/version' is there twice"):
         tilewright.compile(tmp_path / "m.pt")
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv2d", "dynamic lstm", "embedding"])
+def test_quantized_layers_pack_their_weights_while_they_are_read(name: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from torch.ao.nn import quantized
+    from torch.ao.quantization import quantize_dynamic
+
+    def of_bytes(layer: object) -> object:
+        return lambda x: layer(torch.quantize_per_tensor(x, 0.05, 100, torch.quint8)).dequantize()  # type: ignore[operator]
+
+    class Module(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            made = {"conv1d": lambda: quantized.Conv1d(3, 4, 3), "conv2d": lambda: quantized.Conv2d(3, 4, 3), "embedding": lambda: quantized.Embedding(10, 4),
+                    "dynamic lstm": lambda: quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(5, 4)), {torch.nn.LSTM})}
+            self.layer = made[name]()
+
+        def forward(self, x: object) -> object:
+            return of_bytes(self.layer)(x) if "conv" in name else self.layer(x)[0] if "lstm" in name else self.layer(x)  # type: ignore[operator]
+
+    x = torch.arange(1 * 3 * 5 * (5 if name == "conv2d" else 1)).reshape((1, 3, 5, 5) if name == "conv2d" else (1, 3, 5)) % 10
+    x = x[0] if name == "embedding" else x.float() / 7
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        module = Module().eval()
+        traced = torch.jit.trace(module, x, check_trace=False)
+        traced.save(str(tmp_path / "m.pt"))
+        expected = module(x).numpy()
+    found = tilewright.compile(tmp_path / "m.pt", shapes={"x": tuple(x.shape)}, threads=1)(x.numpy())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_check_says_what_a_program_of_torch_has(tmp_path: Path) -> None:

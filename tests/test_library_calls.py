@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.contrib.library_calls import LIBRARIES, LibraryModule, register_generators, stand_in
+from tilewright.contrib.library_calls import GENERATORS, LibraryModule, register_generators, stand_in
 from tilewright.contrib.library_calls.by_meaning import results_of
 from tilewright.errors import ArtifactError, CompileError, RunError
 from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.ir import IRModule
 from tilewright.relay import transform
+from tilewright.relay.collage import CustomCostEstimator
 from tilewright.relay.op.contrib import partition_for
 from tilewright.runtime import load_module
 
@@ -114,6 +117,27 @@ def test_networks_of_bytes_give_the_same_bits(target: str, name: str) -> None:
     with stand_in(target) as called:
         np.testing.assert_array_equal(lib.executable(data), plain.executable(data))
     assert len(called) > 10
+
+
+@pytest.mark.models
+@pytest.mark.skipif(not SHARED.exists(), reason=f"{SHARED} is not there")
+def test_a_network_between_two_libraries_by_cost() -> None:
+    """Random costs scatter the layers over three targets; the bits stay."""
+    mod, params = quantized("pretrainedResnet_quant")
+    bound = IRModule({"main": relay.build_module.bind_params_by_name(mod["main"], params)})
+    draw, costs = random.Random(3), {}
+
+    def cost(function: relay.Function, target: str) -> float:
+        key = (target, tvm.ir.structural_hash(function, constants="type"))
+        return costs.setdefault(key, draw.random() * {"default": 3, "ethos-n": 1, "cmsis-nn": 1}[target])
+
+    scattered = transform.CollagePartition(["ethos-n", "cmsis-nn"], CustomCostEstimator(cost, lambda nbytes, source, destination: 0.05))(bound)
+    plain = relay.build(mod, "llvm", params=params).executable
+    data = np.random.default_rng(1).integers(-128, 127, plain.inputs[0].shape).astype("int8")
+    with stand_in("ethos-n") as first, stand_in("cmsis-nn") as second:
+        np.testing.assert_array_equal(built(scattered).executable(data), plain(data))
+    assert first
+    assert second
 
 
 DISPATCH = """
@@ -209,7 +233,7 @@ def test_a_code_generator_of_ones_own_stays() -> None:
         assert FUNCTIONS["relay.ext.bnns"] is mine
     finally:
         FUNCTIONS["relay.ext.bnns"] = own
-    assert {f"relay.ext.{n}" for n in LIBRARIES} <= set(FUNCTIONS)
+    assert {f"relay.ext.{n}" for n in GENERATORS} <= set(FUNCTIONS)
 
 
 def test_two_libraries_in_one_program(tmp_path: Path) -> None:
@@ -230,3 +254,32 @@ def test_two_libraries_in_one_program(tmp_path: Path) -> None:
     with stand_in("bnns") as first, stand_in("ethos-n") as second:
         np.testing.assert_allclose(load_module(tmp_path / "m.so").executable(X), built(before).executable(X), rtol=1e-5, atol=1e-5)
     assert (first, second) == (["bnns_conv2d_relu"], ["ethos_n_qnn_conv2d"])
+
+
+RUN_ALONE = """
+import sys
+from importlib.abc import MetaPathFinder
+class NoCompiler(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[:2] in (["tilewright", r] for r in ("relay", "compiler", "tir", "te", "topi", "target")):
+            raise ImportError(f"{name} is not installed here")
+sys.meta_path.insert(0, NoCompiler())
+import numpy as np
+from tilewright import runtime
+from tilewright.global_functions import register_func
+seen = []
+def run(module, given, *outs):
+    seen.extend(s.function for s in module.steps)
+    for out in outs:
+        out.copyfrom(np.zeros(out.shape, "float32"))
+register_func("runtime.library.bnns", run)
+program = runtime.load_module(sys.argv[1]).executable
+print(program(np.zeros((1, 4, 8, 8), "float32")).shape, seen)
+"""
+
+
+def test_a_program_with_parts_runs_without_the_compiler(tmp_path: Path) -> None:
+    built(partition_for("bnns", network())).export_library(tmp_path / "m.so")
+    ran = subprocess.run([sys.executable, "-c", RUN_ALONE, str(tmp_path / "m.so")], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("(1, 5) ['bnns_conv2d_bias_relu', 'bnns_max_pool2d', 'bnns_dense_bias']")

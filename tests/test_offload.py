@@ -33,7 +33,7 @@ from tilewright.relay.dataflow_pattern import (
 )
 from tilewright.relay.dataflow_pattern.pattern import WildcardPattern
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.offload import Kind, Offload, OffloadError, Record, accelerators
+from tilewright.relay.offload import Kind, Offload, OffloadError, Record
 from tilewright.relay.op.contrib import _PARTITIONERS, _TABLES, Refusal, register_partitioner, register_pattern_table
 from tilewright.relay.transform import AnnotateTarget, FoldConstant, MergeCompilerRegions, MergeComposite, PartitionGraph
 
@@ -170,6 +170,10 @@ MESSAGES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         "row 'npu.c' wants field 0, at tanh[0], and there is field 1\n  edit: take field 0 (it is field 1) (changes the results)",
     ),
     "unknown": (call("nn.softmax", x, origin="conv"), ("npu.c", CONV), "no row of npu has nn.softmax, and no attribute speaks of it"),
+    "quantized": (
+        conv(x, WEIGHT), ("npu.q", is_op("qnn.conv2d")(*(wildcard() for _ in range(6)))),
+        "no row of npu has nn.conv2d; row 'npu.q' has qnn.conv2d, of quantized numbers\n  edit: quantize the network: tilewright.quantize(model, data)",
+    ),
     "name": (
         conv(x, WEIGHT), ("dsp.c", CONV), "row 'dsp.c' fits, but npu takes only rows whose names begin with 'npu.'\n  edit: call the row 'npu.c'",
     ),
@@ -204,6 +208,26 @@ def test_a_check_that_says_no() -> None:
     assert [t.node for t in after.taken] == ["conv"]
 
 
+def test_what_a_silent_check_wants_is_found() -> None:
+    """By asking it of the match with another attribute, another batch, another type."""
+    two = relay.var("two", shape=(2, 4, 6, 6))
+    pool = is_op("nn.max_pool2d")(wildcard())
+    cases: list[tuple[Any, Any, str]] = [
+        (x, lambda e: e.op.ceil_mode, "set ceil_mode = True of nn.max_pool2d (it is False)"),
+        (two, lambda e: e.args[0].checked_type.shape[0] == 1, "give %two a batch of 1 (it is 2)"),
+        (x, lambda e: e.checked_type.dtype == "int8", "compute it in int8 (it is float32): cast what goes in, and the result back"),
+    ]
+    for data, check, expected in cases:
+        row = ("npu.p", pool, check)
+        report = explained(call("tanh", call("nn.max_pool2d", data, pool_size=(2, 2), origin="pool")), row)
+        record = next(r for r in report if r.node == "pool")
+        assert record.edit is not None and record.edit.text == expected
+        after = explain_offload(record.apply(), "npu", tables={"npu": [row]})
+        assert [t.node for t in after.taken] == ["pool"] and after[0].operator in ("tanh", "cast")
+    never = explained(call("nn.max_pool2d", x, pool_size=(2, 2)), ("npu.p", pool, lambda e: False))
+    assert never[0].edit is None
+
+
 def test_a_check_is_asked_of_the_edited_match_too() -> None:
     def refuses(e: Any) -> Refusal:
         return Refusal("never", "buy another")
@@ -227,6 +251,26 @@ def test_what_an_attribute_of_an_operator_says() -> None:
     record = next(r for r in report if r.operator == "nn.softmax")
     assert record.kind is Kind.SUPPORT
     assert [t.operator for t in explain_offload(record.apply(), "npu").taken] == ["nn.softmax"]
+
+
+def test_a_piece_that_is_computed_in_another_type() -> None:
+    """What goes in is cast, and what comes out, so that the rest of the program has its types."""
+    body = call("add", call("nn.relu", call("tanh", x), origin="relu"), x)
+    row = ("npu.r", is_op("nn.relu")(is_op("tanh")(wildcard())).has_dtype("float16"))
+    report = explained(body, row)
+    assert said(report, "relu") == (
+        "relu (nn.relu): row 'npu.r' wants float16, at nn.relu, and there is float32\n"
+        "  edit: compute nn.relu(…) in float16 (it is float32): cast what goes in, and the result back (changes the results)"
+    )
+    mod = report[0].apply()
+    assert operators(mod) == ["cast", "tanh", "nn.relu", "cast", "add"]
+    assert [t.operator for t in explain_offload(mod, "npu", tables={"npu": [row]}).taken] == ["tanh", "nn.relu"]
+    biased = explained(body, ("npu.r", is_op("nn.bias_add")(row[1], is_constant())))
+    assert operators(biased[0].apply()) == ["cast", "tanh", "nn.relu", "nn.bias_add", "cast", "add"]
+
+
+def operators(mod: IRModule) -> list[str]:
+    return [c.op.name for c in relay.visitor.calls(mod["main"]) if not isinstance(c.op, relay.Expr)]
 
 
 def test_a_value_that_is_used_outside() -> None:
@@ -324,7 +368,7 @@ def test_the_text_tells_a_reason_once() -> None:
     for _ in range(9):
         body = call("tanh", body)
     text = explained(body).text()
-    assert text.count("no row of npu has tanh") == 1 and "and 3 more:" in text
+    assert text.count("no row of npu has tanh") == 1 and "and 5 more:" in text
     assert str(explained(body)) == text
 
 
@@ -459,9 +503,9 @@ def test_a_hook_that_rewrites_what_its_target_took() -> None:
 
 def test_a_target_that_nothing_is_known_of() -> None:
     supports("known_npu", "tanh", lambda e: True)
-    assert "known_npu" in accelerators()
-    with pytest.raises(OptionError, match=r"there is no accelerator 'knwon': it has no pattern table \(relay\.op\.contrib\.register_pattern_table\) and no operator has an attribute 'target\.knwon'.*known_npu"):
-        explain_offload(IRModule.from_expr(relay.tanh(x)), "knwon")
+    expected = r"there is no accelerator 'known_mpu'; did you mean 'known_npu'\?; it has no pattern table \(relay\.op\.contrib\.register_pattern_table\), and no operator has an attribute 'target\.known_mpu'; .*known_npu"
+    with pytest.raises(OptionError, match=expected):
+        explain_offload(IRModule.from_expr(relay.tanh(x)), "known_mpu")
 
 
 def test_the_module_is_left_as_it_is() -> None:

@@ -11,7 +11,7 @@ import pytest
 from small_models import cnn
 from tilewright.driver import offload
 from tilewright.driver.main import main
-from tilewright.errors import OptionError
+from tilewright.errors import TargetError
 from tilewright.relay.op.contrib import _TABLES
 
 PLUGIN = '''
@@ -68,7 +68,7 @@ def test_the_picture(here: Path, name: str, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (("--target", "no_npu, llvm"), "there is no accelerator 'no_npu': it has no pattern table"),
+    (("--target", "no_npu, llvm"), "there is no accelerator 'no_npu'"),
     (("--target", "llvm -mcpu=x86-64-v3"), "--target: 'llvm -mcpu=x86-64-v3' names no accelerator; name it before the processor: --target \"npu, llvm\""),
     (("--target", "toy_npu, llvm", "-o", "p.png"), "--output: 'p.png' ends in neither .svg nor .html, which are what can be written"),
     (("--target", "toy_npu, llvm", "--require-offload", "much"), "--require-offload: 'much' is no share; write 95% or 0.95"),
@@ -108,8 +108,25 @@ def test_compile_fails_before_it_writes(here: Path, capsys: pytest.CaptureFixtur
     assert "--target: 'llvm' names no accelerator" in capsys.readouterr().err
 
 
+def test_the_virtual_npu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A quantized network goes there whole, and is compiled for it; the report is of the network as the accelerator's partition prepares it."""
+    pytest.importorskip("tflite", reason="the network is a TFLite file; install tflite")
+    from quantized_networks import NETWORKS
+    from quantized_writers import to_tflite
+
+    path = tmp_path / "net.tflite"
+    path.write_bytes(to_tflite(NETWORKS["ds_cnn"]()))
+    assert main(["offload", str(path), "--target", "npu, llvm", "--why", "--require-offload", "95%"]) == 0
+    out = capsys.readouterr().out
+    assert "(100.0 %)" in out.splitlines()[0] and "no row of npu has qnn.dequantize" in out
+    made = tmp_path / "net.tar"
+    assert main(["compile", str(path), "--target", "npu, llvm", "--require-offload", "95%", "-o", str(made)]) == 0
+    assert made.exists()
+
+
 def test_shares_and_targets_as_they_are_written() -> None:
     assert [offload.share("x", t) for t in ("95%", "0.95", "100 %", "0", "12.5%")] == [0.95, 0.95, 1.0, 0.0, 0.125]
-    assert offload.accelerators_of("npu, dsp, llvm -mattr=+avx2,+fma") == ("npu", "dsp")
-    with pytest.raises(OptionError, match="names no accelerator"):
+    assert [str(a) for a in offload.accelerators_of("npu, dsp -size=4, llvm -mattr=+avx2,+fma")] == ["npu", "dsp -size=4"]
+    assert [a.name for a in offload.accelerators_of("npu")] == ["npu"]
+    with pytest.raises(TargetError, match="nothing between two commas"):
         offload.accelerators_of("npu,, llvm")

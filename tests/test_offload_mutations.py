@@ -6,6 +6,7 @@ import pytest
 
 from offload_mutations import Case, cases
 from offload_random import random_cases
+from tilewright.relay.analysis import check_well_formed
 from tilewright.relay.offload import explain_offload
 
 CASES = {c.name: c for c in cases()}
@@ -14,6 +15,7 @@ RANDOM = {c.name: c for c in random_cases(300)}
 
 def right_cause(case: Case) -> str:
     """Empty where the report of a case says what was changed; else what it says."""
+    check_well_formed(case.mod)
     report = explain_offload(case.mod, "npu", tables={"npu": case.table})
     record = next((r for r in report if r.node == case.node), None)
     if record is None:
@@ -34,6 +36,7 @@ def mended(case: Case) -> str:
         table = record.table(table)
     else:
         mod = record.apply(params=case.params)
+    check_well_formed(mod)
     after = explain_offload(mod, "npu", tables={"npu": table})
     if any(t.node == case.node for t in after.taken):
         return ""

@@ -66,6 +66,8 @@ def test_what_sizes_decide_is_converted_for_each_answer() -> None:
     one = floats(1, 3)
     assert conversions_of(waiting("Add", 2), (data, data), (data, one), (data[:4], one), (one, data[:5]), (one, one)) == 3
     assert conversions_of(waiting("Squeeze", 1), (data,), (one,), (data[:4],)) == 2
+    first, last = np.array([1]), np.array([6])
+    assert conversions_of(waiting("Slice", 3), *((data[:n], first, last) for n in (2, 7, 4, 9, 8, 3, 1, 0))) == 3  # up to 6, up to the end, nothing
 
 
 def test_what_values_decide_is_converted_for_each_value() -> None:

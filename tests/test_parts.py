@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from small_models import onnxruntime_answers
 from test_on_values import detector, floats, picture
 from tilewright import relay
 from tilewright.errors import Origin, RunError
@@ -135,6 +136,21 @@ def test_the_classes_of_a_detector_are_parts_of_one_content() -> None:
     classes = parts_of(outlined(first.next.function))
     assert len(classes) == 3
     assert len({content_of(c.op) for c in classes}) == 1
+
+
+def test_a_detector_whose_parts_are_all_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.worth.RESOLVING.of", lambda operators: 0.0)
+    proto = detector()
+    compiled = tilewright.compile(proto)
+    compiled(picture(1, 1, 1))
+    for counts in ((2, 0, 5), (0, 0, 0), (0, 2, 5), (24, 5, 2), (5, 24, 0), (12, 12, 0), (2, 2, 2)):
+        for _ in range(2):
+            feed = picture(*counts)
+            for got, wanted_ in zip(compiled(feed), onnxruntime_answers(proto, feed), strict=True):
+                assert got.dtype == wanted_.dtype
+                np.testing.assert_allclose(got, wanted_, rtol=1e-5, atol=1e-6)
+    (known,) = compiled._stages._conversions._parts.values()
+    assert len(known.known) == 5  # 0, 2, 5, 12 and 24
 
 
 def test_shapes_that_are_filled_wait_as_values_that_are_spread() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -19,8 +20,9 @@ from tilewright.relay.interpreter import evaluate
 pytest.importorskip("torch", reason="a third of the networks are modules of torch; install torch")
 pytest.importorskip("onnx", reason="a third of the networks are ONNX models; install onnx")
 
-from quantized_networks import NETWORKS, Network
+from quantized_networks import NETWORKS, WIDTHS, Network
 from quantized_writers import to_onnx, to_tflite, to_torch
+from test_torch_engines import VNNI
 
 pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
               pytest.mark.filterwarnings("ignore::FutureWarning")]  # torch's own
@@ -37,8 +39,11 @@ def described(name: str) -> Network:
 
 @cache
 def imported(name: str) -> dict[str, tvm.IRModule]:
+    return as_modules(described(name), name)
+
+
+def as_modules(net: Network, name: str) -> dict[str, tvm.IRModule]:
     """A network as each framework has it."""
-    net = described(name)
     return {
         "torch": relay.frontend.from_pytorch(to_torch(net), [("input", net.input.shape)], freeze_params=True)[0],
         "tflite": relay.frontend.from_tflite(to_tflite(net))[0],
@@ -73,14 +78,25 @@ def offload_map(mod: tvm.IRModule) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_three_frameworks_give_one_program_and_one_map(name: str) -> None:
-    modules = imported(name)
+    one_program_and_one_map(imported(name), described(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "width"), WIDTHS.items())
+def test_networks_with_all_their_channels_are_one_program(name: str, width: int) -> None:
+    net = NETWORKS[name](width)
+    assert max(layer.output.shape[1] for layer in net.layers) == {"mobilenet_v1": 1024, "resnet_18": 512, "resnet_50": 2048}[name]
+    one_program_and_one_map(as_modules(net, name), net)
+
+
+def one_program_and_one_map(modules: dict[str, tvm.IRModule], net: Network) -> None:
     torch, tflite, onnx = (Unify()(modules[source]) for source in ("torch", "tflite", "onnx"))
     assert_structural_equal(tflite, torch)
     assert_structural_equal(onnx, torch)
     parts = [partitioned(m) for m in (torch, tflite, onnx)]
     maps = [offload_map(p) for p in parts]
     assert maps[0] == maps[1] == maps[2]
-    kinds = [layer.kind for layer in described(name).layers]
+    kinds = [layer.kind for layer in net.layers]
     taken = [pattern for patterns in maps[0].values() for pattern in patterns]
     assert sorted(taken) == sorted(f"npu.{'conv2d' if k == 'conv' else k}" for k in kinds if k in ("conv", "dense", "add"))
     assert_structural_equal(parts[1], parts[0])
@@ -157,6 +173,55 @@ def test_the_three_compiled_programs_of_larger_networks_give_the_same_integers(n
     for found in others:
         np.testing.assert_array_equal(found, first)
     np.testing.assert_array_equal(integers(name, first), integers(name, evaluate(Unify(numerics="tflite")(imported(name)["torch"]), picture(name))))
+
+
+def of_torch(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
+    """By oneDNN: FBGEMM, which the engine x86 takes for depthwise convolutions of many channels, loses bits (docs/numerics.md)."""
+    import torch
+
+    engine, threads = torch.backends.quantized.engine, torch.get_num_threads()
+    try:
+        torch.backends.quantized.engine = "onednn"
+        torch.set_num_threads(1)
+        module = to_torch(described(name))
+        with torch.no_grad():
+            return module(torch.from_numpy(x)).numpy(), relay.frontend.from_pytorch(module, [("input", x.shape)], freeze_params=True)[0]
+    finally:
+        torch.backends.quantized.engine = engine
+        torch.set_num_threads(threads)
+
+
+def of_onnx(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
+    runtime = pytest.importorskip("onnxruntime", reason="its integers are compared; install onnxruntime")
+    session = runtime.InferenceSession(to_onnx(described(name), name in OF_OPERATORS), providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: x})[0], imported(name)["onnx"]
+
+
+def of_tflite(name: str, x: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], tvm.IRModule]:
+    runtime = pytest.importorskip("ai_edge_litert.interpreter", reason="its integers are compared; install ai-edge-litert")
+    kernels = runtime.OpResolverType.BUILTIN_REF
+    reference = runtime.Interpreter(model_content=to_tflite(described(name)), experimental_op_resolver_type=kernels, num_threads=1)
+    reference.allocate_tensors()
+    reference.set_tensor(reference.get_input_details()[0]["index"], x)
+    reference.invoke()
+    return reference.get_tensor(reference.get_output_details()[0]["index"]), imported(name)["tflite"]
+
+
+RUNTIMES: dict[str, Callable[[str, np.ndarray[Any, Any]], tuple[np.ndarray[Any, Any], tvm.IRModule]]] = {"torch": of_torch, "onnx": of_onnx, "tflite": of_tflite}
+
+
+@pytest.mark.skipif(not VNNI, reason="the engines' roundings are those of a processor with AVX-512 VNNI, which this one is not")
+@pytest.mark.parametrize("source", RUNTIMES)
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(n, marks=pytest.mark.slow) for n in NETWORKS if n not in SMALL)])
+def test_the_compiled_integers_are_those_of_the_runtime(name: str, source: str) -> None:
+    expected, mod = RUNTIMES[source](name, given_to(source, picture(name)))
+    compiled = tvm.compile(mod, threads=1)
+    assert len(np.unique(expected)) > 1
+    np.testing.assert_array_equal(integers(name, compiled(given_to(source, picture(name)))), integers(name, expected))
+
+
+def given_to(source: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if source == "tflite" else x
 
 
 def test_the_text_of_tflite_is_the_one_of_the_field() -> None:

@@ -19,6 +19,7 @@ from tilewright.relay.collage import (
     Candidate,
     CostEstimator,
     CustomCostEstimator,
+    CycleCostEstimator,
     MeasureCostEstimator,
     MockCostEstimator,
     Plan,
@@ -239,6 +240,43 @@ def test_measured_and_modelled_costs() -> None:
         assert [f.attrs.Compiler for n, f in after.items() if n != "main"] == ["one"]
     finally:
         remove_global_func("relay.ext.one.cost")
+
+
+class Counted:
+    """A program of as many cycles as it has calls."""
+
+    def __init__(self, function: relay.Function) -> None:
+        self.total = 10 * len(calls(function))
+        self.numerics = function.attrs.get("numerics")
+
+    def cycles(self) -> Counted:
+        seen.append(self.numerics)
+        return self
+
+
+seen: list[Any] = []
+
+
+def test_costs_by_the_cycles_of_programs() -> None:
+    """How fast the clock of a target is decides, and what it costs to get there; the rounding of a network goes with its parts."""
+    supports("one", "tanh")
+    register_func("relay.ext.one", Counted)
+    register_func("relay.ext.two", lambda function: object())
+    try:
+        mod = IRModule({"main": relay.Function([x], relay.tanh(x), attrs={"numerics": "tflite"})})
+        slow = CustomCostEstimator(lambda f, target: 1e-6)
+        for hertz, latency, count in ((1e9, 0.0, 1), (1e3, 0.0, 0), (1e9, 1e-6, 0)):
+            estimator = CycleCostEstimator({"one": hertz}, slow, latency)
+            assert len(CollagePartition("one", estimator)(mod)) == 1 + count
+        assert seen == ["tflite"] * 3
+        assert CycleCostEstimator({}, slow, 1.0, 100.0).transfer(50, "default", "one") == 1.5
+        with pytest.raises(OptionError, match=r"the programs for 'two' do not count cycles: a object has no cycles\(\); register relay\.ext\.two\.cost"):
+            CycleCostEstimator({"two": 1.0}).estimate(mod["main"], "two")
+        with pytest.raises(OptionError, match=r"the programs for 'three' do not count cycles: there is no relay\.ext\.three; register"):
+            CycleCostEstimator({"three": 1.0}).estimate(mod["main"], "three")
+    finally:
+        remove_global_func("relay.ext.one")
+        remove_global_func("relay.ext.two")
 
 
 def test_what_no_one_can_compute() -> None:

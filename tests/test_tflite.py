@@ -44,12 +44,24 @@ def test_an_operator_means_what_the_reference_kernels_compute(name: str) -> None
 @pytest.mark.parametrize("name", [
     "conv_int8", "conv_uint8", "conv_int16", "conv_hybrid", "depthwise_conv_int8", "fully_connected_int8", "fully_connected_by_range", "average_pool_int8", "mean_uint8",
     "softmax_int8", "softmax_int16", "add_int8", "mul_uint8", "tanh_int16", "l2_normalization_int8", "resize_bilinear_uint8", "lstm", "transpose_conv_int8",
-    "l2_normalization_uint8_long", "lstm_int8", "lstm_int8_all", "lstm_int8_wide", "lstm_int8_step", "lstm_basic_uint8", "lstm_hybrid_projected", "bidirectional_rnn_crossed_hybrid", "svdf_int8",
+    "l2_normalization_uint8_long", "log_softmax_int8_of_one", "lstm_int8", "lstm_int8_all", "lstm_int8_wide", "lstm_int8_step", "lstm_basic_uint8", "lstm_hybrid_projected", "bidirectional_rnn_crossed_hybrid", "svdf_int8",
     "svdf_by_range",
 ])
 def test_compiled_it_gives_the_same_bits(name: str) -> None:
     data = MODELS[name]()
     check(name, tvm.compile(data, threads=1)(*inputs_of(signature(data))))
+
+
+@pytest.mark.parametrize(("dtype", "given", "made", "wanted"), [
+    ("int8", (0.0078, -1), (0.0288, 4), [-43, 35, -72, -29, -25, 22]), ("int16", (0.001, 0), (0.004, 0), [-11250, 7111, -18042, -7786, -7007, 4062]),
+    ("uint8", (0.02, 128), (0.05, 120), [48, 164, 7, 70, 76, 145]),
+])
+def test_sums_of_signed_numbers_are_those_of_the_default_kernels(dtype: str, given: Any, made: Any, wanted: list[int]) -> None:
+    """The reference kernels take them for unsigned; sums of unsigned ones are theirs."""
+    tensors = [T("x", (6, 4), dtype, None, *given), T("a", (1,), "int32", [1]), T("y", (6,), dtype, None, *made)]
+    data, info = model(tensors, [Op("SUM", [0, 1], [2], "ReducerOptions")], [0], [2]), np.iinfo(dtype)
+    x = np.random.default_rng(3).integers(info.min, info.max + 1, (6, 4)).astype(dtype)
+    assert tvm.compile(data, threads=1)(x).tolist() == wanted
 
 
 def test_every_model_has_a_recorded_answer() -> None:
@@ -208,7 +220,7 @@ REFUSED = [
     (lambda: integer_lstm(odd=3), "its input 12 has the shape \\(4,\\), and must have \\(5,\\)"),
     (lambda: integer_svdf("int8"), "its state is int16 and its weights over time are int8; with int8 data both must be int16"),
     (lambda: basic_lstm("uint8", zero_point=127), "the zero point of its input is 127, and the basic kernel takes 128 alone"),
-    (lambda: basic_lstm("int8"), "its input is int8 and its state int16; the basic kernel is of float32, or of uint8 with a state of int16"),
+    (lambda: basic_lstm("int8", 0), "its input is int8 and its state int16; the basic kernel is of float32, or of uint8 with a state of int16"),
 ]
 
 

@@ -136,6 +136,7 @@ def _models() -> dict[str, Callable[[], bytes]]:
         "sqrt_int8": lambda: _one("SQRT", "int8", (0.04, -128), (0.05, 3)), "rsqrt_int8": lambda: _one("RSQRT", "int8", (0.04, -128), (0.05, -128)),
         "log_softmax_int8": lambda: _one("LOG_SOFTMAX", "int8", (0.1, 3), (1 / 16, 127)),
         "log_softmax_int8_fine": lambda: _one("LOG_SOFTMAX", "int8", (0.01, 10), (1 / 16, 127), shape=(3, 60)),
+        "log_softmax_int8_of_one": lambda: _one("LOG_SOFTMAX", "int8", (0.1, 3), (1 / 16, 127), shape=(3, 60, 1)),
         "log_softmax_uint8": lambda: _one("LOG_SOFTMAX", "uint8", (0.1, 3), (1 / 16, 255)),
         "conv_int16": lambda: _conv("int16"), "conv_hybrid": lambda: _conv("float32"), "depthwise_conv_int8": _depthwise, "transpose_conv_int8": _transposed,
         "fully_connected_int8": lambda: _dense("int8"), "fully_connected_hybrid": lambda: _dense("float32"),

@@ -71,6 +71,36 @@ def _quantized() -> Any:
     return convert(prepared)
 
 
+class _Dynamic(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """An embedding of bytes, and an LSTM whose products quantize what they take as they run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torch.ao.nn.quantized import Embedding
+        from torch.ao.quantization import quantize_dynamic
+
+        self.rows = Embedding(10, 4)
+        self.cells = quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(4, 5, batch_first=True)), {torch.nn.LSTM})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.cells(self.rows(x.abs().to(torch.int64)))[0]  # type: ignore[no-any-return]
+
+
+class _Rows(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A quantized convolution of one dimension, and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torch.ao.nn import quantized
+
+        self.conv = quantized.Conv1d(4, 6, 3)
+        self.norm = quantized.LayerNorm([6], torch.nn.Parameter(torch.ones(6)), torch.nn.Parameter(torch.zeros(6)), 0.1, 100)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(torch.quantize_per_tensor(x, 0.05, 100, torch.quint8))
+        return self.norm(y.transpose(1, 2).contiguous()).dequantize()
+
+
 def _programs() -> dict[str, tuple[Callable[[], Any], tuple[int, ...]]]:
     nn = torch.nn
     return {
@@ -80,6 +110,8 @@ def _programs() -> dict[str, tuple[Callable[[], Any], tuple[int, ...]]]:
         "dense": (lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.GELU(), nn.Softmax(-1)), (2, 6)),
         "shapes": (lambda: nn.Sequential(nn.Flatten(), nn.Unflatten(1, (4, 6)), nn.ConstantPad1d(1, 0.5)), (2, 3, 8)),
         "quantized": (_quantized, (1, 3, 8, 8)),
+        "quantized rows": (_Rows, (1, 4, 9)),
+        "quantized as it runs": (_Dynamic, (1, 3)),
     }
 
 
@@ -98,7 +130,7 @@ def small_models() -> tuple[Seed, ...]:
             traced.save(str(path))
             graph = torch.jit.load(str(path)).inlined_graph
             found.append((".pt", path.read_bytes(), {list(graph.inputs())[1].debugName().split(".")[0]: shape}))
-            if name != "quantized":
+            if "quantized" not in name:
                 torch.export.save(torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},) if name == "dense" else None), exported)
                 found.append((".pt2", exported.read_bytes(), {}))
         torch.jit.script(_Branches()).save(str(path))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tilewright.errors import TargetError
 
 GROUP: Final = "tilewright.accelerators"
-BUILT_IN: Final[Mapping[str, str]] = {"npu": "tilewright.contrib.npu:npu"}
+BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.contrib.dnnl", "npu": "tilewright.contrib.npu:npu"}
 """Those that come with this package, which an installation without its metadata has too."""
 
 

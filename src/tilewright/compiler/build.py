@@ -36,6 +36,7 @@ from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
 from tilewright.target.target import Target
+from tilewright.tir.stmt import PrimFunc
 
 
 def build_module(
@@ -54,7 +55,8 @@ def build_made(
     begin = worth.clock()
     with no_garbage_collection():
         try:
-            mod, modules = take_external(offload(make(), chosen))
+            mod, modules = take_external(offload(make(), chosen), chosen.processor)
+            loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
             chosen = chosen.processor
             operators = len(calls(mod["main"].body))
             names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
@@ -67,9 +69,9 @@ def build_made(
                 report.module = optimized
             kept = cache or Cache.default()
             if lowered is None:
-                program = build_program(optimized["main"], chosen, name, report, kept, names)
+                program = build_program(optimized["main"], chosen, name, report, kept, names, loops=loops)
             else:
-                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names)
+                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names, loops)
             del mod, optimized, lowered
             made = program.finish()
             worth.COMPILING.took(operators, worth.clock() - begin)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tilewright.errors import ArtifactError
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact
+from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
@@ -52,7 +53,7 @@ def _copy(source: Path, path: Path) -> None:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 
 
-def _parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], bytes]:
+def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], bytes]:
     """The manifest with the hashes of the parts, the object files by name, and what other compilers made, one behind the other."""
     artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
@@ -68,7 +69,7 @@ def _parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], bytes]:
     return replace(artifact.manifest, hashes=hashes, modules=kinds), images, joined
 
 
-def _write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modules: bytes) -> None:
+def write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modules: bytes) -> None:
     """`modules` are in it where a program is one file: a `.tar` has them beside it."""
     text = np.frombuffer(manifest.to_json().encode() + b"\0", np.uint8)
     contents = [("tw_constants", artifact.constants), ("tw_manifest", text), *([("tw_modules", np.frombuffer(modules, np.uint8))] if modules else [])]
@@ -76,19 +77,19 @@ def _write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, mod
 
 
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
-    manifest, images, modules = _parts(artifact)
+    manifest, images, modules = artifact_parts(artifact)
     with tempfile.TemporaryDirectory(prefix="tilewright-link-") as name:
         folder = Path(name)
         for file_name, image in images.items():
             (folder / file_name).write_bytes(image)
         with (folder / "constants.o").open("wb") as constants:
-            _write_constants(constants, artifact, manifest, modules)
+            write_constants(constants, artifact, manifest, modules)
         objects = [folder / file_name for file_name in (*images, "constants.o")]
         library = folder / "linked.so"
         callable_from_c = (f"{manifest.c_name}_run", f"{manifest.c_name}_close") if manifest.is_native else ()
         entries = manifest.functions or (*entry_symbols(manifest.steps), *callable_from_c)
         data = (*_DATA, "tw_modules") if modules else _DATA
-        link_shared(objects, library, (*_POOL, *data, *entries), manifest.triple.split("-")[0], linker)
+        link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 
@@ -100,7 +101,7 @@ def _finish_library(library: Path, manifest: Manifest, target: BinaryIO) -> None
 
 
 def _save_tar(artifact: Artifact, path: Path) -> None:
-    manifest, images, modules = _parts(artifact)
+    manifest, images, modules = artifact_parts(artifact)
     text = manifest.to_json().encode()
     members = {
         **images,
@@ -115,7 +116,7 @@ def _save_tar(artifact: Artifact, path: Path) -> None:
             for name, data in members.items():
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
             with tempfile.TemporaryFile(dir=path.parent) as constants:
-                _write_constants(constants, artifact, manifest, b"")
+                write_constants(constants, artifact, manifest, b"")
                 size = constants.seek(0, io.SEEK_END)
                 constants.seek(0)
                 archive.addfile(member("constants.o", size), constants)

@@ -8,11 +8,15 @@ Done before any pass over the graph, so that no pass of ours looks into what is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from tilewright.compiler.target_hooks import take_hooked
 from tilewright.errors import CompileError
 from tilewright.global_functions import FUNCTIONS, get_global_func
 from tilewright.ir.module import IRModule
+from tilewright.nd import NDArray, array
+from tilewright.plugins import find_accelerator
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
@@ -20,16 +24,19 @@ from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import rewrite
+from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
+from tilewright.target.hooks import hook_of
+from tilewright.target.target import Target
 from tilewright.types import TensorType, TupleType
 
 _GENERATOR = "relay.ext."
 
 
-def take_external(mod: IRModule) -> tuple[IRModule, tuple[ModuleNode, ...]]:
+def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule, tuple[ModuleNode, ...]]:
     """The module without its functions for accelerators, and what their code generators made of them, in the order of the module.
 
-    Raises `CompileError` for a target without a code generator, and for one that returns no module.
+    What a target's hooks made loop programs of is in the module as such, by its symbol, for code of `target`. Raises `CompileError` for a target without a code generator, and for one that returns no module.
     """
     if not any(name != "main" and isinstance(f, Function) and _is_external(f) for name, f in mod.items()):
         return mod, ()
@@ -48,8 +55,28 @@ def take_external(mod: IRModule) -> tuple[IRModule, tuple[ModuleNode, ...]]:
     rest = mod.copy()
     for name in external:
         rest.remove(name)
-    modules = tuple(_generated(name, f) for name, f in external.items())
-    return InferType()(rest.map_functions(lambda f: rewrite(f, called), Function)), modules
+    rest = InferType()(rest.map_functions(lambda f: rewrite(f, called), Function))
+    symbols = {_symbol(name, f): name for name, f in external.items()}
+    kernels, modules = take_hooked(
+        {s: external[n] for s, n in symbols.items()}, {s: _results(n, external[n]) for s, n in symbols.items()}, target or Target("llvm")
+    )
+    rest.update(kernels)
+    generated = {s: n for s, n in symbols.items() if hook_of(str(external[n].attrs["Compiler"]), "RelayToTIR") is None}
+    modules += [_generated(name, external[name]) for name in generated.values()]
+    constants = {s: found for s, n in generated.items() if (found := _constants(external[n], s)) is not None}
+    return rest, (*modules, *([ConstantsModule(constants)] if constants else []))
+
+
+def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
+    """What `relay.ext.<target>.constant_updater` says the code of a function needs, for its `__init_<symbol>`; None without one."""
+    compiler = function.attrs["Compiler"]
+    hook = get_global_func(f"{_GENERATOR}{compiler}.constant_updater", allow_missing=True)
+    if hook is None:
+        return None
+    found: Any = hook(function, symbol)
+    if not isinstance(found, Mapping) or not all(isinstance(k, str) and hasattr(v, "__array__") for k, v in found.items()):
+        raise CompileError(f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns arrays by name", function.span)
+    return {k: array(v) for k, v in found.items()}
 
 
 def _is_external(function: Function) -> bool:
@@ -73,6 +100,9 @@ def _generated(name: str, function: Function) -> ModuleNode:
     """What the code generator of its target makes of a function."""
     compiler = function.attrs["Compiler"]
     generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
+    if generator is None and (plugin := find_accelerator(str(compiler))) is not None:
+        hasattr(plugin, "pattern_table")  # a package that imports its compiler late does it now
+        generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None:
         known = ", ".join(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
         raise CompileError(

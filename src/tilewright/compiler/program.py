@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from tilewright.compiler.kernel import Argument, Kernel, lower
 from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
+from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
@@ -44,11 +45,13 @@ from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, 
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_blocks, emit_entry
+from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
+from tilewright.target.llvm.external import symbol_of
 from tilewright.target.llvm.flow import FIRST_CHUNK, emit_flow
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.ownership import own
 from tilewright.target.target import Target
+from tilewright.tir.stmt import PrimFunc
 from tilewright.types import TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
@@ -58,15 +61,16 @@ _ALIGNMENT = 64
 
 def build_program(
     main: Function, target: Target, name: str, report: Report, cache: Cache | None, output_names: Sequence[str] = (), symbols: Sequence[Symbol] = (),
+    loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """Compile a function whose body calls primitive functions. `report` is filled in; `cache` keeps the object files.
 
-    `symbols` are the sizes that are open. Without a `cache`, loops are made, and no machine code.
+    `symbols` are the sizes that are open, `loops` the external functions that are loop programs. Without a `cache`, loops are made, and no machine code.
     """
     with report.phase("plan"):
         plan = plan_memory(main)
     check_memory(plan, target, name)
-    builder = _Builder(target, report, cache, symbols=symbols)
+    builder = _Builder(target, report, cache, symbols=symbols, loops=loops)
     steps = builder.steps(plan)
     _warn_of_host_steps(name, steps)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
@@ -99,9 +103,10 @@ class Unfinished:
 
 def build_flow(
     lowered: Lowered, main: Function, blocks: IRModule, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = (),
+    loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
-    builder = _Builder(target, report, cache, in_python=False)
+    builder = _Builder(target, report, cache, in_python=False, loops=loops)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
     made = []
     for k in range(len(lowered.blocks)):
@@ -119,7 +124,9 @@ def build_flow(
     )
     made = [replace(m, constants_bytes=builder.constants.size) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    text = emit_blocks(made) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
+    program.fallible.update(k for k, m in enumerate(made) if any(map(fails, m.steps)))
+    manifest = replace(manifest, calls=tuple(builder.calls))
+    text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
     return Unfinished(manifest, (*builder.objects.values(), *entries), builder.constants, report)
@@ -186,14 +193,21 @@ def _static(t: Any, what: str) -> tuple[int, ...]:
 class _Builder:
     """The kernels and constants of one program while it is built."""
 
-    def __init__(self, target: Target, report: Report, cache: Cache | None, in_python: bool = True, symbols: Sequence[Symbol] = ()) -> None:
-        """`in_python` says whether operators without a native kernel may run in Python; `symbols` are the sizes that are open."""
-        self.symbols = symbols
+    def __init__(
+        self, target: Target, report: Report, cache: Cache | None, in_python: bool = True, symbols: Sequence[Symbol] = (),
+        loops: Mapping[str, PrimFunc] | None = None,
+    ) -> None:
+        """`in_python` says whether operators without a native kernel may run in Python; `symbols` are the sizes that are open, `loops` external functions."""
+        self.symbols, self.loops = symbols, loops or {}
         self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
         self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
+        self.calls: list[ExternalStep] = []
+        """What is called back where control flow is native code."""
+        self.names: dict[str, str] = {}
+        """The symbols of loop programs, by the keys of their objects."""
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
 
     def steps(self, plan: MemoryPlan) -> list[Step]:
@@ -213,7 +227,7 @@ class _Builder:
             raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
         origin = str(s.call.span or function.span or "")
         if isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall):
-            return [self._external_step(function.body.op, s, origin)]
+            return [self._loop_program(function.body.op, s, origin) if function.body.op.symbol in self.loops else self._external_step(function.body.op, s, origin)]
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         in_python = _needs_python(function, s)
@@ -291,12 +305,28 @@ class _Builder:
         run = prepared(function, kept)
         return self._on_host(title, run, s, origin, kept)
 
-    def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep:
+    def _loop_program(self, call: ExternalCall, s: PlanStep, origin: str) -> KernelCall:
+        """The call of a loop program that a target's hook made, compiled as our own kernels are."""
+        places = (*s.inputs, *s.outputs)
+        storage = [loc.storage for loc in places]
+        key = f"{call.symbol}{storage if any(storage) else ''}"
+        if key not in self.objects:
+            symbol = f"{call.symbol}_{len(self.objects)}"
+            with self.report.phase("lower"):
+                func = host_kernel(self.loops[call.symbol], symbol, storage, self.target)
+            with self.report.phase("emit"):
+                text = emit(func, self.target)
+            self.report.llvm[symbol] = text
+            self.objects[key] = self.object(symbol, text)
+            self.names[key] = symbol
+        return KernelCall(self.names[key], tuple(map(self.place, places)), origin)
+
+    def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
+        """A step of its own in a straight line; where control flow is native code, a call that native code makes."""
         if not self.in_python:
-            raise CompileError(
-                f"@{call.symbol}, for '{call.compiler}', is called inside of control flow ({origin or 'no origin'}), where compiled programs do not leave native "
-                "code; keep the region out of the branches and loops"
-            )
+            inputs, outputs = ([replace(self._host_value(loc), place=Place(kind, k)) for k, loc in enumerate(locs)] for kind, locs in (("input", s.inputs), ("output", s.outputs)))
+            self.calls.append(ExternalStep(call.symbol, tuple(inputs), tuple(outputs), origin))
+            return KernelCall(symbol_of(len(self.calls) - 1), tuple(map(self.place, (*s.inputs, *s.outputs))), origin)
         return ExternalStep(call.symbol, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
 
     def _on_host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:

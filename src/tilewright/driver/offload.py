@@ -13,30 +13,22 @@ from tilewright.errors import OptionError
 
 if TYPE_CHECKING:
     from tilewright.relay.offload import Offload
+    from tilewright.target.accelerators import Accelerator
 
 PICTURES: Final = (".svg", ".html")
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
-def split_targets(text: str) -> list[str]:
-    """`"npu, llvm -mattr=+avx2,+fma"` as the targets that it names; a comma in the list of an option parts none."""
-    found = [""]
-    for word in re.findall(r"\s+|[^\s,]+|,", text):
-        if word == "," and not found[-1].rpartition(" ")[2].startswith("-"):
-            found.append("")
-        else:
-            found[-1] += word
-    return [t.strip() for t in found]
-
-
-def accelerators_of(target: str) -> tuple[str, ...]:
+def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     """The accelerators of a target: all that it names before the processor. Raises `OptionError` where there are none."""
-    names = split_targets(target)
-    if names and names[-1].split(" ", maxsplit=1)[0] in ("llvm", "c"):
-        names.pop()
-    if not names or not all(names):
+    from tilewright.target.accelerators import parts
+    from tilewright.target.target import KEYS, Target
+
+    processor = parts(target)[-1].split(" ", maxsplit=1)[0] in KEYS
+    found = Target(target if processor else f"{target}, llvm").accelerators
+    if not found:
         raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"")
-    return tuple(names)
+    return found
 
 
 def share(option: str, text: str) -> float:
@@ -72,11 +64,12 @@ def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Off
     from tilewright.relay.offload import explain_offload, table_of
     from tilewright.relay.transform.bind_params import bind_params
 
-    names = accelerators_of(target)
-    for name in names:
-        table_of(name)
+    chosen = accelerators_of(target)
+    for a in chosen:
+        table_of(a.name)
     mod, params = format_of(model).read(model, shapes)
-    return explain_offload(bind_params(mod, params), names)
+    options = {a.name: {k.replace("-", "_"): v for k, v in a.options} for a in chosen}
+    return explain_offload(bind_params(mod, params), [a.name for a in chosen], options=options)
 
 
 def check_picture(path: Path | None) -> None:

@@ -184,17 +184,19 @@ class _Part:
         self._function, self._given, self._conversions = function, given, conversions
         self._steps = steps_of(function, functools.partial(_step, conversions))
         self._decided = conversions.part(function)
-        self._asked: tuple[int, ...] | None = None
-        self._varying: list[int] = []
-        self._constants = 0
+        self._keys = self._in_keys(self._decided.asked)
+
+    def _in_keys(self, asked: tuple[int, ...]) -> tuple[tuple[int, ...], int, list[int]]:
+        """What decides; the number of the constants among that; and the others."""
+        varying = [k for k in asked if not isinstance(self._given[k], Constant)]
+        constants = [a.value.tobytes() for a in map(self._given.__getitem__, asked) if isinstance(a, Constant)]
+        return asked, self._decided.number(tuple(constants)), varying
 
     def _key(self, args: Sequence[Array]) -> Any:
-        of = self._decided
-        if self._asked is not of.asked:
-            self._asked, constants = of.asked, {k: a.value.tobytes() for k, a in enumerate(self._given) if isinstance(a, Constant)}
-            self._varying = [k for k in self._asked if k not in constants]
-            self._constants = of.number(tuple(constants[k] for k in self._asked if k in constants))
-        return (self._constants, *[args[k].tobytes() for k in self._varying])
+        asked, constants, varying = self._keys
+        if asked is not self._decided.asked:
+            self._keys = _, constants, varying = self._in_keys(self._decided.asked)
+        return (constants, *[args[k].tobytes() if not args[k].dtype.hasobject else tuple(args[k].flat) for k in varying])
 
     def __call__(self, *args: Any) -> Any:
         of, key = self._decided, self._key(args)
@@ -209,6 +211,7 @@ class _Part:
         use = of.use(key)
         if of.uses.pays(use, worth.RESOLVING.of(of.operators)):
             self._find(args)
+            return self(*args)
         begin = worth.clock()
         found = self._steps(*args)
         use.ran(worth.clock() - begin)

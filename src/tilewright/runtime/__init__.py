@@ -7,6 +7,9 @@ from tilewright.params import load_param_dict, save_param_dict
 from tilewright.runtime import vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.constants_module import ConstantsModule
+from tilewright.runtime.device_memory import DeviceMemory, memory_of
+from tilewright.runtime.driver import Driver, load_driver
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
@@ -14,8 +17,8 @@ from tilewright.runtime.modules import ModuleNode, register_module
 from tilewright.types import DataType
 
 __all__ = [
-    "Artifact", "BenchmarkResult", "DataType", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "convert", "cpu", "device", "load", "load_module",
-    "load_param_dict", "register_module", "save_param_dict", "vm",
+    "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "convert", "cpu", "device", "load", "load_driver", "load_module",
+    "load_param_dict", "memory_of", "register_module", "save_param_dict", "vm",
 ]
 
 

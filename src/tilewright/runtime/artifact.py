@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.errors import ArtifactError
 from tilewright.runtime import host
+from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
@@ -86,7 +87,7 @@ class Artifact:
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so") from error
         entries = self.manifest.functions or entry_symbols(self.manifest.steps)
-        return LoadedCode(self.objects, (*entries, *_POOL))
+        return LoadedCode(self.objects, (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else [])))
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:

@@ -19,6 +19,7 @@ from tilewright.errors import InputError, InternalError, RunError
 from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.program import (
@@ -37,7 +38,7 @@ from tilewright.runtime.program import (
     entry_symbols,
     segments,
 )
-from tilewright.runtime.threads import POOLS, checked_threads, default_threads
+from tilewright.runtime.threads import POOLS, checked_threads, default_threads, set_threads_of_call
 from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +94,9 @@ class Executable:
         program that was compiled for open ones, and is called with these. `modules` have the functions that its external steps call."""
         self.manifest = manifest
         self.modules = tuple(modules)
-        self._functions = {s.symbol: function_of(modules, s.symbol) for s in manifest.steps if isinstance(s, ExternalStep)}
+        self._functions = {s.symbol: function_of(modules, s.symbol) for s in (*manifest.steps, *manifest.calls) if isinstance(s, ExternalStep)}
+        if manifest.calls:
+            set_callback(code, manifest.calls, self._functions)
         self._table = table
         self.code = code
         self._constants = _aligned(constants)
@@ -293,7 +296,7 @@ class Executable:
             self._pack(frame.block, 0, *places)
             native = self._native
             if native is not None:
-                status = native(self._context, frame.address)
+                status = native(self._context, frame.address) if not self.manifest.calls else self._run_calling(native, frame)
             else:
                 status = self._run_parts(frame, inputs, outputs, fresh)
         finally:
@@ -301,6 +304,18 @@ class Executable:
             self._frames.append(frame)
         if status:
             raise failure(self.manifest, status)
+
+    def _run_calling(self, native: Callable[[int, int], int], frame: _Frame) -> int:
+        """Run code that calls functions of modules back; raises what they raise."""
+        before = set_threads_of_call(self._threads)
+        try:
+            status = native(self._context, frame.address)
+        finally:
+            set_threads_of_call(before)
+        error = raised() if status == CALL_FAILED else None
+        if error is not None:
+            raise error
+        return status
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:
         for part in self._plan:
@@ -342,12 +357,11 @@ class Executable:
         return value.view((self._constants if kind == CONSTANT else frame.workspace)[offset:])
 
     def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
-        written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
-        self._functions[step.symbol](*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
-        for x, made in zip(outputs, written, strict=True):
-            if made is not x:
-                np.copyto(x, made)
+        before = set_threads_of_call(self._threads)
+        try:
+            call_function(self._functions[step.symbol], inputs, outputs)
+        finally:
+            set_threads_of_call(before)
 
     def _run_into(self, inputs: Sequence[Array], out: Any, places: Sequence[int]) -> list[Any]:
         """Write into the arrays of the caller, through new ones where a kernel cannot write into them directly."""

@@ -99,13 +99,15 @@ class Manifest:
     the values of `symbols`, those of `sizes`, and where each of the `pieces` begins (`runtime/open_program.py`)."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    calls: tuple[ExternalStep, ...] = ()
+    """What the code of a program with control flow calls back, by number; the place of each array is its number among the inputs or outputs of the call."""
     modules: tuple[tuple[str, int], ...] = ()
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
 
     @property
     def is_native(self) -> bool:
         """Whether all steps are machine code of ours, so that a C program can run them."""
-        return all(isinstance(step, NativeStep) for step in self.steps)
+        return all(isinstance(step, NativeStep) for step in self.steps) and not self.calls
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -197,6 +199,8 @@ class Manifest:
         }
         if self.failures:
             content["failures"] = list(self.failures)
+        if self.calls:
+            content["calls"] = [step_to_json(step) for step in self.calls]
         if self.lists:
             content["lists"] = list(self.lists)
         if self.parts != 1:
@@ -250,12 +254,20 @@ def _read(content: dict[str, Any]) -> Manifest:
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
         functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
         failures=tuple(map(str, content.get("failures", ()))),
+        calls=tuple(map(_call, content.get("calls", ()))),
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
         symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )
+
+
+def _call(fields: Any) -> ExternalStep:
+    step = step_from_json(fields)
+    if not isinstance(step, ExternalStep):
+        raise ValueError(f"{fields!r} is no call of a module")
+    return step
 
 
 def _comment(value: object) -> str:

@@ -10,11 +10,12 @@
     register_module(NPUModule)
 
 A module is found by its `type_key` when a program is loaded: `register_module` registers `runtime.module.loadbinary_<type_key>`, the
-field's name of the loader. Only what a process registered itself reads anything: a file names kinds, never code.
+field's name of the loader. Only what a process registered itself, or comes with this package, reads anything: a file names kinds, never code.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -24,6 +25,10 @@ from tilewright.plugins import find_accelerator
 from tilewright.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
+INITIALIZER = "__init_"
+"""What the name of a function begins with that takes the constants of another one, once."""
+_OWN_KINDS = {"library_calls": "tilewright.contrib.library_calls"}
+"""The kinds that come with this package, and what registers them; imported when a file has one."""
 
 
 class ModuleNode:
@@ -34,6 +39,9 @@ class ModuleNode:
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it is of another module."""
         raise OptionError(f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or None for names of others")
+
+    def initialize(self, module: ModuleNode, symbol: str) -> None:
+        """Give another module of the program what its function needs before it is called; most modules have nothing to give."""
 
     def save_to_binary(self) -> bytes:
         """The module as bytes, for artifacts; `load_from_binary` reads them."""
@@ -78,6 +86,8 @@ def load_modules(parts: Sequence[tuple[str, bytes]], where: object) -> tuple[Mod
 
 
 def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
+    if key in _OWN_KINDS:
+        importlib.import_module(_OWN_KINDS[key])
     loader = get_global_func(_LOADER + key, allow_missing=True)
     if loader is None and find_accelerator(key) is not None:  # which registers the kind
         loader = get_global_func(_LOADER + key, allow_missing=True)
@@ -111,6 +121,8 @@ def function_of(modules: Sequence[ModuleNode], symbol: str) -> Callable[..., Any
     for module in modules:
         found = module.get_function(symbol)
         if found is not None:
+            for other in modules:
+                other.initialize(module, symbol)
             return found
     kinds = ", ".join(map(_named, modules)) or "it has no modules"
     raise ArtifactError(f"the program calls '{symbol}', and no module of it has that function: {kinds}")

@@ -77,6 +77,22 @@ def default_threads() -> int:
     return checked_threads(int(text))
 
 
+_CALL: Final = threading.local()
+
+
+def threads_of_call() -> int:
+    """How many threads share the work of the program that calls, inside of a function of a module; elsewhere `default_threads`."""
+    count: int | None = getattr(_CALL, "threads", None)
+    return default_threads() if count is None else count
+
+
+def set_threads_of_call(count: int | None) -> int | None:
+    """Say what `threads_of_call` answers in this thread; returns what it was."""
+    before: int | None = getattr(_CALL, "threads", None)
+    _CALL.threads = count
+    return before
+
+
 def _check_binding() -> None:
     text = os.environ.get(BINDING, "")
     if text not in ("", "0", "1"):

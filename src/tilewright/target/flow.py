@@ -205,13 +205,14 @@ class FlowFunction:
 class FlowProgram:
     """Functions by number, of which `main` is the first. `blocks` are the bytes of the inputs and outputs of each block.
 
-    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed.
+    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed. Blocks that may fail are `fallible`.
     """
 
     functions: list[FlowFunction]
     blocks: list[tuple[tuple[int, ...], tuple[int, ...]]]
     results: tuple[tuple[int, ...], ...]
     messages: list[str]
+    fallible: set[int] = field(default_factory=set)
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.functions))

@@ -227,6 +227,9 @@ def _slice(size: Any, begin: int, end: int, step: int, mode: str) -> Slice:
         if getattr(size, "unknown", False):
             return begin, size, step
         raise ShapeError(f"dimension {size} is symbolic and cannot be sliced by [{begin}:{end}:{step}]")
+    if step == 1 and begin >= 0 and end >= 0:  # which asks a size only how it compares
+        last = end if end <= size else size
+        return (begin, last - begin, 1) if begin < last else (0, 0, 1)
     found = range(size)[begin:end:step]
     return found.start if len(found) else 0, len(found), step
 

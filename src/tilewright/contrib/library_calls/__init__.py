@@ -1,4 +1,4 @@
-"""Back ends that are libraries of C functions: BNNS, the driver of Ethos-N, CMSIS-NN. A part of a network becomes calls in C.
+"""Back ends that are libraries of C functions: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U, CMSIS-NN. A part of a network becomes calls in C.
 
     mod = relay.op.contrib.bnns.partition_for_bnns(mod, params)
     lib = relay.build(mod, "llvm")                    # relay.ext.bnns: a LibraryModule for each part
@@ -11,15 +11,14 @@ does by itself, so no answer comes from a stand-in that nobody asked for. Import
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright.contrib.library_calls.module import LibraryModule, Step, Tensor
 from tilewright.global_functions import FUNCTIONS, register_func
 from tilewright.runtime.modules import register_module
 
-LIBRARIES: Final = ("bnns", "cmsis-nn", "ethos-n")
-
-__all__ = ["LIBRARIES", "LibraryModule", "Step", "Tensor", "register_generators", "stand_in"]
+__all__ = ["GENERATORS", "LibraryModule", "Step", "Tensor", "register_generators", "stand_in"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +29,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
-def _generator(library: str) -> Any:
+def _calls_of(library: str) -> Callable[[Any], LibraryModule]:
     def generate(function: Any) -> LibraryModule:
         from tilewright.contrib.library_calls.codegen import library_module
 
@@ -39,11 +38,21 @@ def _generator(library: str) -> Any:
     return generate
 
 
+def _command_stream(function: Any) -> LibraryModule:
+    from tilewright.contrib.library_calls.ethos_u.codegen import command_stream_module
+
+    return command_stream_module(function)
+
+
+GENERATORS: Final = {**{name: _calls_of(name) for name in ("arm_compute_lib", "bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream}
+"""The code generators by the target's name: a call for each row, and for Ethos-U one of what Vela makes of the part."""
+
+
 def register_generators() -> None:
     """Make the code generators known, `relay.ext.<library>`, but for those that somebody registered before."""
-    for library in LIBRARIES:
+    for library, generator in GENERATORS.items():
         if f"relay.ext.{library}" not in FUNCTIONS:
-            register_func(f"relay.ext.{library}", _generator(library))
+            register_func(f"relay.ext.{library}", generator)
 
 
 register_module(LibraryModule)

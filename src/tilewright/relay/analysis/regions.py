@@ -108,7 +108,7 @@ def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
 def scopes_of(function: Function) -> dict[Expr, int]:
     """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a `let`.
 
-    What several scopes use is of the innermost one around all of them.
+    What several scopes use is of the innermost one around all of them. Values that nobody computes are of any scope that uses them.
     """
     parent, depth = [0], [0]
     found: dict[Expr, int] = {}
@@ -127,7 +127,10 @@ def scopes_of(function: Function) -> dict[Expr, int]:
                 used_in = len(parent)
                 parent.append(scope)
                 depth.append(depth[scope] + 1)
-            found[o] = around(found[o], used_in) if o in found else used_in
+            if o not in found:
+                found[o] = used_in
+            elif not is_input(o):
+                found[o] = around(found[o], used_in)
     return found
 
 

@@ -9,13 +9,14 @@ exact, by dynamic programming over what is computed so far and where the values 
 """
 
 from tilewright.relay.collage.candidates import Candidate, candidates_of
-from tilewright.relay.collage.cost import CostEstimator, CustomCostEstimator, MeasureCostEstimator, MockCostEstimator
+from tilewright.relay.collage.cost import CostEstimator, CustomCostEstimator, CycleCostEstimator, MeasureCostEstimator, MockCostEstimator
 from tilewright.relay.collage.search import Plan, cheapest_plan
 
 __all__ = [
     "Candidate",
     "CostEstimator",
     "CustomCostEstimator",
+    "CycleCostEstimator",
     "MeasureCostEstimator",
     "MockCostEstimator",
     "Plan",

@@ -6,7 +6,7 @@ So no choice of parts that do not overlap has a circle: a way from one part into
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.relay.analysis.regions import DEFAULT, open_nodes, scopes_of
 from tilewright.relay.dataflow_pattern.graph import Graph
@@ -14,6 +14,7 @@ from tilewright.relay.dataflow_pattern.group import Group, overlapping_groups
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.op.contrib import get_pattern_table, supports
 from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.visitor import operands, post_order, with_operands
 
 
@@ -42,6 +43,7 @@ def candidates_of(function: Function, targets: Sequence[str], host_depth: int = 
     """
     scopes = scopes_of(function)
     graph = Graph(function)
+    rounding = function.attrs.get(NUMERICS)
     open_calls = [e for e in open_nodes(function) if isinstance(e, Call)]
     known = set(open_calls)
     found: list[Candidate] = []
@@ -56,7 +58,7 @@ def candidates_of(function: Function, targets: Sequence[str], host_depth: int = 
         found += [_single(target, e) for e in open_calls if e.args and supports(target, e)]
     for e in open_calls:
         found += _host_kernels(e, graph, scopes, host_depth)
-    return found
+    return [replace(c, function=c.function.with_attr(NUMERICS, rounding)) for c in found] if rounding else found
 
 
 def _of_group(target: str, name: str, group: Group) -> Candidate:

@@ -5,8 +5,9 @@ A code generator with a model of its cycles registers it as `relay.ext.<target>.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.errors import OptionError
 from tilewright.global_functions import get_global_func
@@ -73,6 +74,34 @@ class MeasureCostEstimator(CostEstimator):
 
         program = build(_runnable(function, target), self.host).executable
         return float(program.benchmark(repeat=self.repeat, number=self.number).median)
+
+
+@dataclass(frozen=True)
+class CycleCostEstimator(CostEstimator):
+    """Targets by the cycles of their programs at `hertz[target]` a second, others as `others` says; in seconds. A value is handed over after
+    `latency` seconds at `bandwidth` bytes a second.
+
+    A program is what `relay.ext.<target>` makes of a part; its `cycles()` has the `total`, as those of declared accelerators have. Raises
+    `OptionError` for a target whose programs count none.
+    """
+
+    hertz: Mapping[str, float]
+    others: CostEstimator = field(default_factory=MeasureCostEstimator)
+    latency: float = 0.0
+    bandwidth: float = math.inf
+
+    def transfer(self, nbytes: int, source: str, destination: str) -> float:
+        return self.latency + nbytes / self.bandwidth
+
+    def estimate(self, function: Function, target: str) -> float:
+        if target not in self.hertz:
+            return self.others.estimate(function, target)
+        generator = get_global_func(f"relay.ext.{target}", allow_missing=True)
+        program = generator(function) if generator is not None else None
+        if program is None or not hasattr(program, "cycles"):
+            why = f"there is no relay.ext.{target}" if generator is None else f"a {type(program).__name__} has no cycles()"
+            raise OptionError(f"the programs for '{target}' do not count cycles: {why}; register relay.ext.{target}.cost, and measure")
+        return float(program.cycles().total / self.hertz[target])
 
 
 def _runnable(function: Function, target: str) -> IRModule:

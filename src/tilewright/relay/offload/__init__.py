@@ -3,7 +3,7 @@
 from tilewright.relay.offload.changes import Edit
 from tilewright.relay.offload.difference import Kind
 from tilewright.relay.offload.explain import explain_offload
-from tilewright.relay.offload.fates import accelerators, partition, table_of
+from tilewright.relay.offload.fates import partition, table_of
 from tilewright.relay.offload.report import Offload, OffloadError, Record, Taken
 
-__all__ = ["Edit", "Kind", "Offload", "OffloadError", "Record", "Taken", "accelerators", "explain_offload", "partition", "table_of"]
+__all__ = ["Edit", "Kind", "Offload", "OffloadError", "Record", "Taken", "explain_offload", "partition", "table_of"]

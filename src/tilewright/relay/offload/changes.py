@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.errors import CompileError, OptionError, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
-from tilewright.relay.expr import Constant, Expr, Function, Var
+from tilewright.relay.expr import Expr, Function
 from tilewright.relay.visitor import free_vars, operands, post_order, with_operands
 
 Now = Callable[[Expr], Expr]
@@ -112,12 +112,14 @@ def changed_function(function: Function, changes: Sequence[Change]) -> Function:
     if not mine:
         return function
     body = changed(function.body, mine)
-    by_name = {v.name_hint: v for v in free_vars(body)}
-    if not any(isinstance(c.at, (Var, Constant)) for c in mine):
+    after, before = free_vars(body), free_vars(function.body)
+    if set(after) == set(before):
         return function.with_body(body)
-    before = set(free_vars(function.body))
-    kept = [by_name.get(p.name_hint, p) for p in function.params if p not in before or p.name_hint in by_name]
-    return Function([*kept, *(v for v in by_name.values() if v not in kept)], body, None, function.type_params, function.attrs, function.span)
+    new = [v for v in after if v not in before]
+    by_name = {v.name_hint: v for v in new}
+    params = [p if p in after or p not in before else by_name.get(p.name_hint) for p in function.params]
+    kept = [p for p in params if p is not None]
+    return Function([*kept, *(v for v in new if v not in kept)], body, None, function.type_params, function.attrs, function.span)
 
 
 def operand_change(user: Expr, position: int, make: Callable[[Expr], Expr]) -> Change:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.offload.changes import Change, Edit, copied, node_change, operand_change
+from tilewright.relay.offload.changes import Change, Edit, Now, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
 from tilewright.relay.offload.neutral import CHANGE_NOTHING, has_neutral, inserted, neutral_attributes
 from tilewright.relay.op.registry import Fusion, Op, get
@@ -52,7 +53,10 @@ def edit_of(way: Way) -> Edit | None:
         if edit is None:
             return None
         found.append(edit)
-    return together(found)
+    whole = together(found)
+    if whole is not None and whole.changes and any(d.kind in (Kind.DTYPE, Kind.TYPE) for d in way.differences):
+        whole = replace(whole, changes=(*whole.changes, _cast_back(way.pairs[0][1])))
+    return whole
 
 
 def together(edits: Iterable[Edit]) -> Edit | None:
@@ -83,7 +87,7 @@ def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
 
 def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
     assert isinstance(at.op, Op)
-    if at.op.name.startswith("nn.") and all(k in _LAYOUTS for k in wanted):
+    if all(k in _LAYOUTS for k in wanted):
         data = wanted.get("data_layout", wanted.get("layout"))
         layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
         passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
@@ -130,34 +134,46 @@ def _parts_of_calls(d: Difference, way: Way) -> set[Any]:
 
 
 def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
-    """What goes into the piece below `d.at` is cast, and the result of the whole piece back."""
-    inside = set(way.calls)
+    """What goes into the piece below `d.at` is cast."""
+    inside, before = set(way.calls), d.at.tensor_type.dtype
     changes: list[Change] = []
     stack, seen = [d.at], {d.at}
-    before = d.at.tensor_type.dtype
     while stack:
         e = stack.pop()
-        assert isinstance(e, Call)
-        for i, a in enumerate(e.args):
-            if a in inside:
-                if a not in seen:
-                    seen.add(a)
-                    stack.append(a)
-            elif isinstance(t := a.known_type(), TensorType) and t.dtype is before:
+        first = len(operands(e)) - len(e.args) if isinstance(e, Call) else 0
+        for i, o in enumerate(operands(e)[first:], first):
+            if o in inside:
+                stack += [] if o in seen else [o]
+                seen.add(o)
+            elif isinstance(t := o.known_type(), TensorType) and t.dtype is before:
                 changes.append(operand_change(e, i, lambda x: casted(x, wanted)))
-    root = way.calls[0] if way.calls else d.at
-    changes.append(Change(root, lambda e, now: e if e.tensor_type.dtype is not wanted or _gives(root) is wanted else _back(e, root)))
     return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
 
 
-def _gives(e: Expr) -> DataType | None:
-    known = e.known_type()
-    return known.dtype if isinstance(known, TensorType) else None
+def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
+    """All that goes into the calls of a match in another type."""
+    inside = set(calls)
+    uses = [(e, i) for e in calls for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
+    return [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
 
 
-def _back(e: Expr, before: Expr) -> Expr:
-    """`e`, for users that read the type that `before` had. The cast itself is outside of the match, whose last value it reads."""
-    return get("cast")(dtype=str(before.tensor_type.dtype))(e, span=e.span)
+def computed_in(calls: Sequence[Call], root: Expr, wanted: DataType, before: DataType) -> Edit:
+    """The edit that computes a match in another type."""
+    changes = all_cast(calls, wanted, before)
+    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False, (*changes, _cast_back(root)))
+
+
+def _cast_back(root: Expr) -> Change:
+    """The result of a match that has another type now, for the users that read the type which it had."""
+    before = root.known_type()
+
+    def step(e: Expr, now: Now) -> Expr:
+        kind = e.known_type()
+        if not isinstance(before, TensorType) or not isinstance(kind, TensorType) or kind.dtype is before.dtype:
+            return e
+        return get("cast")(dtype=str(before.dtype))(e, span=e.span)
+
+    return Change(root, step)
 
 
 def _retyped(d: Difference, wanted: TensorType) -> Edit | None:
@@ -174,9 +190,21 @@ def _shape(d: Difference, way: Way) -> Edit | None:
         return None
     if isinstance(d.at, Var):
         return _retyped(d, TensorType(wanted, known.dtype))
+    if wanted and known.shape[1:] == wanted[1:] and known.shape[0] != wanted[0]:
+        return batch_of([d.at], known.shape[0], wanted[0])
     if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
         return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False, (at_use(d, lambda e: _reshaped(e, wanted)),))
     return None
+
+
+def batch_of(values: Sequence[Expr], before: Any, wanted: int) -> Edit | None:
+    """Another first dimension for the inputs that the values are made of."""
+    inputs = [(v, v.tensor_type) for v in post_order(*values) if isinstance(v, Var) and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
+    if not inputs:
+        return None
+    names = ", ".join(f"%{v.name_hint}" for v, _ in inputs)
+    changes = (node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype), v.span)) for v, t in inputs)  # type: ignore[misc]
+    return Edit(f"give {names} a batch of {wanted} (it is {before})", False, tuple(changes))
 
 
 def _reshaped(e: Expr, shape: tuple[int, ...]) -> Expr:
@@ -298,4 +326,4 @@ def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], ope
     return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
 
 
-__all__ = ["at_use", "casted", "edit_of", "once_more", "together", "with_attributes"]
+__all__ = ["all_cast", "at_use", "batch_of", "casted", "computed_in", "edit_of", "once_more", "together", "with_attributes"]

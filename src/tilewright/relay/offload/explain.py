@@ -22,12 +22,13 @@ from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.offload.changes import Change, Edit, changed
-from tilewright.relay.offload.difference import Difference, Kind, Way
-from tilewright.relay.offload.edits import edit_of, together
+from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
+from tilewright.relay.offload.edits import computed_in, edit_of, together
 from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
-from tilewright.relay.offload.nearest import Nearest
-from tilewright.relay.offload.places import operators_of, path_of, tops_of
+from tilewright.relay.offload.nearest import STEPS, Nearest
+from tilewright.relay.offload.places import depth_of, operators_of, path_of, tops_of
 from tilewright.relay.offload.prepared import divided, prepared
+from tilewright.relay.offload.probe import Questions
 from tilewright.relay.offload.report import Offload, Record, Taken, one_after_another
 from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
 from tilewright.relay.op.annotation import Mark
@@ -40,8 +41,8 @@ from tilewright.types import TensorType
 
 _KEPT: Final = 3
 """The nearest rows of an operator that are looked at: the first whose edit proves right is told."""
-_REACH: Final = 12
-"""Operators between one that is left and the end of a match that it could be part of."""
+_REACH: Final = 16
+"""Operators between one that is left and the end of a match that it could be part of, at most."""
 
 
 def explain_offload(
@@ -74,10 +75,11 @@ def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[t
     fate, partitioned, origins = fates(mod, divide)
     records: list[Record] = []
     taken: list[Taken] = []
+    questions = Questions()
     for name, function in mod.items():
         if not isinstance(function, Function) or "Compiler" in function.attrs:
             continue
-        explained = _Explained(mod, name, function, names, rows, fate)
+        explained = _Explained(mod, name, function, names, rows, fate, questions)
         records += explained.records()
         taken += explained.taken()
     records.sort(key=lambda r: -r.macs)
@@ -103,9 +105,10 @@ class _Explained:
     """The operators of one function."""
 
     def __init__(
-        self, mod: IRModule, name: str, function: Function, targets: Sequence[str], rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate]
+        self, mod: IRModule, name: str, function: Function, targets: Sequence[str], rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate],
+        questions: Questions,
     ) -> None:
-        self.mod, self.name, self.targets, self.rows, self.fate = mod, name, targets, rows, fate
+        self.mod, self.name, self.targets, self.rows, self.fate, self.questions = mod, name, targets, rows, fate, questions
         self.graph = Graph(function)
         closed = self.graph.closed
         self.calls = [e for e in self.graph.order if isinstance(e, Call) and e in fate and e not in closed and not isinstance(e.op, Mark) and e.args]
@@ -156,9 +159,18 @@ class _Explained:
             found.append(record)
         if asked or found:
             return (asked or found)[0] if not found or found[0].edit is None or asked else found[0]
+        return self._unknown(e, plain)
+
+    def _unknown(self, e: Call, plain: Record) -> Record:
+        """Where no row has the operator; perhaps one has the quantized operator of the same meaning."""
         assert isinstance(e.op, Op)
         of = ", ".join(self.targets)
-        return replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        quantized = f"qnn.{e.op.name.removeprefix('nn.')}"
+        row = next((r[0] for t in self.targets for r in self.rows[t] if any(o.name == quantized for o in operators_of(r[1]) or ())), "")
+        found = replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        if not row:
+            return found
+        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, of quantized numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
         """What the attribute `target.<name>` of the operator says of a call."""
@@ -166,7 +178,7 @@ class _Explained:
         says = op_attr(e.op.name, f"target.{target}")
         if says is None:
             return None
-        reason = why_not_supported(target, e, says)
+        reason = why_not_supported(target, e, says, self.questions)
         return replace(
             plain, target=target, kind=reason.kind, why=reason.why, path=e.op.name, expected=reason.expected, found=reason.found, edit=reason.edit,
             proven=reason.edit is not None and reason.edit.can_apply,
@@ -180,10 +192,12 @@ class _Explained:
         found: dict[Call, list[_Candidate]] = {}
         for t in self.targets:
             for number, row in enumerate(self.rows[t]):
-                mentioned, tops = operators_of(row[1]), tops_of(row[1])
+                mentioned, tops, deep = operators_of(row[1]), tops_of(row[1]), depth_of(row[1]) + STEPS
                 if mentioned is not None and not mentioned & kinds:
                     continue
-                for e in near:
+                for e, distance in near.items():
+                    if distance > deep:
+                        continue
                     if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops for a in e.args):
                         self._compare(_Candidate(t, row, number, e, self.nearest.way(row[1], e)), left, found)
         for candidates in found.values():
@@ -193,18 +207,21 @@ class _Explained:
 
     def _compare(self, c: _Candidate, left: set[Call], found: dict[Call, list[_Candidate]]) -> None:
         if c.way.matched:
-            for call in c.way.calls:
-                if call in left:
+            between = {d.at for d in c.way.differences if d.kind is Kind.EXTRA}
+            whole = c.way.calls
+            kept_apart = c.way.cost < NO_EDIT and any(call in left and call not in between for call in whole)
+            for call in whole:
+                if call in left and (call not in between or kept_apart):
                     found.setdefault(call, []).append(c)
 
-    def _near(self, left: set[Call]) -> list[Call]:
-        """Where a match could end that has one of these operators, those nearer to the end first."""
+    def _near(self, left: set[Call]) -> dict[Call, int]:
+        """Where a match could end that has one of these operators, those nearer to the end first, each with the way to the nearest of them."""
         seen: dict[Expr, int] = dict.fromkeys(left, 0)
         layer: list[Expr] = list(left)
         for distance in range(1, _REACH):
             layer = [u for e in layer for u in self.graph.users.get(e, ()) if u not in seen and not isinstance(u, Function)]
             seen.update(dict.fromkeys(layer, distance))
-        return [e for e in reversed(self.calls) if e in seen]
+        return {e: seen[e] for e in reversed(self.calls) if e in seen}
 
     def _judged(self, e: Call, c: _Candidate, plain: Record) -> Record:
         """The record of an operator by one row."""
@@ -223,7 +240,7 @@ class _Explained:
         if node_map is None:
             reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that does, and the rest does not fit that", "another order of alternatives", "this one")
         else:
-            reason = why_not_taken(c.target, c.row, self.rows[c.target], group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate)
+            reason = why_not_taken(c.target, c.row, self.rows[c.target], group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate, self.questions)
         edit = reason.edit
         return replace(
             plain, target=c.target, row=c.row[0], kind=reason.kind, why=reason.why, path=path_of(c.row[1], c.row[1]), expected=reason.expected, found=reason.found,
@@ -243,7 +260,7 @@ class _Explained:
             expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems), edit=edit, proven=proven,
         )
 
-    def _tried(self, c: _Candidate, edit: Edit) -> tuple[Edit | None, bool, list[str]]:
+    def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
         """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row fits then, and what does not."""
         if edit.passes or not (edit.changes or edit.needs):
             return edit, False, []
@@ -252,6 +269,9 @@ class _Explained:
         try:
             root = changed(c.anchor, (*edit.changes, *_trial(edit, leaves)), leaves)
         except CompileError as error:
+            of_type = next((d for d in c.way.differences if d.kind is Kind.DTYPE), None)
+            if of_type is not None and not again and isinstance(before := of_type.at.known_type(), TensorType):
+                return self._tried(c, computed_in(c.way.calls, c.way.pairs[0][1], of_type.wanted["dtype"], before.dtype), again=True)
             return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:

@@ -8,16 +8,16 @@ from typing import Any
 
 from tilewright.errors import OptionError, Origin
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.ir.transform import Sequential
 from tilewright.relay.expr import Call, Expr, Function
-from tilewright.relay.op.contrib import _TABLES, PatternTable, get_pattern_table
+from tilewright.relay.op.contrib import PatternTable, get_pattern_table, known_targets
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.visitor import operands, post_order, with_operands
+from tilewright.settings import nearest
 
 Partition = Callable[[IRModule], IRModule]
 _MARK = "\0offload"
@@ -31,21 +31,14 @@ class Fate:
     row: str = ""
 
 
-def accelerators() -> list[str]:
-    """The names of the targets that take parts of graphs: those with a pattern table, and those that attributes of operators name."""
-    named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
-    return sorted(named | set(_TABLES))
-
-
 def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> PatternTable:
-    """The pattern table of a target, empty where it has only attributes. Raises `OptionError` for a name that nothing is known of."""
+    """The pattern table of a target, empty where it has none. Raises `OptionError` for a name that nothing is known of."""
     given = (tables or {}).get(target)
     table = given if given is not None else get_pattern_table(target)
-    if table is None and target not in accelerators():
-        known = ", ".join(accelerators())
+    if table is None and target not in (known := known_targets()):
         raise OptionError(
-            f"there is no accelerator '{target}': it has no pattern table (relay.op.contrib.register_pattern_table) and no operator has an attribute "
-            f"'target.{target}'; those there are: {known or 'none'}"
+            f"there is no accelerator '{target}'{nearest(target, known)}; it has no pattern table (relay.op.contrib.register_pattern_table), and no operator "
+            f"has an attribute 'target.{target}'; those there are: {', '.join(known)}"
         )
     return table or ()
 

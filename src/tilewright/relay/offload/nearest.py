@@ -39,7 +39,7 @@ from tilewright.types import TensorType, same_shape
 
 Conditions = tuple[DFPattern, ...]
 _CONDITIONS: Final = (TypePattern, DataTypePattern, ShapePattern, AttrPattern)
-_STEPS: Final = 2
+STEPS: Final = 2
 """Operators in one line that may be missing or too many."""
 
 
@@ -54,7 +54,7 @@ class Nearest:
 
     def way(self, pattern: DFPattern, expr: Expr) -> Way:
         """The nearest way; its cost is 0 where nothing differs."""
-        found = self._near((), pattern, expr, _STEPS, at_root=True)
+        found = self._near((), pattern, expr, STEPS, at_root=True)
         return found.differing(*_not_the_same(found))
 
     def _size(self, p: DFPattern) -> int:
@@ -86,7 +86,10 @@ class Nearest:
             case CallPattern():
                 return self._call(conditions, p, e, steps, at_root)
             case _:
-                return self._leaf(p, e, steps).differing(*_unmet(conditions, e))
+                found = self._leaf(p, e, steps).differing(*_unmet(conditions, e))
+                if not found.cost or not steps or at_root or not isinstance(p, (TupleGetItemPattern, TuplePattern)):
+                    return found
+                return min([found, *self._past_an_extra(conditions, p, e, steps)], key=lambda w: w.rank)
 
     def _leaf(self, p: DFPattern, e: Expr, steps: int) -> Way:
         """What is no call: a leaf, a tuple, a field; anything else as the matcher sees it."""
@@ -156,7 +159,7 @@ class Nearest:
             whole = whole.and_then(self._operand(q, e, first + i, steps))
         return whole
 
-    def _past_an_extra(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
+    def _past_an_extra(self, conditions: Conditions, p: DFPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` stands between what was wanted and its user."""
         through = e.tuple_value if isinstance(e, TupleGetItem) else e
         if not (isinstance(through, Call) and isinstance(through.op, Op)):
@@ -183,7 +186,8 @@ class Nearest:
                 inner = self._near((), q, e, steps - 1)
                 if inner.cost < NO_EDIT or inner.matched:
                     wanted = {"operator": name, "attrs": attrs, "argument": i, "count": len(p.args), "dtypes": kinds}
-                    yield inner.differing(Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", 1 if has_neutral(name) and not attrs else 2, wanted=wanted))
+                    cost = 1 if has_neutral(name) and not attrs else 2 if has_neutral(name) or len(p.args) == 1 else 3
+                    yield inner.differing(Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", cost, wanted=wanted))
 
     def _in_place_of_another(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` is a call of another operator on arguments as they are wanted, with an operator among them."""

@@ -20,6 +20,8 @@ from tilewright.types import TensorType
 ROW: Final = 26
 """Height of a row, in pixels, with the gap below it."""
 LEFT, WIDTH, BESIDE, GAP = 120, 430, 560, 30
+LETTERS: Final = 40
+"""Letters of a label; of a name that is longer the end is shown, which tells it from others."""
 LONGEST: Final = 92
 """Letters of a reason that are shown beside its operator."""
 COLOURS: Final = ("#2f7ed8", "#e08214", "#1b9e77", "#c2388a", "#7b61c9", "#a6761d")
@@ -106,7 +108,8 @@ class _Rows:
         shape = f"{known.dtype}[{', '.join(map(str, known.shape))}]" if isinstance(known, TensorType) else ""
         label = str(e.op.attrs.get("Composite", "function")) if isinstance(e.op, Function) else e.op.name if isinstance(e.op, Op) else repr(e.op)
         if e.span is not None and e.span.name:
-            label += f"  {e.span.name}"
+            room = max(8, LETTERS - len(label) - 2)
+            label += f"  {e.span.name if len(e.span.name) <= room else '…' + e.span.name[1 - room :]}"
         record = next((r for b in before if (r := self.records.get(b)) is not None), None) if not target else None
         count = sum(self.macs.get(b, 0) for b in before) if target else record.macs if record is not None else 0
         return Row(label, shape, target, region, count, record, below)
@@ -151,7 +154,7 @@ def _arcs(rows: list[Row], tops: list[int]) -> Iterator[str]:
     for i, row in enumerate(rows):
         for j in sorted(row.reads):
             if j == i - 1:
-                yield f'<path d="M{LEFT + WIDTH // 2} {tops[j] + ROW - 5} V{tops[i] + 1}" stroke="#555" fill="none"/>'
+                yield f'<path d="M{LEFT + WIDTH - 30} {tops[j] + ROW - 5} V{tops[i] + 1}" stroke="#555" fill="none"/>'
             elif j < i:
                 y0, y1 = tops[j] + ROW // 2, tops[i] + ROW // 2
                 out = LEFT - 12 - min(100, 12 + (y1 - y0) // 8)
@@ -163,7 +166,7 @@ def _drawn(row: Row, top: int, colour: dict[str, str]) -> Iterator[str]:
     middle = top + 14
     hint = f"<title>{escape(str(row.record))}</title>" if row.record is not None else ""
     yield f'<g>{hint}<rect x="{LEFT}" y="{top}" width="{WIDTH}" height="{ROW - 5}" rx="4" fill="{fill}"/>'
-    yield f'<text x="{LEFT + 8}" y="{middle + 1}" fill="white">{escape(_cut(row.label, 38))}</text>'
+    yield f'<text x="{LEFT + 8}" y="{middle + 1}" fill="white">{escape(_cut(row.label, LETTERS))}</text>'
     yield f'<text x="{LEFT + WIDTH - 8}" y="{middle + 1}" fill="white" font-size="11" text-anchor="end">{escape(_cut(row.shape, 26))}</text>'
     if row.record is not None:
         macs = f"{shown_macs(row.macs)}: " if row.macs else ""

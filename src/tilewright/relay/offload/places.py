@@ -19,6 +19,7 @@ from tilewright.relay.dataflow_pattern.pattern import (
 )
 from tilewright.relay.op.registry import Fusion, Op
 
+_DEEP = 1_000
 _AROUND = (AttrPattern, DataTypePattern, ShapePattern, TypePattern)
 
 
@@ -70,6 +71,15 @@ def calls_in(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
             return 0 if p.redirected is None else calls_in(p.redirected, inside)
         case _:
             return sum(calls_in(q, inside) for q in p.inside())
+
+
+def depth_of(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
+    """The most nodes from the end of a match up to one inside of it; many where a pattern contains itself, or dominates."""
+    if p in outer or isinstance(p, DominatorPattern):
+        return _DEEP
+    below = (p.redirected,) if isinstance(p, WildcardPattern) and p.redirected is not None else p.inside()
+    here = not isinstance(p, (*_AROUND, AltPattern, WildcardPattern))
+    return min(_DEEP, here + max((depth_of(q, outer | {p}) for q in below), default=0))
 
 
 def operators_of(p: DFPattern) -> set[type[Op]] | None:

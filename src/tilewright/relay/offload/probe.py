@@ -1,45 +1,82 @@
-"""Which single attribute makes a check say yes: the check is asked about the match with one attribute changed, one after another.
+"""Which single change makes a check say yes: the check is asked about the match with one attribute changed, one batch, one type, one after another.
 
 A check is a function of the accelerator's author, and says no without a reason; what it says of neighbours of the match is the reason.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tilewright.errors import CompileError
-from tilewright.relay.expr import Call, Expr
+from tilewright.relay.expr import Call, Expr, Var
 from tilewright.relay.offload.changes import Change, Edit, changed, node_change
-from tilewright.relay.offload.edits import with_attributes
+from tilewright.relay.offload.edits import all_cast, batch_of, computed_in, with_attributes
 from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands
+from tilewright.types import DataType, TensorType
 
 _MOST: Final = 200
 """Questions that a check is asked at most for one match."""
+
+
+@dataclass
+class Questions:
+    """How many questions checks may still be asked for one report: one may take milliseconds, and every match may be refused."""
+
+    left: int = 2_000
+
+
 _NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
 
-def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr]) -> Edit | None:
-    """The first change of one attribute of a call `inside` the match that ends at `root` with which the check agrees; None without one."""
-    asked = 0
-    for call in reversed(inside):
-        if not isinstance(call, Call) or not isinstance(call.op, Op):
+def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], questions: Questions) -> Edit | None:
+    """The first change of the match that ends at `root` with which the check agrees: of one attribute of a call `inside`, of the batch of inputs of the
+    program, of the type that all is computed in. None without one.
+    """
+    tries = itertools.chain(_attributes(inside), _batches(inputs), _types(root, inside))
+    for trial, edit in itertools.islice(tries, min(_MOST, questions.left)):
+        questions.left -= 1
+        try:
+            agrees = bool(check(changed(root, trial, inputs)))
+        except _NO_PROGRAM:
             continue
-        for name, value in call.op.attributes().items():
-            for other in _others(call.op, name, value):
-                if asked == _MOST:
-                    return None
-                asked += 1
-                change = _setting(call, name, other)
-                try:
-                    agrees = bool(check(changed(root, (change,), inputs)))
-                except _NO_PROGRAM:
-                    continue
-                if agrees:
-                    return Edit(f"set {name} = {other!r} of {call.op.name} (it is {value!r})", False, (change,))
+        if agrees:
+            return edit
     return None
+
+
+Trial = tuple[Sequence[Change], Edit]
+"""The changes inside of the match that the check is asked about, and the edit."""
+
+
+def _attributes(inside: Sequence[Expr]) -> Iterator[Trial]:
+    for call in reversed(inside):
+        if isinstance(call, Call) and isinstance(call.op, Op):
+            for name, value in call.op.attributes().items():
+                for other in _others(call.op, name, value):
+                    change = _setting(call, name, other)
+                    yield (change,), Edit(f"set {name} = {other!r} of {call.op.name} (it is {value!r})", False, (change,))
+
+
+def _batches(inputs: Sequence[Expr]) -> Iterator[Trial]:
+    variables = [v for v in inputs if isinstance(v, Var) and isinstance(t := v.known_type(), TensorType) and t.shape and t.shape[0] != 1]
+    edit = batch_of(variables, variables[0].tensor_type.shape[0], 1) if variables else None
+    if edit is not None:
+        yield edit.changes, edit
+
+
+def _types(root: Expr, inside: Sequence[Expr]) -> Iterator[Trial]:
+    calls = [e for e in inside if isinstance(e, Call)]
+    known = root.known_type()
+    for before in dict.fromkeys(t.dtype for e in calls for o in operands(e) if isinstance(t := o.known_type(), TensorType)) if isinstance(known, TensorType) else ():
+        for wanted in _TYPES:
+            if before != wanted:
+                yield all_cast(calls, DataType(wanted), before), computed_in(calls, root, DataType(wanted), before)
 
 
 def _setting(call: Call, name: str, value: Any) -> Change:

@@ -204,7 +204,7 @@ class Offload(Sequence[Record]):
             told.setdefault(r.reason, []).append(r)
         lines = [self.summary()]
         for reason, rs in told.items():
-            names = ", ".join(r.called for r in rs[:6]) + (f" and {len(rs) - 6} more" if len(rs) > 6 else "")
+            names = ", ".join(r.called for r in rs[:4]) + (f" and {len(rs) - 4} more" if len(rs) > 4 else "")
             lines.append(f"{names}:\n  " + reason)
         return "\n".join(lines) + "\n"
 

@@ -14,7 +14,7 @@ from tilewright.relay.offload.changes import Edit, node_change
 from tilewright.relay.offload.difference import Kind
 from tilewright.relay.offload.edits import once_more
 from tilewright.relay.offload.fates import Fate
-from tilewright.relay.offload.probe import probe
+from tilewright.relay.offload.probe import Questions, probe
 from tilewright.relay.op.contrib import Refusal
 from tilewright.relay.op.registry import Op
 from tilewright.relay.short_text import short
@@ -32,7 +32,9 @@ class Reason:
     edit: Edit | None = None
 
 
-def why_not_taken(target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], group: Group, graph: Graph, fate: Mapping[Call, Fate]) -> Reason:
+def why_not_taken(
+    target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], group: Group, graph: Graph, fate: Mapping[Call, Fate], questions: Questions
+) -> Reason:
     """Why the match `group` of a row did not become a part of the target."""
     name = row[0]
     gone = [(e, fate[e]) for e in own_nodes(group) if isinstance(e, Call) and e in fate and fate[e].target]
@@ -47,7 +49,7 @@ def why_not_taken(target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, .
     answer = check(group.root) if check is not None else True
     if not answer:
         assert check is not None
-        return _refused(f"row '{name}' fits, but its check, {place_of(check)},", check, answer, group.root, group.inside, group.inputs, Kind.CHECK)
+        return _refused(f"row '{name}' fits, but its check, {place_of(check)},", check, answer, group.root, group.inside, group.inputs, Kind.CHECK, questions)
     if name.partition(".")[0] != target or "." not in name:
         return Reason(
             Kind.NAME, f"row '{name}' fits, but {target} takes only rows whose names begin with '{target}.'", f"{target}.…", name,
@@ -56,14 +58,14 @@ def why_not_taken(target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, .
     return Reason(Kind.REGION, f"row '{name}' fits, but the partition for {target} gave it back", "a part of a region", "none", None)
 
 
-def why_not_supported(target: str, call: Call, says: Callable[[Any], Any]) -> Reason:
+def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], questions: Questions) -> Reason:
     """Why the function of the attribute `target.<name>` does not want a call."""
     assert isinstance(call.op, Op)
     what = f"the attribute 'target.{target}' of {call.op.name}, {place_of(says)},"
     answer = says(call)
     if answer:
         return Reason(Kind.REGION, f"{what} says yes, but the partition for {target} gave it back", "a part of a region", "none", None)
-    return _refused(what, says, answer, call, (call,), call.args, Kind.SUPPORT)
+    return _refused(what, says, answer, call, (call,), call.args, Kind.SUPPORT, questions)
 
 
 def refusal_edit(answer: Any, root: Expr) -> Edit | None:
@@ -74,10 +76,12 @@ def refusal_edit(answer: Any, root: Expr) -> Edit | None:
     return Edit(answer.edit, False, () if change is None else (node_change(root, change),))
 
 
-def _refused(what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], kind: Kind) -> Reason:
+def _refused(
+    what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], kind: Kind, questions: Questions
+) -> Reason:
     edit = refusal_edit(answer, root)
     if edit is None or not edit.can_apply:
-        tried = probe(check, root, inside, inputs)
+        tried = probe(check, root, inside, inputs, questions)
         if tried is not None:
             text = tried.text if edit is None else edit.text
             edit = Edit(text, False, tried.changes)

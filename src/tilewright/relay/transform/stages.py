@@ -219,8 +219,9 @@ class _Cutter:
             elif e not in seen:
                 seen.add(e)
                 if isinstance(e, _NOT_IN_STAGES):
+                    what = f"the function @{e.name_hint}" if isinstance(e, GlobalVar) else f"a {type(e).__name__}"
                     raise CompileError(
-                        f"a {type(e).__name__} stands among values whose sizes are only known while the program runs, and such a program is not run "
+                        f"{what} stands among values whose sizes are only known while the program runs, and such a program is not run "
                         "in stages; give the sizes, or evaluate it with relay.create_executor('debug')", getattr(e, "span", None))
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))

@@ -16,6 +16,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.sizes import Size
 from tilewright.runtime.table import first_piece, part_bytes, positions
+from tilewright.target.llvm.external import EXTERNAL, emit_external
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
@@ -50,9 +51,12 @@ def emit_entry(manifest: Manifest) -> str:
     return "\n".join(lines) + "\n"
 
 
-def emit_blocks(blocks: Sequence[Manifest]) -> str:
-    """The straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its own inputs and outputs."""
-    lines = _declarations(step for block in blocks for step in block.steps)
+def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = ()) -> str:
+    """The straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its own inputs and outputs.
+
+    `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status.
+    """
+    lines = [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not fails(step))]
     for k, block in enumerate(blocks):
         lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
         if block.parts != 1:
@@ -64,6 +68,11 @@ def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
     kernels = {step.symbol: len(step.args) for step in steps if isinstance(step, KernelCall)}
     lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count) + ['i64'] * numbers)})" for symbol, count in kernels.items()]
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+
+
+def fails(step: Step) -> bool:
+    """Whether a step leaves native code, and may fail there."""
+    return isinstance(step, KernelCall) and step.symbol.startswith(EXTERNAL)
 
 
 class _Function:
@@ -96,12 +105,25 @@ class _Function:
                 if self._fetches:
                     self._fetch_inputs(step)
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(f", i64 {self._entry(k)}" for k in range(self._symbols))
-                self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
+                if fails(step):
+                    self._fallible(step, args)
+                else:
+                    self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
         head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
         if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]
         return [head, *self._head, *self._body, "  ret i32 0", "}"]
+
+    def _fallible(self, step: KernelCall, args: str) -> None:
+        """A call after which the function ends, with its status, where it failed."""
+        if self._parts != 1:
+            raise InternalError(f"'{step.symbol}' leaves native code, and stands in a block that is computed in {self._parts} parts")
+        n = len(self._body)
+        self._body += [
+            f"  %status{n} = call i32 @{step.symbol}(ptr %ctx{args})", f"  %done{n} = icmp eq i32 %status{n}, 0",
+            f"  br i1 %done{n}, label %after{n}, label %failed{n}", f"failed{n}:", f"  ret i32 %status{n}", f"after{n}:",
+        ]
 
     def _fetch_inputs(self, step: KernelCall) -> None:
         """Inputs come from outside of the caches: read in order they arrive sooner than as the windows of a kernel ask for them."""

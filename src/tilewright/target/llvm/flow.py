@@ -281,7 +281,16 @@ class _Text:
         for k, place in enumerate(places):
             self._line(f"store ptr {place}, ptr {self._at('%args', 8 * k)}")
         context = self._load(self._new(), self._at("%run", _CONTEXT))
-        self._line(f"call i32 @flow.block.{i.block}(ptr {context}, ptr %args)")
+        if i.block not in self.program.fallible:
+            self._line(f"call i32 @flow.block.{i.block}(ptr {context}, ptr %args)")
+            return
+        status, wide, done = self._new(), self._new(), self._new()
+        self._line(f"{status} = call i32 @flow.block.{i.block}(ptr {context}, ptr %args)")
+        self._line(f"{wide} = sext i32 {status} to i64")
+        self._line(f"store i64 {wide}, ptr {self._at('%run', _STATUS)}")
+        self._line(f"{done} = icmp eq i32 {status}, 0")
+        self._line(f"br i1 {done}, label %done.{done[1:]}, label %fail")
+        self._label(f"done.{done[1:]}")
 
     def _control(self, i: Call | Apply | TailCall | TailApply | Return) -> None:
         if isinstance(i, Return):

@@ -277,7 +277,7 @@ class _Search:
     def visit_condition(self, c: Comparison, ranges: Ranges, unrolled: dict[PrimExpr, range], inner: frozenset[Var]) -> None:
         kind, d = difference(c, ranges)
         k, rest = d.without(self.var)
-        turning = [a for a in rest.coefs if isinstance(a, (Min, Max)) and self.var in free_vars(a)]
+        turning = [a for a in rest.coefs if isinstance(a, (Min, Max)) and self.var in free_vars(a) and not any(isinstance(x, Load) for x in walk(a))]
         if turning:
             self.visit_choice(c, turning[0], ranges, unrolled, inner)
             return

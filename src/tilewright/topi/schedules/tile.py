@@ -37,6 +37,8 @@ def schedule_matmul(k: KernelBlocks) -> None:
     scattered: tuple[int, ...] = k.anchor.attrs.get("scattered", ())
     if scattered:
         rows, column = _gather_blocks(s, rows, column, scattered)
+    if not rows:  # a vector is one row
+        (*rows, column) = s.split(column, [1, None])
     row = s.fuse(*rows)
     if height := open_rows.current():
         schedule_open_rows(k, batch, row, column, replace(tile, rows=height))

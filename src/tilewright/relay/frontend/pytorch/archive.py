@@ -1,7 +1,7 @@
 """Looks through an archive of PyTorch before torch opens it, so that nothing in it is executed.
 
 Refused are: names that point outside or stand twice, bytes around the archive (torch might find another one there), sizes that do not fit the
-file, pickles that name anything but tensors and plain containers, TorchScript that runs while it is loaded, symbolic sizes that are
+file, pickles that name anything but tensors and plain containers, TorchScript that does more while it is loaded than pack weights, symbolic sizes that are
 no arithmetic, and machine code. What torch would read as a pickle is looked into whatever its name is.
 """
 
@@ -28,7 +28,7 @@ _MODULES: Final = ("collections", "torch", "torch._utils", "torch._tensor", "tor
 _SAFE: Final = frozenset({
     "OrderedDict", "_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter", "_rebuild_qtensor", "_rebuild_from_type_v2", "_rebuild_tensor_v3", "UntypedStorage",
     "TypedStorage", "Size", "Tensor", "device", "Parameter", "_get_layout", "dtype", "layout", "build_intlist", "build_tensorlist", "build_doublelist",
-    "build_boollist", "build_tensor_from_id", "restore_type_tag", "per_tensor_affine", "per_channel_affine", "_rebuild_meta_tensor_no_storage",
+    "build_boollist", "build_tensor_from_id", "restore_type_tag", "per_tensor_affine", "per_channel_affine", "per_channel_affine_float_qparams", "_rebuild_meta_tensor_no_storage",
 })
 _TORCH_KINDS: Final = re.compile(
     r"[A-Z][A-Za-z0-9]*Storage|(float|int|uint|bfloat|complex|quint|qint)[0-9]+(x[0-9])?(_e[0-9]m[0-9][a-z0-9]*)?|float|int|bool|half|double|long|short|strided",
@@ -38,6 +38,9 @@ _NAMES: Final = frozenset({
     "Max", "Min", "Mod", "FloorDiv", "CeilDiv", "CleanDiv", "PythonMod", "ModularIndexing", "IntTrueDiv", "FloatTrueDiv", "TruncToInt", "ToFloat", "CeilToInt",
     "FloorToInt", "Where", "Pow", "PowByNatural", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Abs", "Add", "Mul", "Integer", "Symbol", "Float", "int_oo", "oo",
 })
+_WORKING: Final = (ast.While, ast.For, ast.FunctionDef, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp, ast.Import, ast.ImportFrom, ast.JoinedStr)
+_PACKS: Final = re.compile(r"ops\.quantized\.[a-z0-9_]+_prepack|torch\.(eq|ne|__is__|__isnot__)|annotate|unchecked_cast")
+"""What the `__setstate__` of a quantized layer may call."""
 _POWERS: Final = ("Pow", "PowByNatural")
 _DAMAGED: Final = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError, OverflowError, zlib.error)
 
@@ -150,21 +153,44 @@ def _check_global(path: Path, name: str, module: str, found: str = "") -> None:
 
 
 def _check_code(path: Path, name: str, data: bytes) -> None:
-    """Nothing in it runs while it is loaded: no `__setstate__`, and no calls in defaults of arguments and attributes."""
+    """Nothing in it runs while it is loaded but what packs weights: no other `__setstate__`, and no calls in defaults of arguments and attributes."""
     try:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ModelError(f"{path} is damaged: {name} is no TorchScript ({str(error)[:200]})") from error
+    packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
         at_once: list[ast.expr | None] = []
         if isinstance(node, ast.FunctionDef):
-            if node.name == "__setstate__":
-                raise ModelError(f"{path} is refused: {name} has a __setstate__, which runs when the file is read; save the module without it")
+            if node.name == "__setstate__" and node not in packing:
+                raise ModelError(f"{path} is refused: {name} has a __setstate__ that does more than pack weights, and runs when the file is read; save the module without it")
             at_once = [*node.args.defaults, *node.args.kw_defaults]
         elif isinstance(node, (ast.ClassDef, ast.Module)):
             at_once = [x.value for x in node.body if isinstance(x, (ast.Assign, ast.AnnAssign, ast.Expr))]
         if any(isinstance(x, ast.Call) and not _is_plain(x) for value in at_once if value is not None for x in ast.walk(value)):
             raise ModelError(f"{path} is refused: {name} calls something in a default value, which runs when the file is read; save the module with constants there")
+
+
+def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    """The `__setstate__` of a class, where it and the methods that it calls, each once, only store values and pack weights, as quantized layers do."""
+    methods = {m.name: m for m in kind.body if isinstance(m, ast.FunctionDef)}
+    if len(methods) != sum(isinstance(m, ast.FunctionDef) for m in kind.body) or "__setstate__" not in methods:
+        return
+    work, seen = ["__setstate__"], {"__setstate__"}
+    while work:
+        method = methods[work.pop()]
+        if not method.args.args or method.args.args[0].arg != "self":
+            return
+        for node in ast.walk(ast.Module(method.body, [])):
+            if isinstance(node, _WORKING) or (isinstance(node, ast.Name) and node.id == "self" and not isinstance(node.ctx, ast.Load)):
+                return
+            if isinstance(node, ast.Call) and not _PACKS.fullmatch(ast.unparse(node.func)):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "self" else ""
+                if called not in methods or called in seen:
+                    return
+                seen.add(called)
+                work.append(called)
+    yield methods["__setstate__"]
 
 
 def _is_plain(call: ast.Call) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
 Infos = Sequence[tuple[str, Any]]
+_EMBEDDINGS: Final = ("aten::embedding", "quantized::embedding_byte", "quantized::embedding_4bit")
 
 
 def from_pytorch(
@@ -113,7 +114,7 @@ def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _index_names(graph: Any) -> set[str]:
     """Inputs that are the indices of an embedding: of whole numbers, which TorchScript does not say either."""
-    return {list(n.inputs())[1].debugName().split(".")[0] for n in graph.findAllNodes("aten::embedding")}
+    return {list(n.inputs())[1].debugName().split(".")[0] for kind in _EMBEDDINGS for n in graph.findAllNodes(kind)}
 
 
 def from_graph(module: Any, inputs: Sequence[Any]) -> tuple[IRModule | None, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tilewright.relay.expr import Constant, Expr
@@ -34,6 +35,14 @@ def held(x: Expr) -> Expr:
     return op.maximum(op.minimum(x, of(ONE)), of(-(1 << 31)))
 
 
+def counted(conditions: Sequence[Expr]) -> Expr:
+    """How many of them hold: added up in pairs, so that the sum is not deep."""
+    terms = [cast(c, "int64") for c in conditions]
+    while len(terms) > 1:
+        terms = [op.add(*terms[k : k + 2]) if k + 1 < len(terms) else terms[k] for k in range(0, len(terms), 2)]
+    return terms[0]
+
+
 def truncated_quotient(x: Expr, by: int) -> Expr:
     """Divided by a positive number, towards zero."""
     size = op.floor_divide(op.abs(x), of(by))
@@ -44,9 +53,7 @@ def inverse_root(x: Expr) -> tuple[Expr, Expr]:
     """1 / sqrt(x) of numbers below 2^31, one for those below one: fractions, and shifts to the right, as `quotients.inverse_roots` has them for constants."""
     large = op.greater_equal(x, of(1 << 29))
     value = op.where(large, op.right_shift(x, of(2)), x)
-    pairs: Expr = of(0)
-    for k in range(14):
-        pairs = op.add(pairs, cast(op.less(value, of(1 << (27 - 2 * k))), "int64"))
+    pairs = counted([op.less(value, of(1 << (27 - 2 * k))) for k in range(14)])
     shift = op.subtract(op.add(of(11), cast(large, "int64")), pairs)
     data = op.right_shift(op.left_shift(value, op.multiply(pairs, of(2))), of(1))
     half = op.right_shift(op.add(data, of(1)), of(1))

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
-from tilewright.relay.frontend.tflite.fractions import ONE, held, of, shifted, times
+from tilewright.relay.frontend.tflite.fractions import ONE, counted, held, of, shifted, times
 from tilewright.relay.frontend.tflite.quotients import high_product, shifted_right
 from tilewright.relay.qnn.numerics import fixed_point
 
@@ -105,7 +105,4 @@ def _reciprocal_of_one_and(x: Expr) -> Expr:
 
 def _leading_zeros(x: Expr) -> Expr:
     """Of positive numbers of 32 bits, as many as they lack of 32."""
-    found: Expr = of(31)
-    for k in range(1, 31):
-        found = op.subtract(found, cast(op.greater_equal(x, of(1 << k)), "int64"))
-    return found
+    return op.subtract(of(31), counted([op.greater_equal(x, of(1 << k)) for k in range(1, 31)]))

@@ -30,6 +30,8 @@ _IDENTIFIER: Final = b"TFL3"
 _CUSTOM: Final = OPERATORS.index("CUSTOM")
 _VERSION: Final = 3
 _PACKED: Final = {"int4": 4, "uint4": 4, "int2": 2}
+_ZERO_POINTS: Final = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-(1 << 15), (1 << 15) - 1)}
+"""Between which numbers zero points of these types lie; others are of 32 bits."""
 _HANDLES: Final = frozenset({"resource", "variant"})
 _NUMPY: Final = {name: np.dtype(name) for name in ELEMENT_TYPES if name not in _PACKED and name not in _HANDLES and name not in ("string", "bfloat16")}
 _NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
@@ -215,7 +217,8 @@ class _Reading:
             self.buffer.refuse(f"tensor '{table['name']}' of shape {shape} has {len(scales)} scales")
         if len(scales) > 1 and not (0 <= axis < len(shape) and shape[axis] == len(scales)):
             axis = shape.index(len(scales))  # old converters write any axis for a bias
-        if not all(math.isfinite(s) and s >= 0 for s in scales) or any(abs(z) >= 1 << 31 for z in zero_points):
+        least, most = _ZERO_POINTS.get(ELEMENT_TYPES[table["type"]], (-(1 << 31) + 1, (1 << 31) - 1))
+        if not all(math.isfinite(s) and s >= 0 for s in scales) or any(not least <= z <= most for z in zero_points):
             self.buffer.refuse(f"tensor '{table['name']}' has scales or zero points that are no such")
         return Quantization(scales, zero_points if len(zero_points) == len(scales) else zero_points * len(scales), axis)
 

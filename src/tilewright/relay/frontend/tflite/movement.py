@@ -87,9 +87,16 @@ def pack(*values: Value, axis: int = 0, node: Node) -> Expr:
     return op.concatenate(Tuple(parts), axis=place) if len(parts) > 1 else parts[0]
 
 
+def _dimension(axis: int, x: Value, node: Node) -> int:
+    """The dimension that is taken apart, counted from the front."""
+    if not x.rank:
+        node.refuse("its input is one number, which has no parts; the file is damaged: convert it again")
+    return axis_of(axis, x.rank, node)
+
+
 @converter("UNPACK")
 def unpack(x: Value, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
-    place = axis_of(axis, x.rank, node)
+    place = _dimension(axis, x, node)
     count = x.shape[place]
     rest = [d for k, d in enumerate(x.shape) if k != place]
     if count == 1:
@@ -99,7 +106,7 @@ def unpack(x: Value, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
 
 @converter("SPLIT")
 def split(axis: Value, x: Value, *, num_splits: int = 0, node: Node) -> tuple[Expr, ...]:
-    along = axis_of(node.whole(axis), x.rank, node)
+    along = _dimension(node.whole(axis), x, node)
     if num_splits < 1 or x.shape[along] % num_splits:
         node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not {num_splits} equal parts")
     if num_splits == 1:
@@ -109,7 +116,7 @@ def split(axis: Value, x: Value, *, num_splits: int = 0, node: Node) -> tuple[Ex
 
 @converter("SPLIT_V")
 def split_v(x: Value, sizes: Value, axis: Value, *, num_splits: int = 0, node: Node) -> tuple[Expr, ...]:
-    along = axis_of(node.whole(axis), x.rank, node)
+    along = _dimension(node.whole(axis), x, node)
     parts = list(node.ints(sizes))
     if parts.count(-1) == 1:
         parts[parts.index(-1)] = x.shape[along] - sum(p for p in parts if p != -1)
@@ -220,9 +227,11 @@ def mirror_pad(x: Value, paddings: Value, *, mode: int = 0, node: Node) -> Expr:
         node.refuse(f"its paddings {widths} are wider than its input of shape {x.shape} has elements to mirror")
     found = x.expr
     for axis, ((before, after), size) in enumerate(zip(widths, x.shape, strict=True)):
-        if before or after:
-            places = np.pad(np.arange(size), (before, after), mode="reflect" if mode == 0 else "symmetric")
-            found = op.take(found, Constant(places.astype(np.int32)), axis=axis, mode="fast")
+        edge = int(mode == 0)  # whether the element at the end is left out
+        ends = (np.arange(before - 1, -1, -1) + edge, np.arange(size - 1, size - 1 - after, -1) - edge)
+        first, last = (op.take(found, Constant(places.astype(np.int32)), axis=axis, mode="fast") if len(places) else None for places in ends)
+        parts = tuple(part for part in (first, found, last) if part is not None)
+        found = op.concatenate(Tuple(parts), axis=axis) if len(parts) > 1 else found
     return found
 
 

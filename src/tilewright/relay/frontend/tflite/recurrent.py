@@ -35,6 +35,8 @@ class _Rows:
 
     def times(self, w: Value) -> Expr:
         """The product with a matrix of weights; with a vector, which stands for a diagonal, element by element."""
+        if w.rank not in (1, 2):
+            raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is damaged: convert it again")
         if w.rank == 1:
             return op.multiply(self.expr, _real(w))
         if not w.is_quantized:
@@ -43,7 +45,7 @@ class _Rows:
             self._quantized = asymmetric(self.expr) if self._by_range else symmetric(self.expr)
         whole, scale = self._quantized
         product = op.nn.dense(whole, cast(w.expr, "int32"), units=w.shape[0], out_dtype="int32")
-        return op.multiply(cast(product, "float32"), op.multiply(scale, constant(w.scale, "float32")))
+        return op.multiply_add(cast(product, "float32"), op.multiply(scale, constant(w.scale, "float32")), constant(-0.0, "float32"))
 
 
 def _real(v: Value | None) -> Expr | None:
@@ -74,16 +76,18 @@ class _Gate:
     auxiliary: Value | None = None
 
     def of(self, x: _Rows, h: _Rows, c: Expr, aux: _Rows | None) -> Expr:
-        """What goes into the gate's activation."""
+        """What goes into the gate's activation, added up in the order of the kernels, as a rounding may decide what is quantized next."""
         if self.input is None or self.recurrent is None:
             raise ModelError("one of its gates has no weights; the file is damaged: convert it again")
-        total = op.add(x.times(self.input), h.times(self.recurrent))
+        total = x.times(self.input) if self.bias is None or self.norm is not None else op.add(self.bias, x.times(self.input))
         if aux is not None and self.auxiliary is not None:
             total = op.add(total, aux.times(self.auxiliary))
+        total = op.add(total, h.times(self.recurrent))
         if self.peephole is not None:
             total = op.add(total, op.multiply(c, self.peephole))
-        if self.norm is not None:
-            total = op.multiply(_normalized(total), self.norm)
+        if self.norm is None:
+            return total
+        total = op.multiply(_normalized(total), self.norm)
         return op.add(total, self.bias) if self.bias is not None else total
 
 
@@ -201,9 +205,10 @@ def _rnn_step(w: Value, r: Value, b: Value, activation: int, by_range: bool, nod
 
     def step(data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
         x, *more = (_Rows(d, by_range) for d in data)
-        total = op.add(op.add(x.times(w), _Rows(states[0], by_range).times(r)), bias)
+        total = op.add(bias, x.times(w))
         if more and auxiliary is not None:
             total = op.add(total, more[0].times(auxiliary))
+        total = op.add(total, _Rows(states[0], by_range).times(r))
         found = activate(total, activation, node)
         return found, [found]
 

@@ -128,7 +128,7 @@ class _Cell:
     def products(self, data: Expr, x: Value, weights: int, biases: int | None) -> Expr:
         """int32 sums of products of rows with the weights of all gates, one gate behind the other."""
         stored = [self.node.stored(self._there(weights + k)) for k in self.gates]
-        total = _dense(data, x, np.concatenate(stored, axis=0))
+        total = _dense(data, x.scale, x.zero_point, np.concatenate(stored, axis=0))
         if biases is None:
             return total
         added = [self._bias(biases + k, len(w)) for k, w in zip(self.gates, stored, strict=True)]
@@ -177,13 +177,18 @@ class _Cell:
     def _hidden(self, shown: Expr) -> Expr:
         hidden = self.node.intermediates[4]
         factor = np.float32(2.0**-15 / float(np.float32(scale_of(hidden))) * 2.0**-15)
-        return saturated(rescaled(shown, float(factor)), zero_point_of(hidden), "int8")
+        return saturated(rescaled(shown, float(factor)), self._hidden_zero(), "int8")
+
+    def _hidden_zero(self) -> int:
+        """The zero point of what the cells show; before a projection the kernels take its negative, on both sides."""
+        zero = zero_point_of(self.node.intermediates[4])
+        return zero if self.given[_PROJECTION] is None else -zero
 
     def _projected(self, hidden: Expr) -> Expr:
         w, b, between = self.given[_PROJECTION], self.given[_PROJECTION + 1], self.node.intermediates[4]
         if w is None:
             return hidden
-        total = _dense(hidden, Value(hidden, between), self.node.stored(w))
+        total = _dense(hidden, scale_of(between), self._hidden_zero(), self.node.stored(w))
         if b is not None:
             total = op.nn.bias_add(total, Constant(self.node.stored(b).astype(np.int32)), axis=1)
         factor = np.float32(np.float32(np.float32(w.scale) * np.float32(scale_of(between))) / np.float32(self.h.scale))
@@ -191,10 +196,10 @@ class _Cell:
         return op.clip(found, a_min=-self.proj_clip, a_max=self.proj_clip) if self.proj_clip > 0 else found
 
 
-def _dense(data: Expr, x: Value, weight: Array) -> Expr:
+def _dense(data: Expr, scale: float, zero_point: int, weight: Array) -> Expr:
     """int32 sums of products of int8 rows with rows of weights, whose zero point is zero."""
     return op.qnn.dense(
-        data, Constant(np.ascontiguousarray(weight)), constant(x.zero_point, "int32"), constant(0, "int32"), constant(x.scale, "float32"), constant(1, "float32"),
+        data, Constant(np.ascontiguousarray(weight)), constant(zero_point, "int32"), constant(0, "int32"), constant(scale, "float32"), constant(1, "float32"),
         units=weight.shape[0], out_dtype=INT32,
     )
 
@@ -250,7 +255,7 @@ def integer_svdf(x: Value, feature: Value, time: Value, b: Value | None, state: 
         node.refuse(f"its state is {state.dtype} and its weights over time are {time.dtype}; with int8 data both must be int16: convert the model again")
     single = np.float32
     first = single(single(single(x.scale) * single(feature.scale)) / single(state.scale))
-    new = requantize(_dense(x.expr, x, node.stored(feature)), float(first), 1.0, 0, "int16")
+    new = requantize(_dense(x.expr, x.scale, x.zero_point, node.stored(feature)), float(first), 1.0, 0, "int16")
     kept = slice_axis(reshape(state.expr, (batch, filters, memory)), 2, 0, memory - 1)
     remembered = op.concatenate(Tuple((kept, reshape(new, (batch, filters, 1)))), axis=2) if memory > 1 else reshape(new, (batch, filters, 1))
     weighted = op.sum(op.multiply(cast(remembered, "int32"), cast(time.expr, "int32")), axis=(2,))

@@ -15,6 +15,7 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant, paramet
 from tilewright.relay.frontend.tflite.quotients import inverse_roots
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import by_fixed_point, requantize, saturated
+from tilewright.relay.frontend.tflite.rounding import rounded_away
 from tilewright.relay.qnn.numerics import fixed_point
 
 
@@ -49,9 +50,20 @@ def total(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr
     t = node.output
     count = math.prod(x.shape[a] for a in along)
     summed = op.sum(cast(x.expr, "int32"), axis=along, keepdims=True) if along else cast(x.expr, "int32")
+    if x.dtype != "uint8":
+        return reshape(_signed_total(summed, x, count, t), _kept(x, along, keep_dims))
     moved = op.subtract(summed, constant(count * x.zero_point, "int32"))
     factor = float(np.float64(np.float32(x.scale)) / np.float64(np.float32(scale_of(t))))
     return reshape(requantize(moved, factor, 1.0, zero_point_of(t), t.dtype), _kept(x, along, keep_dims))
+
+
+def _signed_total(summed: Expr, x: Value, count: int, t: Tensor) -> Expr:
+    """Sums of signed numbers as the default kernels bring them to the result's scale, in float32: the reference kernel takes them for unsigned."""
+    factor = np.float32(x.scale) / np.float32(scale_of(t))
+    moved = np.float32(np.float32(-x.zero_point) * factor) * np.float32(count)
+    scaled = op.multiply_add(cast(summed, "float32"), constant(factor, "float32"), constant(-0.0, "float32"))
+    whole = op.clip(rounded_away(op.add(scaled, constant(moved, "float32"))), a_min=-(2.0**30), a_max=2.0**30)
+    return saturated(cast(whole, "int32"), zero_point_of(t), t.dtype)
 
 
 @converter("MEAN")

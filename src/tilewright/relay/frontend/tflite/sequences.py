@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tilewright.errors import ModelError
 from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import number, reshape, slice_axis, transpose
@@ -41,6 +42,8 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
 
 
 def sequence(data: Sequence[Expr], states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
-    """The same over data of either order of time and batch."""
+    """The same over data of either order of time and batch. Raises `ModelError` for data that are not (time, batch, …)."""
+    if any(x.tensor_type.ndim != 3 for x in data):
+        raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, and must have 3: time, batch and depth; the file is damaged: convert it again")
     found = over_time([x if time_major else transpose(x, (1, 0, 2)) for x in data], states, step, reverse)
     return found if time_major else transpose(found, (1, 0, 2))

@@ -34,7 +34,10 @@ class Refusal:
         return False
 
 
-FIELD_TARGETS: Final = {"bnns": "bnns", "cmsis-nn": "cmsisnn", "ethos-n": "ethosn", "ethos-u": "ethosu"}
+FIELD_TARGETS: Final = {
+    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
+    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
+}
 """The targets of the field whose tables are here, each with its module; imported when first asked for."""
 
 Partitioner = Callable[..., IRModule]
@@ -88,6 +91,12 @@ def has_partitioner(compiler: str) -> bool:
     return compiler in _PARTITIONERS
 
 
+def known_targets() -> list[str]:
+    """The names of the targets that take parts of graphs: with a table, a partition of their own, an entry point, or attributes of operators."""
+    named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
+    return sorted({*FIELD_TARGETS, *accelerator_names(), *_TABLES, *_PARTITIONERS, *named})
+
+
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
     """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the field does.
 
@@ -97,8 +106,7 @@ def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None
     table = get_pattern_table(compiler)
     if compiler in _PARTITIONERS:
         return _PARTITIONERS[compiler](mod, params, **options)
-    if table is None and not any(key == f"target.{compiler}" for _, key in OP_ATTRIBUTES):
-        known = sorted({*FIELD_TARGETS, *accelerator_names(), *_TABLES, *_PARTITIONERS})
+    if table is None and compiler not in (known := known_targets()):
         raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; those there are: {', '.join(known)}")
     from tilewright.relay.op.contrib.rules import partition_with
 

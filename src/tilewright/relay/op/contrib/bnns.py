@@ -8,7 +8,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import attr_is, dtype_is, inner, kept, partition_with, rank_is, tensor
+from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, edited, inner, kept, partition_with, rank_is, tensor
 
 TARGET: Final = "bnns"
 FLOAT: Final = ("float32",)
@@ -69,9 +69,12 @@ def _check_matmul(e: Expr) -> bool | Refusal:
 
 def _check_pool(e: Expr) -> bool | Refusal:
     op: Any = e.op  # type: ignore[attr-defined]
-    rules = [dtype_is(e, FLOAT, "the result"), attr_is(e, "layout", ("NCHW",))]  # type: ignore[arg-type]
+    rules: list[Rule] = [dtype_is(e, FLOAT, "the result"), attr_is(e, "layout", ("NCHW",))]  # type: ignore[arg-type]
     if hasattr(op, "ceil_mode"):
-        rules += [attr_is(e, "ceil_mode", (False,)), (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1")]  # type: ignore[arg-type]
+        rules += [
+            (not op.ceil_mode, f"ceil_mode of {op.name} is True; it is False there", "make ceil_mode False", edited(op.name, ceil_mode=False)),
+            (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1", edited(op.name, dilation=(1, 1))),
+        ]
     return kept(rules)
 
 

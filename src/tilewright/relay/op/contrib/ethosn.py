@@ -15,7 +15,19 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, batch_is_one, dtype_is, inner, kept, partition_with, rank_is, tensor, value_of
+from tilewright.relay.op.contrib.rules import (
+    Rule,
+    attr_is,
+    batch_is_one,
+    dtype_is,
+    edited,
+    inner,
+    kept,
+    partition_with,
+    rank_is,
+    tensor,
+    value_of,
+)
 
 TARGET: Final = "ethos-n"
 BYTES: Final = ("uint8", "int8")
@@ -58,8 +70,8 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     rules = [
         (op.data_layout == "NHWC", f"data_layout of qnn.conv2d is {op.data_layout}; it is NHWC there", NHWC_EDIT),
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
-        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2"),
-        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1"),
+        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2", edited("qnn.conv2d", strides=tuple(min(s, 2) for s in op.strides))),
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1", edited("qnn.conv2d", dilation=(1, 1))),
         (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
     ]
     found = kept(rules)
@@ -87,7 +99,7 @@ def _check_padding(conv: Call) -> bool | Refusal:
     return kept([
         (op.pad_mode == "constant", f"pad_mode of nn.pad is {op.pad_mode}; it is constant there", "pad with a constant"),
         (not any((*widths[0], *widths[3])), f"nn.pad pads {widths}; only rows and columns are padded there", "pad rows and columns only"),
-        (float(number) == float(zero), f"nn.pad pads with {number}, and zero of its input is {zero}", f"pad with {zero}"),
+        (float(number) == float(zero), f"nn.pad pads with {number}, and zero of its input is {zero}", f"pad with {zero}", edited("nn.pad", {1: zero})),
     ])
 
 
@@ -97,7 +109,7 @@ def _check_conv2d_transpose(e: Expr) -> bool | Refusal:
     return kept([
         (op.data_layout == "NHWC", f"data_layout of qnn.conv2d_transpose is {op.data_layout}; it is NHWC there", NHWC_EDIT),
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
-        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there", "make strides (2, 2)"),
+        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there", "make strides (2, 2)", edited("qnn.conv2d_transpose", strides=(2, 2))),
         (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it is 1 there", "make dilation 1"),
         attr_is(conv, "groups", (1,)),
     ])
@@ -115,7 +127,7 @@ def _check_avg_pool2d(e: Expr) -> bool | Refusal:
     op: Any = pool.op
     return kept([
         attr_is(pool, "layout", ("NHWC",)), *_whole_image(source), _result(e),
-        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it is False there", "make count_include_pad False"),
+        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it is False there", "make count_include_pad False", edited(op.name, count_include_pad=False)),
     ])
 
 
@@ -228,7 +240,7 @@ def _check_max_pool2d(e: Expr) -> bool | Refusal:
     size, strides = tuple(op.pool_size), tuple(op.strides)
     return kept([
         attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
-        ((size, strides) in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((1, 1), (2, 2))), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there", "make strides (2, 2)"),
+        ((size, strides) in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((1, 1), (2, 2))), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there", "make strides (2, 2)", edited("nn.max_pool2d", strides=(2, 2))),
     ])
 
 

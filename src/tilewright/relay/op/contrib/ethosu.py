@@ -13,7 +13,19 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, batch_is_one, dtype_is, inner, kept, partition_with, rank_is, tensor, value_of
+from tilewright.relay.op.contrib.rules import (
+    Rule,
+    attr_is,
+    batch_is_one,
+    dtype_is,
+    edited,
+    inner,
+    kept,
+    partition_with,
+    rank_is,
+    tensor,
+    value_of,
+)
 
 TARGET: Final = "ethos-u"
 BYTES: Final = ("int8", "uint8")
@@ -46,7 +58,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     rules = [
         attr_is(conv, "data_layout", ("NHWC",)), *_image(conv.args[0]), _same_bytes(e, conv.args[0]),
         (not np.any(zero), f"the zero point of the weight of qnn.conv2d is {zero}; it is 0 there", "quantize the weight around 0"),
-        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3"),
+        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
         (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 x 64 there", "make kernel_size smaller"),
         (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
         (op.groups == 1 or tensor(conv).shape[-1] == channels, "qnn.conv2d makes several channels of each; it makes one there", "make channels as many as the input has"),
@@ -55,7 +67,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     if not found or pad is None:
         return found
     number, own = value_of(pad.args[1]), value_of(conv.args[2])  # type: ignore[attr-defined]
-    return kept([(float(number) == float(own), f"nn.pad pads with {number}, and zero of its input is {own}", f"pad with {own}")])
+    return kept([(float(number) == float(own), f"nn.pad pads with {number}, and zero of its input is {own}", f"pad with {own}", edited("nn.pad", {1: own}))])
 
 
 def _check_fc(e: Expr) -> bool | Refusal:
@@ -108,9 +120,6 @@ def pattern_table() -> PatternTable:
 
 def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", accelerator_config: str = "ethos-u55-256") -> IRModule:
     """The module with what Ethos-U takes as functions for `ethos-u`, compiled by Vela for `accelerator_config` when the program is built."""
-    from tilewright.contrib import ethos_u
-
-    ethos_u.register_generator()
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
     return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config) if f.attrs.get("Compiler") == TARGET else f, Function)
 

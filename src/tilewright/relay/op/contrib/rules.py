@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
@@ -11,15 +13,39 @@ from tilewright.ir.transform import Pass, Sequential
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal
 from tilewright.relay.op.registry import Op
+from tilewright.relay.visitor import operands, with_operands
 from tilewright.types import TensorType
 
-Rule = tuple[bool, str, str]
-"""Whether it is kept, the rule, and the edit that keeps it."""
+Rule = tuple[bool, str, str] | tuple[bool, str, str, Callable[[Any], Any]]
+"""Whether it is kept, the rule, the edit that keeps it, and what makes that edit of the match, where a program can (`edited`)."""
 
 
 def kept(rules: Iterable[Rule]) -> bool | Refusal:
     """True where all rules are kept; else a `Refusal` with the first that is not. Later rules are not looked at, so they may rely on it."""
-    return next((Refusal(rule, edit) for ok, rule, edit in rules if not ok), True)
+    return next((Refusal(*broken) for ok, *broken in rules if not ok), True)
+
+
+def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: Any) -> Callable[[Any], Any]:
+    """What makes of a match one whose nearest call of the operator `name`, along first arguments, has these attributes, and these constants as arguments."""
+
+    def change(root: Any) -> Any:
+        above, at = [], root
+        while at.op.name != name:
+            above.append(at)
+            at = at.args[0]
+        args = [_constant_like(a, arguments[i]) if arguments and i in arguments else a for i, a in enumerate(at.args)]
+        made: Expr = Call(type(at.op)(**{**at.op.attributes(), **attributes}), args, span=at.span)
+        for e in reversed(above):
+            made = with_operands(e, [made, *operands(e)[1:]])
+        return made
+
+    return change
+
+
+def _constant_like(old: Expr, value: Any) -> Constant:
+    """A constant of that value, of the type of the one in whose place it stands."""
+    kind = tensor(old)
+    return Constant(np.full(kind.concrete_shape, value, kind.dtype.numpy()))
 
 
 def tensor(e: Expr) -> TensorType:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tilewright.contrib.ethos_u.tflite_graph import tflite_bytes
-from tilewright.contrib.ethos_u.vela import compile_model
 from tilewright.contrib.library_calls import LibraryModule, Step, Tensor
+from tilewright.contrib.library_calls.ethos_u.tflite_graph import tflite_bytes
+from tilewright.contrib.library_calls.ethos_u.vela import compile_model
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function

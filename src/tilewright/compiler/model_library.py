@@ -1,0 +1,129 @@
+"""Model Library Format: a compiled model as a folder of files in a tar, for projects that link it into firmware or programs of their own.
+
+    metadata.json                          version 7: memory, inputs, outputs, target
+    codegen/host/lib/*.o                   kernels, entry function and constants, to be linked
+    codegen/host/include/tvmgen_<name>.h   the C interface of the entry function
+    executor-config/aot/<name>.json        the manifest: the steps, in order
+    parameters/<name>.params               no parameters: constants are in the objects
+    external/<k>.<kind>.bin                what other compilers made, as their modules save it
+    src/<name>.relay                       the network, where it is given
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import os
+import re
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.compiler.export import artifact_parts, member, write_constants
+from tilewright.errors import ArtifactError
+from tilewright.ir.module import IRModule
+from tilewright.params import save_param_dict
+from tilewright.runtime.files import write_atomically
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.module import FactoryModule
+from tilewright.runtime.program import KernelCall, TensorInfo
+
+VERSION: Final = 7
+_CPU: Final = 1
+"""The number of the CPU among the devices of DLPack."""
+
+
+def export_model_library_format(
+    mod: FactoryModule | Sequence[FactoryModule], file_name: str | os.PathLike[str], sources: Sequence[IRModule] = (), now: datetime.datetime | None = None,
+) -> Path:
+    """Write models that `relay.build` returned to a `.tar`; `sources` are the networks that they were built of, whose text goes along. Returns the path.
+
+    `now` is the time that the metadata has. Raises `ArtifactError` for another extension, for programs that need Python, for those that were loaded from
+    a library and have no objects left, and for two models of one name.
+    """
+    path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
+    if path.suffix != ".tar":
+        raise ArtifactError(f"{path}: a model library is a .tar")
+    names = [lib.libmod_name for lib in libraries]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise ArtifactError(f"{path}: two models are called '{twice}'; give relay.build another mod_name for each")
+    stamp = (now or datetime.datetime.now(datetime.UTC)).strftime("%Y-%m-%d %H:%M:%SZ")
+    members: dict[str, bytes] = {}
+    modules = {}
+    for k, lib in enumerate(libraries):
+        files, modules[lib.libmod_name] = _files_of(lib, len(libraries) > 1, path)
+        members |= files
+        modules[lib.libmod_name]["export_datetime"] = stamp
+        if k < len(sources):
+            members[f"src/{lib.libmod_name}.relay"] = sources[k].astext(show_meta_data=False).encode()
+    members = {"metadata.json": json.dumps({"version": VERSION, "modules": modules}, indent=2, sort_keys=True).encode(), **members}
+    write_atomically(path, lambda file: _write(file, members))
+    return path
+
+
+def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of a model, and what the metadata says of it."""
+    artifact, name = lib.artifact, lib.libmod_name
+    if not artifact.objects:
+        raise ArtifactError(f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again")
+    if is_one_of_several and not artifact.manifest.is_native:
+        raise ArtifactError(f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own")
+    manifest, images, _ = artifact_parts(artifact)
+    with tempfile.TemporaryFile() as constants:
+        write_constants(constants, artifact, manifest, b"")
+        constants.seek(0)
+        images = {**images, "constants.o": constants.read()}
+    prefix = f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}." if is_one_of_several else ""
+    files = {f"codegen/host/lib/{prefix}{file}": image for file, image in images.items()}
+    if manifest.is_native:
+        files[f"codegen/host/include/tvmgen_{manifest.c_name}.h"] = manifest.header().encode()
+    files[f"executor-config/aot/{name}.json"] = manifest.to_json().encode()
+    files[f"parameters/{name}.params"] = save_param_dict({})
+    external = []
+    for k, module in enumerate(artifact.modules):
+        file, blob = f"external/{prefix}{k}.{module.type_key}.bin", module.save_to_binary()
+        files[file] = blob
+        external.append({"kind": module.type_key, "file": file, "size_bytes": len(blob)})
+    return files, {
+        "model_name": name,
+        "executors": ["aot"],
+        "style": "full-model",
+        "target": [manifest.target],
+        "memory": {"functions": {"main": [_memory(manifest)], "operator_functions": _functions(manifest)}},
+        "external_dependencies": external,
+    }
+
+
+def _memory(manifest: Manifest) -> dict[str, Any]:
+    """Bytes that the entry function needs on the CPU. Kernels may put more on the stack."""
+    return {
+        "device": _CPU,
+        "workspace_size_bytes": manifest.workspace_bytes,
+        "constants_size_bytes": manifest.constants_bytes,
+        "io_size_bytes": sum(t.nbytes for t in (*manifest.inputs, *manifest.outputs)),
+        "inputs": dict(map(_tensor, manifest.inputs)),
+        "outputs": dict(map(_tensor, manifest.outputs)),
+    }
+
+
+def _tensor(t: TensorInfo) -> tuple[str, dict[str, Any]]:
+    return t.name, {"dtype": str(t.dtype), "shape": list(t.shape), "size": t.nbytes}
+
+
+def _functions(manifest: Manifest) -> list[dict[str, Any]]:
+    """The kernels, each with the nodes of the model that it computes first."""
+    found = {s.symbol: s.origin for s in reversed(manifest.steps) if isinstance(s, KernelCall)}
+    return [{"function_name": symbol, "origin": origin} for symbol, origin in reversed(found.items())]
+
+
+def _write(file: Any, members: dict[str, bytes]) -> None:
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in members.items():
+            archive.addfile(member(f"./{name}", len(data)), io.BytesIO(data))
+
+
+__all__ = ["VERSION", "export_model_library_format"]

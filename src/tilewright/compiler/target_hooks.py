@@ -1,0 +1,101 @@
+"""Functions for targets that have hooks: graphs -> loop programs -> code of the host, or a module that the target makes.
+
+    def @npu_0(%p, Compiler="npu") { … }   --RelayToTIR-->   def npu_0(p: Buffer, out: Buffer)   --> a kernel of the program
+                                                                              --TIRToRuntime-->   a module with the function "npu_0"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilewright.errors import CompileError
+from tilewright.expr import Buffer, Load, PrimExpr
+from tilewright.expr_walk import rewrite
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Function
+from tilewright.runtime.modules import ModuleNode
+from tilewright.target.hooks import hook_of
+from tilewright.target.target import Target
+from tilewright.tir.stmt import Block, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
+from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.tir.transform.simplify import simplify
+from tilewright.topi import machine as machines
+from tilewright.types import TensorType
+
+
+def take_hooked(external: Mapping[str, Function], results: Mapping[str, Sequence[TensorType]], target: Target) -> tuple[dict[str, PrimFunc], list[ModuleNode]]:
+    """The loop programs for the host by symbol, and the modules, of those functions whose target has `RelayToTIR`.
+
+    `external` has the functions by symbol, `results` the types of what each gives. Raises `CompileError` for what a hook does not do.
+    """
+    kernels: dict[str, PrimFunc] = {}
+    modules: list[ModuleNode] = []
+    for kind in dict.fromkeys(str(f.attrs["Compiler"]) for f in external.values()):
+        functions = {s: f for s, f in external.items() if f.attrs["Compiler"] == kind}
+        hook = hook_of(kind, "RelayToTIR")
+        if hook is None:
+            continue
+        with machines.use(target.machine):
+            made: Any = hook(IRModule(functions))
+        if not isinstance(made, IRModule):
+            raise CompileError(f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of loop programs")
+        for symbol, function in functions.items():
+            _check(kind, symbol, function, results[symbol], dict(made.items()).get(symbol))
+        finish = hook_of(kind, "TIRToRuntime")
+        if finish is None:
+            more = [n for n, _ in made.items() if n not in functions]
+            if more:
+                raise CompileError(f"RelayToTIR of '{kind}' made {', '.join(more)}, which nothing calls on the host; give the target TIRToRuntime, or leave them out")
+            kernels |= {s: made[s] for s in functions}
+            continue
+        module = finish(made, target)
+        if not isinstance(module, ModuleNode):
+            raise CompileError(f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it returns a tvm.runtime.ModuleNode")
+        modules.append(module)
+    return kernels, modules
+
+
+def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorType], found: Any) -> None:
+    """Raise `CompileError` where a loop program does not take what the function takes and gives."""
+    wanted = [(tuple(t.shape), t.dtype) for t in (*(p.tensor_type for p in function.params), *results)]
+    if not isinstance(found, PrimFunc):
+        raise CompileError(f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it makes one for each function, of the same name", function.span)
+    given = [(tuple(p.shape), p.dtype) for p in found.params]
+    if given != wanted:
+        listed = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in wanted)
+        raise CompileError(f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; inputs and outputs are {listed}", function.span)
+
+
+def host_kernel(func: PrimFunc, name: str, storage: Sequence[tuple[int, ...] | None], target: Target) -> PrimFunc:
+    """The loop program as a kernel of the program; `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any."""
+    with machines.use(target.machine):
+        flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
+        return lower_loops(replace(_in_corners(flat, storage), name=name))
+
+
+def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:
+    """The function over buffers whose rows are apart as those of the larger arrays are."""
+    new = {b: Buffer(b.name, b.shape, b.dtype, b.scope, _strides(s)) for b, s in zip(func.params, storage, strict=True) if s is not None}
+    if not new:
+        return func
+
+    def load(e: PrimExpr) -> PrimExpr | None:
+        return Load(new[e.buffer], e.indices) if isinstance(e, Load) and e.buffer in new else None
+
+    def visit(s: Stmt) -> Stmt:
+        s = map_expressions(s, lambda e: rewrite(e, load))
+        if isinstance(s, Store) and s.buffer in new:
+            s = replace(s, buffer=new[s.buffer])
+        return map_bodies(s, visit) or s
+
+    return replace(func, params=tuple(new.get(p, p) for p in func.params), body=visit(func.body))
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    found = [1] * len(shape)
+    for k in range(len(shape) - 2, -1, -1):
+        found[k] = found[k + 1] * shape[k + 1]
+    return found

@@ -1,0 +1,77 @@
+"""Functions of modules that native code calls back: those of programs with control flow, which stay in native code from call to call.
+
+The code has one pointer for it, so all executables over the same code share one callback, which lives as long as the code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.nd import NDArray
+from tilewright.runtime.program import Code, ExternalStep, HostValue
+
+CALLBACK: Final = "tw_external"
+"""The variable of the code that points to what is called back."""
+CALL_FAILED: Final = -1
+"""The status of a program that ended because a function raised; `raised` has what."""
+
+Array = np.ndarray[Any, Any]
+_TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
+_MADE: Final[weakref.WeakKeyDictionary[Code, Any]] = weakref.WeakKeyDictionary()
+_STATE: Final = threading.local()
+_LOCK: Final = threading.Lock()
+
+
+def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
+    written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
+    function(*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+    for x, made in zip(outputs, written, strict=True):
+        if made is not x:
+            np.copyto(x, made)
+
+
+def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Let the code call these functions; what one raises ends the program."""
+    views = [([*map(_view_of, c.inputs)], [*map(_view_of, c.outputs)]) for c in calls]
+
+    def called(number: int, addresses: Any) -> int:
+        try:
+            inputs, outputs = views[number]
+            given = [view(addresses[k]) for k, view in enumerate(inputs)]
+            call_function(functions[calls[number].symbol], given, [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)])
+        except BaseException as error:  # native code is between here and who has to see it
+            _STATE.raised = error
+            return CALL_FAILED
+        return 0
+
+    with _LOCK:
+        if code not in _MADE:
+            made = _MADE[code] = _TYPE(called)
+            ctypes.c_void_p.from_address(code.address(CALLBACK)).value = ctypes.cast(made, ctypes.c_void_p).value
+
+
+def raised() -> BaseException | None:
+    """What a function raised in this thread since this was asked last."""
+    error: BaseException | None = getattr(_STATE, "raised", None)
+    _STATE.raised = None
+    return error
+
+
+def _view_of(value: HostValue) -> Callable[[int], Array]:
+    """A function from an address to the array there."""
+    dtype, shape = value.dtype.numpy(), value.shape
+    strides = value.strides
+    last = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides or (), strict=False))
+    nbytes = last if strides is not None else dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+
+    def view(address: int) -> Array:
+        return np.ndarray(shape, dtype, memoryview((ctypes.c_uint8 * nbytes).from_address(address)), 0, strides)
+
+    return view

@@ -1,0 +1,62 @@
+"""What a tensor needs of a device's memory: bytes, alignment, scope. What buffers are allocated and bound by, on either side of a border."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import OptionError
+from tilewright.types import DataType
+
+HOST_SCOPE: Final = "global"
+"""The memory of the host, which tensors of programs are in."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Memory for a dense tensor of this shape and type, in rows, that begins at a multiple of `alignment` bytes in `scope`.
+
+    Raises `OptionError` for sizes that are not known, types without memory, and alignments that are no powers of two.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DataType
+    scope: str = HOST_SCOPE
+    alignment: int = 64
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(n, int) and n >= 0 for n in self.shape):
+            raise OptionError(f"a tensor of the shape {self.shape} has no size in memory; each dimension is a number, 0 or more")
+        if self.dtype.is_object or self.dtype.code in ("void", "handle"):
+            raise OptionError(f"a tensor of {self.dtype} has no memory on a device; convert it to numbers first")
+        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+            raise OptionError(f"an alignment of {self.alignment} bytes is no power of two")
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements; those of fewer than 8 bits take a byte each."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def allocated(self) -> int:
+        """The bytes to allocate: whole units of `alignment`, one at least."""
+        return max(1, -(-self.nbytes // self.alignment)) * self.alignment
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        return tuple(math.prod(self.shape[k + 1 :]) * self.dtype.itemsize for k in range(len(self.shape)))
+
+    def holds(self, array: np.ndarray[Any, Any]) -> bool:
+        """Whether an array is such memory already, so that nothing has to be copied."""
+        place: int = array.__array_interface__["data"][0]
+        same = self.scope == HOST_SCOPE and array.shape == self.shape and array.dtype == self.dtype.numpy()
+        return same and bool(array.flags.c_contiguous) and place % self.alignment == 0
+
+
+def memory_of(array: Any, scope: str = HOST_SCOPE, alignment: int = 64) -> DeviceMemory:
+    """What memory a tensor needs: anything with `shape` and `dtype`."""
+    return DeviceMemory(tuple(map(int, array.shape)), DataType(array.dtype), scope, alignment)
