@@ -244,6 +244,12 @@ def test_images_in_another_layout() -> None:
     assert says.rule == "images are NHWC, and this operator has NCHW" and "UnifyLayout" in says.edit
 
 
+def test_open_sizes_are_refused() -> None:
+    x = relay.var("x", shape=(relay.Any(), 9, 9, 4), dtype="int8")
+    says = refusal("max_pool2d", relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), layout="NHWC")))
+    assert says.rule.startswith("all sizes are known, and this is Tensor[(") and "give the network's inputs sizes" in says.edit
+
+
 def test_groups_and_windows_over_the_edge() -> None:
     x = relay.var("x", shape=(1, 9, 9, 4), dtype="int8")
     says = refusal("max_pool2d", relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2), layout="NHWC", ceil_mode=True)))

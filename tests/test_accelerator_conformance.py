@@ -48,7 +48,7 @@ PLANTED = {
     "a matrix is not transposed": ("f.weight.reshape(1, 1, k, units)", "f.weight.T.reshape(1, 1, k, units)"),
     "cycles round channels down": ("n * h * w * kh * kw * ceil(ci, 16) * ceil(co, 16) + 32", "n * h * w * kh * kw * (ci // 16) * (co // 16) + 1"),
     "an instruction takes no time": ("n * h * w * ceil(c, 16))", "0)"),
-    "a refusal says no edit": ('"give the pool\'s result the scale and the zero point of its data"', '""'),
+    "a refusal says no edit": ('"give the pool\'s result the scale of its data"', '""'),
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import random_graphs
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import dnnl
@@ -370,3 +371,16 @@ def test_a_script_needs_one_import_of_the_field(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["24.0", "(2, 8, 9, 7)"]
+
+
+@needs_library
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_mean_the_same(seed: int) -> None:
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(random_graphs.Graph(seed).function(12)))
+    given = random_graphs.inputs(seed)
+    with np.errstate(all="ignore"):
+        wanted = relay.create_executor("debug", mod).evaluate()(*given)
+        found = relay.build(dnnl.partition_for_dnnl(mod, prune=False), "llvm").executable(*given)
+    for a, b in zip(values(found), wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        finite = np.asarray(b)[np.isfinite(b)]
+        np.testing.assert_allclose(a, np.asarray(b), rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(finite).max(initial=0))))

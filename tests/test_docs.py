@@ -110,6 +110,8 @@ def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.Capture
     for line in lines:
         assert accelerator_main(shlex.split(line, comments=True)[3:]) == 0, line
     assert "vec: 50 programs of 1 operators, 0 failures" in capsys.readouterr().out
+    for name in ("relay.ext.vec", "runtime.module.loadbinary_vec"):
+        remove_global_func(name)
 
 
 def test_the_page_on_other_compilers_runs(models_here: Path) -> None:

@@ -208,6 +208,14 @@ def test_a_check_that_says_no() -> None:
     assert [t.node for t in after.taken] == ["conv"]
 
 
+def test_a_check_that_cannot_say_of_a_value_that_is_missing() -> None:
+    def picky(e: Any) -> bool:
+        return bool({4.0: True}[float(e.args[1].data.numpy()[0, 0, 0, 0])])
+
+    report = explained(conv(x, relay.var("w", shape=(4, 4, 3, 3))), ("npu.c", CONV, picky))
+    assert report[0].edit is not None and report[0].edit.needs == ("w",) and not report[0].proven
+
+
 def test_what_a_silent_check_wants_is_found() -> None:
     """By asking it of the match with another attribute, another batch, another type."""
     two = relay.var("two", shape=(2, 4, 6, 6))

@@ -16,27 +16,27 @@ FILE = '''
 import numpy as np
 from tilewright.contrib.accelerator import Accelerator, Memory, forms
 
-vec = Accelerator("vec", far=Memory("dram", 1 << 20), near=Memory("sram", 8 << 10), dtypes=("float32",), prepare=lambda mod: mod)
+lanes = Accelerator("lanes", far=Memory("dram", 1 << 20), near=Memory("sram", 8 << 10), dtypes=("float32",), prepare=lambda mod: mod)
 
-@vec.instruction(0x10, x="n h w c", y="n h w c", dtypes={"x": "float32", "y": "float32"}, cycles=lambda n, h, w, c, **_: n * h * w * c)
+@lanes.instruction(0x10, x="n h w c", y="n h w c", dtypes={"x": "float32", "y": "float32"}, cycles=lambda n, h, w, c, **_: n * h * w * c)
 def relu(x):
     return np.maximum(x, 0)
 
-@vec.operator(forms.relu())
+@lanes.operator(forms.relu())
 def larger(f):
     f.require(len(f.x.shape) == 4, "images", "reshape it to four dimensions")
     return relu(x=f.x, y=f.y)
 
-vec.register()
+lanes.register()
 '''
 BUILD = """
 import numpy as np, tilewright as tvm
 from tilewright import relay
 x = relay.var("x", shape=(1, 4, 4, 8), dtype="float32")
 mod = tvm.IRModule.from_expr(relay.Function([x], relay.op.exp(relay.nn.relu(x))))
-assert [row[0] for row in relay.op.contrib.get_pattern_table("vec")] == ["vec.larger"]
-m = tvm.compile(mod, target="vec, llvm")
-assert [k.type_key for k in m.artifact.modules] == ["vec"]
+assert [row[0] for row in relay.op.contrib.get_pattern_table("lanes")] == ["lanes.larger"]
+m = tvm.compile(mod, target="lanes, llvm")
+assert [k.type_key for k in m.artifact.modules] == ["lanes"]
 m.save("m.so")
 """
 RUN = """
@@ -48,12 +48,12 @@ assert "tilewright.relay" not in sys.modules
 """
 
 
-def package(folder: Path, name: str = "vec", value: str = "vec_accelerator:vec", source: str = FILE) -> None:
+def package(folder: Path, name: str = "lanes", value: str = "lanes_accelerator:lanes", source: str = FILE) -> None:
     """A package with one module and one entry point, as an installation leaves it."""
-    (folder / "vec_accelerator.py").write_text(source, encoding="utf-8")
-    metadata = folder / "vec_accelerator-1.0.dist-info"
+    (folder / "lanes_accelerator.py").write_text(source, encoding="utf-8")
+    metadata = folder / "lanes_accelerator-1.0.dist-info"
     metadata.mkdir(exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vec-accelerator\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lanes-accelerator\nVersion: 1.0\n", encoding="utf-8")
     (metadata / "entry_points.txt").write_text(f"[{GROUP}]\n{name} = {value}\n", encoding="utf-8")
 
 
@@ -70,15 +70,15 @@ def test_a_package_brings_an_accelerator(tmp_path: Path) -> None:
         done = run(code, tmp_path, site)
         assert done.returncode == 0, done.stderr
     without = run(RUN, tmp_path)
-    assert "m.so: it has a module of the kind 'vec', and nothing here reads one" in without.stderr
+    assert "m.so: it has a module of the kind 'lanes', and nothing here reads one" in without.stderr
 
 
 def test_an_accelerator_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package(tmp_path, value="vec_accelerator:other")
+    package(tmp_path, value="lanes_accelerator:other")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "vec" in accelerator_names() and "npu" in accelerator_names()
-    with pytest.raises(TargetError, match=r"the accelerator 'vec' cannot be imported from vec_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
-        find_accelerator("vec")
+    assert "lanes" in accelerator_names() and "npu" in accelerator_names()
+    with pytest.raises(TargetError, match=r"the accelerator 'lanes' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
+        find_accelerator("lanes")
     assert find_accelerator("none") is None
 
 

@@ -31,7 +31,11 @@ def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
     except TypeError as error:
         if not options:
             raise
-        raise TargetError(f"the accelerator {accelerator.name} does not take the options {', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}") from error
+        raise TargetError(
+            f"the accelerator {accelerator.name} does not take the options {', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}"
+        ) from error
     if not isinstance(made, IRModule):
-        raise CompileError(f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) returns a module")
+        raise CompileError(
+            f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) returns a module"
+        )
     return made

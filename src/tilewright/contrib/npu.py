@@ -1,7 +1,7 @@
-"""A virtual NPU: a 16x16 array of 8-bit multipliers with 32-bit sums, 256 KiB on chip, one engine for transfers. All that there is to it is in this file.
+"""A virtual NPU: a 16x16 array of 8-bit multipliers with 32-bit sums, 256 KiB on chip, one engine for transfers. It is all in this file.
 
 Data are int8 or uint8, channels last; weights are int8 less a zero point of their own; sums are scaled in fixed point, rounded as TensorFlow Lite's
-reference kernels do. Its command stream is that of `tilewright/contrib/accelerator/stream.py`.
+reference kernels do. Its command stream is that of `contrib/accelerator/stream.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ npu = Accelerator(
 
 def ceil(a: int, b: int) -> int:
     return -(-a // b)
-
-
-# Instructions: what they compute of tiles, and how long that takes.
 
 
 def finish(sums: Any, q: Any, once: int, out_zero: int, low: int, high: int, dtype: Any) -> Any:
@@ -106,13 +103,11 @@ def copy(x: Any) -> Any:
     return x
 
 
-# Operators: what of a graph becomes which instructions.
-
-
 def scaled(f: Any) -> dict[str, Any]:
     """What all sums of products have in common."""
     return {
-        "q": np.stack([f.bias, f.multiplier, f.exponent, f.weight_zero], 1), "once": f.once, "in_zero": f.in_zero, "out_zero": f.out_zero, "low": f.low, "high": f.high,
+        "q": np.stack([f.bias, f.multiplier, f.exponent, f.weight_zero], 1), "once": f.once, "in_zero": f.in_zero, "out_zero": f.out_zero,
+        "low": f.low, "high": f.high,
     }
 
 
@@ -155,7 +150,8 @@ def add2(f: Any) -> Any:
     by, exp = arithmetic.fixed_point(largest_scale / ((1 << 20) * f.scales[2]))
     a, b, y = (t.reshape(*images(t.shape)) for t in (f.a, f.b, f.y))
     return add(
-        a=a, b=b, y=y, a_zero=f.zeros[0], a_by=a_by, a_exp=a_exp, b_zero=f.zeros[1], b_by=b_by, b_exp=b_exp, by=by, exp=exp, out_zero=f.zeros[2], low=f.low, high=f.high,
+        a=a, b=b, y=y, a_zero=f.zeros[0], a_by=a_by, a_exp=a_exp, b_zero=f.zeros[1], b_by=b_by, b_exp=b_exp, by=by, exp=exp,
+        out_zero=f.zeros[2], low=f.low, high=f.high,
     )
 
 
@@ -165,10 +161,11 @@ def avg_pool2d(f: Any) -> Any:
     pool = {"x": f.x, "y": f.y, "kh": f.kernel[0], "kw": f.kernel[1], "sh": f.strides[0], "sw": f.strides[1]}
     if f.scales[0] == f.scales[1] and f.zeros[0] == f.zeros[1]:
         return average(**pool)
-    f.require(f.y.shape[1:3] == (1, 1), "a mean of parts of an image has the scale of its data", "give the pool's result the scale and the zero point of its data")
+    f.require(f.y.shape[1:3] == (1, 1), "a mean of parts of an image has the scale of its data", "give the pool's result the scale of its data")
     (by, exp), count = arithmetic.fixed_point(f.scales[0] / f.scales[1]), f.kernel[0] * f.kernel[1]
     shift = min(count.bit_length() - 1, 31 + exp)
-    return mean(**pool, in_zero=f.zeros[0], by=(by << shift) // count, exp=exp - shift, out_zero=f.zeros[1], low=np.iinfo(f.dtype).min, high=np.iinfo(f.dtype).max)
+    low, high = np.iinfo(f.dtype).min, np.iinfo(f.dtype).max
+    return mean(**pool, in_zero=f.zeros[0], by=(by << shift) // count, exp=exp - shift, out_zero=f.zeros[1], low=low, high=high)
 
 
 @npu.operator(forms.max_pool2d())
@@ -178,7 +175,6 @@ def max_pool2d(f: Any) -> Any:
 
 @npu.operator(forms.concatenate())
 def concatenate(f: Any) -> Any:
-    f.require(f.y.shape == images(f.y.shape) or f.axis > 0 or len(f.y.shape) < 4, "four dimensions at most", "reshape its operands to four dimensions")
     axis, y, at, made = f.axis + 4 - len(f.y.shape), f.y.reshape(*images(f.y.shape)), 0, []
     for part in f.parts:
         x = part.reshape(*images(part.shape))

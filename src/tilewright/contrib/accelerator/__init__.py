@@ -2,7 +2,8 @@
 
     from tilewright.contrib.accelerator import Accelerator, Memory, arithmetic, forms
 
-`declaration.py` has what such a file is written with; `tilewright.contrib.npu` is one. `python -m tilewright.contrib.accelerator npu` tests it and writes its page.
+`declaration.py` has what such a file is written with; `tilewright.contrib.npu` is one. `python -m tilewright.contrib.accelerator npu`
+tests it and writes its page.
 """
 
 from __future__ import annotations

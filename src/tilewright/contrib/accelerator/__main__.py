@@ -1,7 +1,8 @@
 """Commands for the one who writes an accelerator.
 
     python -m tilewright.contrib.accelerator npu                    its page, as Markdown
-    python -m tilewright.contrib.accelerator npu --test 50          its conformance, with 50 programs of each operator; exit code 1 where something failed
+    python -m tilewright.contrib.accelerator npu --test 50          its conformance, with 50 programs of each operator; exit code 1 where
+    something failed
     python -m tilewright.contrib.accelerator npu --cycles m.tflite  the cycles of a network, layer by layer, and its part of the multiplications
     python -m tilewright.contrib.accelerator npu --commands m.tflite
 
@@ -44,7 +45,9 @@ def accelerator_of(name: str) -> Accelerator:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    parser = argparse.ArgumentParser("python -m tilewright.contrib.accelerator", description="The page of an accelerator, its tests, and what networks cost on it.")
+    parser = argparse.ArgumentParser(
+        "python -m tilewright.contrib.accelerator", description="The page of an accelerator, its tests, and what networks cost on it."
+    )
     parser.add_argument("name", help="an entry point, or file.py:name")
     parser.add_argument("--test", type=int, metavar="N", help="run N random programs of each operator")
     parser.add_argument("--cycles", metavar="MODEL", help="the cycles of a network's parts, layer by layer")

@@ -83,7 +83,10 @@ def axes_of(accesses: Mapping[str, Access]) -> tuple[str, ...]:
 
 
 def extents(accesses: Mapping[str, Access], shapes: Mapping[str, Sequence[int]], fields: Mapping[str, int]) -> tuple[dict[str, int], str]:
-    """How far each axis goes, by the operands' dimensions that are that axis, and by the field of its name; and what contradicts that, if something does."""
+    """How far each axis goes, by the operands' dimensions that are that axis, and by the field of its name.
+
+    And what contradicts that, if something does.
+    """
     found: dict[str, int] = {a: fields[a] for a in axes_of(accesses) if a in fields}
     for name, access in accesses.items():
         shape = shapes[name]

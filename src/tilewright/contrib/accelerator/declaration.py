@@ -2,14 +2,16 @@
 
     npu = Accelerator("npu", far=Memory("dram", 64 << 20, bytes_per_cycle=16), near=Memory("sram", 256 << 10), dtypes=("int8",), numerics="tflite")
 
-    @npu.instruction(0x10, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, fields={"low": -9, "high": -9}, cycles=lambda n, h, w, c, **_: n * h * w * c)
+    @npu.instruction(
+        0x10, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, fields={"low": -9, "high": -9}, cycles=lambda n, h, w, c, **_: n * h * w * c
+    )
     def clamp(x, *, low, high):
         return np.clip(x, low, high).astype(x.dtype)
 
-    @npu.operator(forms.clip())
+    @npu.operator(forms.max_pool2d())
     def clip(f):
-        f.require(f.low >= -100, "clip is from -100 on", "raise a_min to -100")
-        return clamp(x=f.x, y=f.y, low=f.low, high=f.high)
+        f.require(f.kernel == (1, 1), "windows are of one element", "leave the pool out")
+        return clamp(x=f.x, y=f.y, low=-100, high=100)
 
 Nothing here imports the compiler: a program for the accelerator runs where that is not installed.
 """
@@ -51,7 +53,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory: `size` in bytes, values at multiples of `align`; of the far one, how fast data move, and how many cycles a transfer takes to begin."""
+    """A memory: `size` in bytes, values at multiples of `align`.
+
+    Of the far one, how fast data move, and how many cycles a transfer takes to begin.
+    """
 
     name: str
     size: int
@@ -69,7 +74,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class Operand:
-    """A part of a tensor that an operator reads or writes: of `whole`, from `begin` on, `shape`; what lies beyond the tensor by `before` and `after` reads as `fill`.
+    """A part of a tensor that an operator reads or writes: of `whole`, from `begin` on, `shape`.
+
+    What lies beyond the tensor by `before` and `after` reads as `fill`.
 
     `source` is what the compiler knows the tensor by.
     """
@@ -84,7 +91,8 @@ class Operand:
     fill: float = 0
 
     def __post_init__(self) -> None:
-        for name, value in (("begin", (0,) * len(self.whole)), ("shape", self.whole), ("before", (0,) * len(self.whole)), ("after", (0,) * len(self.whole))):
+        none = (0,) * len(self.whole)
+        for name, value in (("begin", none), ("shape", self.whole), ("before", none), ("after", none)):
             if not getattr(self, name):
                 object.__setattr__(self, name, value)
 
@@ -96,7 +104,9 @@ class Operand:
     def reshape(self, *shape: int) -> Operand:
         """The same elements in order under another shape."""
         if self.shape != self.whole or any(self.before) or any(self.after) or int(np.prod(shape)) != int(np.prod(self.whole)):
-            raise OptionError(f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without padding can, to as many elements")
+            raise OptionError(
+                f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without padding can, to as many elements"
+            )
         return Operand(self.source, tuple(shape), self.dtype)
 
     def part(self, axis: int, begin: int, size: int) -> Operand:
@@ -129,16 +139,25 @@ class Instruction:
     """
 
     def __init__(
-        self, meaning: Callable[..., Array], opcode: int, accesses: Mapping[str, str], dtypes: Mapping[str, str | tuple[str, ...]], fields: Mapping[str, int],
-        cycles: Callable[..., int], blocks: Mapping[str, int],
+        self,
+        meaning: Callable[..., Array],
+        opcode: int,
+        accesses: Mapping[str, str],
+        dtypes: Mapping[str, str | tuple[str, ...]],
+        fields: Mapping[str, int],
+        cycles: Callable[..., int],
+        blocks: Mapping[str, int],
     ) -> None:
-        self.meaning, self.name, self.opcode, self.fields, self._cycles, self.blocks = meaning, meaning.__name__, opcode, dict(fields), cycles, dict(blocks)
+        self.meaning, self.name, self.opcode = meaning, meaning.__name__, opcode
+        self.fields, self._cycles, self.blocks = dict(fields), cycles, dict(blocks)
         where = f"the instruction {self.name}"
         self.accesses: dict[str, Access] = {name: access.parse(text, where) for name, text in accesses.items()}
         self.texts = dict(accesses)
         self.dtypes = {name: (kinds,) if isinstance(kinds, str) else tuple(kinds) for name, kinds in dtypes.items()}
         if OUTPUT not in self.accesses or not all(d.axis or not d.terms for d in self.accesses[OUTPUT]):
-            raise OptionError(f"{where} writes {OUTPUT}, each of whose dimensions is an axis or a size; it says {self.texts.get(OUTPUT, 'nothing')!r}")
+            raise OptionError(
+                f"{where} writes {OUTPUT}, each of whose dimensions is an axis or a size; it says {self.texts.get(OUTPUT, 'nothing')!r}"
+            )
         if set(self.dtypes) != set(self.accesses):
             raise OptionError(f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}")
         unknown = [t.factor for a in self.accesses.values() for d in a for t in d.terms if isinstance(t.factor, str) and t.factor not in fields]
@@ -165,12 +184,16 @@ class Instruction:
         missing = [n for n in (*self.accesses, *self.fields) if n not in given]
         unknown = [n for n in given if n not in self.accesses and n not in self.fields]
         if missing or unknown:
-            raise OptionError(f"the instruction {self.name} was called {f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}")
+            raise OptionError(
+                f"the instruction {self.name} was called {f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}"
+            )
         fields = {name: int(given[name]) for name in self.fields}
         for name, value in fields.items():
             low, high = self.limits(name)
             if not low <= value <= high:
-                raise Refused(f"{name} is {value}, and {self.name} has room for {low} to {high}", f"bring {name} of the operator into {low} to {high}")
+                raise Refused(
+                    f"{name} is {value}, and {self.name} has room for {low} to {high}", f"bring {name} of the operator into {low} to {high}"
+                )
         operands = {name: given[name] for name in self.accesses}
         for name, operand in operands.items():
             if str(operand.dtype) not in self.dtypes[name]:
@@ -183,7 +206,9 @@ class Instruction:
         for axis, block in self.blocks.items():
             if extents[axis] % block:
                 filled = -(-extents[axis] // block) * block
-                raise Refused(f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}", f"fill the operator's {axis} up to {filled}")
+                raise Refused(
+                    f"{axis} of {self.name} is a multiple of {block}, and here it is {extents[axis]}", f"fill the operator's {axis} up to {filled}"
+                )
         self._check_reach(operands, extents, fields)
         return Emitted(self, operands, fields, extents)
 
@@ -218,8 +243,10 @@ class Accelerator:
     """A device beside the CPU, as its one file declares it.
 
     `dtypes` are those of data, `layout` that of images. `numerics` names whose roundings of quantized operators it has ("tflite", "torch", "onnx"; None for the
-    field's defaults): a network of another framework is computed with these, by the CPU too, and what it gives may differ by a unit from that framework's.
-    `macs_per_cycle` is the most multiplications that a cycle has room for, which tests hold the cycle model to. `prepare`, module -> module, replaces what
+    field's defaults): a network of another framework is computed with these, by the CPU too, and what it gives may differ by a unit from
+    that framework's.
+    `macs_per_cycle` is the most multiplications that a cycle has room for, which tests hold the cycle model to. `prepare`, module ->
+    module, replaces what
     brings networks into the form that patterns are for.
     """
 
@@ -243,8 +270,14 @@ class Accelerator:
             raise OptionError(f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}")
 
     def instruction(
-        self, opcode: int, *, dtypes: Mapping[str, str | tuple[str, ...]], cycles: Callable[..., int], fields: Mapping[str, int] | None = None,
-        blocks: Mapping[str, int] | None = None, **accesses: str,
+        self,
+        opcode: int,
+        *,
+        dtypes: Mapping[str, str | tuple[str, ...]],
+        cycles: Callable[..., int],
+        fields: Mapping[str, int] | None = None,
+        blocks: Mapping[str, int] | None = None,
+        **accesses: str,
     ) -> Callable[[Callable[..., Array]], Instruction]:
         """Declare an instruction by what it computes of tiles: a decorator of the numpy function, which takes the operands by position and the fields by name.
 
@@ -255,7 +288,10 @@ class Accelerator:
             made = Instruction(meaning, opcode, accesses, dtypes, fields or {}, cycles, blocks or {})
             taken = next((i.name for i in self.instructions.values() if i.opcode == opcode or i.name == made.name), None)
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
-                raise OptionError(f"the instruction {made.name} has the opcode {opcode:#x}" + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"))
+                raise OptionError(
+                    f"the instruction {made.name} has the opcode {opcode:#x}"
+                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff")
+                )
             self.instructions[made.name] = made
             return made
 
@@ -305,6 +341,8 @@ class Accelerator:
         name = f"relay.ext.{self.name}"
         before = getattr(getattr(FUNCTIONS.get(name), "__wrapped__", None), "declared_in", None)
         generate.declared_in = self.file  # type: ignore[attr-defined]
+        if self.instructions:  # who asks where it stands is led to the file
+            generate.__wrapped__ = next(iter(self.instructions.values())).meaning  # type: ignore[attr-defined]
         register_func(name, generate, override=override or (before is not None and before == self.file))
         register_module(module_of(self))
         return self

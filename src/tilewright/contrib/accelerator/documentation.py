@@ -20,8 +20,12 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
     if a.macs_per_cycle:
         lines += [f"A cycle has room for {a.macs_per_cycle:,} multiplications.", ""]
     lines += ["## Memories", "", "| memory | bytes | values at multiples of | bytes a cycle | cycles to begin |", "|---|---|---|---|---|"]
-    lines += [f"| {a.far.name} | {a.far.size:,} | {a.far.align} | {a.far.bytes_per_cycle} | {a.far.latency} |", f"| {a.near.name} | {a.near.size:,} | {a.near.align} | | |", ""]
-    lines += ["## Instructions", "", f"Beside LOAD and STORE, as `tilewright/contrib/accelerator/stream.py` has them. Fingerprint {a.fingerprint:08x}.", ""]
+    lines += [
+        f"| {a.far.name} | {a.far.size:,} | {a.far.align} | {a.far.bytes_per_cycle} | {a.far.latency} |",
+        f"| {a.near.name} | {a.near.size:,} | {a.near.align} | | |",
+        "",
+    ]
+    lines += ["## Instructions", "", f"Beside LOAD and STORE, as `contrib/accelerator/stream.py` has them. Fingerprint {a.fingerprint:08x}.", ""]
     for i in a.instructions.values():
         lines += _instruction(i)
     lines += ["## Operators", "", "In the order in which they are tried.", ""]

@@ -46,9 +46,16 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
     channels, ndim = found.tensor_type.shape[axis], len(found.tensor_type.shape)
     shape = bias.value.shape
     along = shape if is_call(biased, "nn.bias_add") else [n for d, n in enumerate((*(1,) * (ndim - len(shape)), *shape)) if n != 1 or d == axis]
-    right_axis = biased.op.axis % ndim == axis if is_call(biased, "nn.bias_add") else bias.value.size == 1 or (*(1,) * (ndim - len(shape)), *shape)[axis] == channels
+    right_axis = (
+        biased.op.axis % ndim == axis
+        if is_call(biased, "nn.bias_add")
+        else bias.value.size == 1 or (*(1,) * (ndim - len(shape)), *shape)[axis] == channels
+    )
     if not right_axis or list(along) != [channels]:
-        raise Refused(f"a bias is one number for each output channel, and this has the shape {shape}", "give the product a bias of its output channels: nn.bias_add")
+        raise Refused(
+            f"a bias is one number for each output channel, and this has the shape {shape}",
+            "give the product a bias of its output channels: nn.bias_add",
+        )
     return found, bias.value.reshape(-1), active
 
 
@@ -76,8 +83,19 @@ class float_conv2d(Form):
         kh, kw, depth, _ = weight.shape
         strides, dilation = tuple(map(int, op.strides)), tuple(map(int, op.dilation))
         return Match(
-            root, reading, x=x, weight=weight, bias=bias, strides=strides, dilation=dilation, groups=int(op.groups), relu=active, padding=padding,
-            kernel=(kh, kw), dtype=x.dtype, macs=math.prod(root.tensor_type.shape) * kh * kw * depth,
+            root,
+            reading,
+            x=x,
+            weight=weight,
+            bias=bias,
+            strides=strides,
+            dilation=dilation,
+            groups=int(op.groups),
+            relu=active,
+            padding=padding,
+            kernel=(kh, kw),
+            dtype=x.dtype,
+            macs=math.prod(root.tensor_type.shape) * kh * kw * depth,
         )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
@@ -115,7 +133,9 @@ class float_add(Form):
         total, active = _active(root)
         a, b = (data_of(v, reading) for v in total.args)
         if a.shape != b.shape:
-            raise Refused(f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to")
+            raise Refused(
+                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to"
+            )
         return Match(root, reading, a=a, b=b, relu=active, dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:

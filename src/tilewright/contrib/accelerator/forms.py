@@ -11,6 +11,20 @@ from tilewright.contrib.accelerator.matches import Form, Match, Reading
 from tilewright.contrib.accelerator.quantized_forms import add, avg_pool2d, concatenate, conv2d, dense, max_pool2d, pad, requantize, reshape
 
 __all__ = [
-    "Form", "Match", "Reading", "add", "avg_pool2d", "concatenate", "conv2d", "dense", "float_add", "float_conv2d", "float_dense", "max_pool2d", "pad", "relu",
-    "requantize", "reshape",
+    "Form",
+    "Match",
+    "Reading",
+    "add",
+    "avg_pool2d",
+    "concatenate",
+    "conv2d",
+    "dense",
+    "float_add",
+    "float_conv2d",
+    "float_dense",
+    "max_pool2d",
+    "pad",
+    "relu",
+    "requantize",
+    "reshape",
 ]

@@ -72,11 +72,13 @@ class Form:
 
 
 def tensor_of(e: Expr) -> Operand | Array:
-    """The tensor that an expression is; the value of a constant."""
+    """The tensor that an expression is; the value of a constant. Refuses tensors of open sizes."""
     from tilewright.relay.expr import Constant
 
     if isinstance(e, Constant):
         return e.value
+    if not all(isinstance(n, int) for n in e.tensor_type.shape):
+        raise Refused(f"all sizes are known, and this is {e.tensor_type!r}", "give the network's inputs sizes: shapes={'x': (1, 3, 224, 224)}")
     return Operand(e, tuple(int(n) for n in e.tensor_type.shape), str(e.tensor_type.dtype))
 
 
@@ -84,7 +86,9 @@ def data_of(e: Expr, reading: Reading) -> Operand:
     """The tensor that an expression is; refuses constants."""
     found = reading.tensor(e)
     if not isinstance(found, Operand):
-        raise Refused("the data are computed while the network runs, and here they are a constant", "fold constants before the network is partitioned")
+        raise Refused(
+            "the data are computed while the network runs, and here they are a constant", "fold constants before the network is partitioned"
+        )
     return found
 
 
@@ -128,7 +132,10 @@ def padded_data(e: Any, layout: str, reading: Reading) -> tuple[Operand, Expr]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel, rounded as `once` says; or `round(sum * factor) + zero`."""
+    """How sums become data again: `round(sum * multiplier * 2^(exponent - 31)) + zero`, for each output channel, rounded as `once` says.
+
+    Or `round(sum * factor) + zero`.
+    """
 
     zero: int
     multiplier: Array | None = None
@@ -154,8 +161,12 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
 
     rule = KNOWN.get(reading.numerics or "", {}).get(Requantize)
     settled: Any = (rule(requantize) if rule else None) or requantize
-    rounding, kind = N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Requantize) else ("in steps of its own", "other operators")
-    if (rounding, kind) not in ((("TONEAREST", "float32"),) if real else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))):
+    rounding, kind = (
+        N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Requantize) else ("in steps of its own", "other operators")
+    )
+    if (rounding, kind) not in (
+        (("TONEAREST", "float32"),) if real else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))
+    ):
         wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
         raise Refused(f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}", f'give the network the numerics "{numerics}"')
     _, s, zero, to, out_zero = settled.args
@@ -173,14 +184,19 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
 def require_layout(found: str, reading: Reading) -> None:
     wanted = reading.accelerator.layout
     if found != wanted:
-        raise Refused(f"images are {wanted}, and this operator has {found}", f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout')
+        raise Refused(
+            f"images are {wanted}, and this operator has {found}",
+            f'run relay.qnn.transform.UnifyLayout("{wanted}"), or relay.transform.ConvertLayout',
+        )
 
 
 def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:
     """Window, strides and padding (top, left, bottom, right) of a pool. Refuses other layouts, dilation and windows over the edge."""
     require_layout(op.layout, reading)
     if tuple(op.dilation) != (1, 1) or op.ceil_mode:
-        raise Refused("pools have windows without gaps, inside of the padding", "give the pool dilation 1, and ceil_mode=False with the padding that it needs")
+        raise Refused(
+            "pools have windows without gaps, inside of the padding", "give the pool dilation 1, and ceil_mode=False with the padding that it needs"
+        )
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
     kernel, strides = tuple(map(int, op.pool_size)), tuple(map(int, op.strides))
@@ -207,4 +223,3 @@ def call_below(e: Any, *names: str) -> Call:
         e = e.args[0]
     assert is_call(e, names[-1]), names[-1]
     return e  # type: ignore[no-any-return]
-

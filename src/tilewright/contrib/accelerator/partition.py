@@ -40,12 +40,16 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
             for e in emitted:
                 choose(accelerator, e)
             if same is not None and not _stays_there(accelerator, same.source):
-                raise Refused("what moves nothing stays with what it reads, and that is the CPU's", "bring what it reads to the accelerator, or leave it: it costs nothing")
+                raise Refused(
+                    "what moves nothing stays with what it reads, and that is the CPU's",
+                    "bring what it reads to the accelerator, or leave it: it costs nothing",
+                )
         except Refused as refused:
             return Refusal(refused.rule, refused.edit)
         return True
 
-    check.__name__, check.__wrapped__ = operator.lower.__name__, operator.lower  # type: ignore[attr-defined]  # who asks where it stands is led to the file
+    # who asks where it stands is led to the file
+    check.__name__, check.__wrapped__ = operator.lower.__name__, operator.lower  # type: ignore[attr-defined]
     return check
 
 
@@ -57,11 +61,19 @@ def _stays_there(accelerator: Accelerator, e: Expr) -> bool:
 
 
 def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """Parameters bound, quantized operators in one form, and what the accelerator computes in functions of its own; `main` takes and gives what it did."""
+    """Parameters bound, quantized operators in one form, and what the accelerator computes in functions of its own.
+
+    `main` takes and gives what it did.
+    """
     bound = InferType()(bind_params(mod, params) if params else mod)
     prepared = InferType()((accelerator.prepare or _unified(accelerator))(bound))
     kept = _with_names(bound["main"], prepared)
-    passes = (MergeComposite(pattern_table(accelerator)), AnnotateTarget(accelerator.name), MergeCompilerRegions(), PartitionGraph(str(mod.attrs.get("mod_name", "default"))))
+    passes = (
+        MergeComposite(pattern_table(accelerator)),
+        AnnotateTarget(accelerator.name),
+        MergeCompilerRegions(),
+        PartitionGraph(str(mod.attrs.get("mod_name", "default"))),
+    )
     return InferType()(Sequential((InferType(), *passes), name=f"partition_for_{accelerator.name}")(kept))
 
 
@@ -69,7 +81,11 @@ def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
     """What brings a network into the form of the patterns: quantized data of one type in one layout, with the accelerator's roundings."""
 
     def run(mod: IRModule) -> IRModule:
-        kinds = [str(c.args[0].tensor_type.dtype) for c in calls(mod["main"].body) if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")]
+        kinds = [
+            str(c.args[0].tensor_type.dtype)
+            for c in calls(mod["main"].body)
+            if isinstance(c.op, Op) and c.op.name in ("qnn.conv2d", "qnn.dense", "qnn.quantize", "qnn.requantize")
+        ]
         if not any(isinstance(c.op, Op) and c.op.name.startswith("qnn.") for c in calls(mod["main"].body)):
             return mod
         known = [d for d in accelerator.dtypes if d in ("int8", "uint8")]
@@ -93,7 +109,7 @@ def _with_names(old: Function, mod: IRModule) -> IRModule:
 
 
 def share(mod: IRModule) -> tuple[int, int]:
-    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products."""
+    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products; open sizes count as one."""
     taken = left = 0
     for _, function in mod.items():
         if isinstance(function, Function):
@@ -110,7 +126,7 @@ def _macs(c: Call) -> int:
         return 0
     count = 1
     for n in c.tensor_type.shape:
-        count *= int(n)
+        count *= n if isinstance(n, int) else 1
     weight = c.args[1].tensor_type.shape
     if c.op.name.endswith("dense"):
         return count * int(weight[-1])

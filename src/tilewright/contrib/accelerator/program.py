@@ -38,7 +38,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Layer:
-    """An operator of the network: its name there, that of the accelerator's operator, its multiply-accumulates, and the most bytes of the near memory that it asked for."""
+    """An operator of the network.
+
+    Its name there, that of the accelerator's operator, its multiply-accumulates, and the most bytes of the near memory that it asked for.
+    """
 
     name: str
     operator: str
@@ -61,8 +64,12 @@ class Program:
     def save(self, accelerator: Accelerator) -> bytes:
         """The program as bytes."""
         said = {
-            "accelerator": accelerator.name, "symbol": self.symbol, "far_bytes": self.far_bytes, "inputs": [asdict(p) for p in self.inputs],
-            "outputs": [asdict(p) for p in self.outputs], "layers": [asdict(x) for x in self.layers],
+            "accelerator": accelerator.name,
+            "symbol": self.symbol,
+            "far_bytes": self.far_bytes,
+            "inputs": [asdict(p) for p in self.inputs],
+            "outputs": [asdict(p) for p in self.outputs],
+            "layers": [asdict(x) for x in self.layers],
         }
         parts = (json.dumps(said, separators=(",", ":")).encode(), self.constants, self.commands)
         rest = b"".join(_LENGTH.pack(len(part)) + part for part in parts)
@@ -84,7 +91,9 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     try:
         header: dict[str, Any] = json.loads(said)
         owner, symbol, far_bytes = str(header["accelerator"]), str(header["symbol"]), int(header["far_bytes"])
-        inputs, outputs = (tuple(Place(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs"))
+        inputs, outputs = (
+            tuple(Place(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs")
+        )
         layers = tuple(Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"])
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(f"{what} has a header that cannot be read: {error!r}; compile it again") from error
@@ -92,10 +101,15 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         raise ArtifactError(f"{what} is one for {owner}")
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
-            f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version {accelerator.version} ({accelerator.fingerprint:08x}); compile it again"
+            f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version {accelerator.version} "
+            f"({accelerator.fingerprint:08x}); compile it again"
         )
-    if not len(constants) <= far_bytes <= accelerator.far.size or not all(p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)):
-        raise ArtifactError(f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of")
+    if not len(constants) <= far_bytes <= accelerator.far.size or not all(
+        p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)
+    ):
+        raise ArtifactError(
+            f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of"
+        )
     return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 
 

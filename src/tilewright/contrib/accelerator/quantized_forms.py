@@ -50,16 +50,23 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
     scaling = scaling_of(requantize, bias.size, reading, real)
     zero = found.args[3].value
     return found, {
-        **scaling.attributes(), "bias": bias.astype(np.int32), "low": low, "high": high, "in_zero": int(number(found.args[2])), "weight_zero": np.broadcast_to(zero, (bias.size,)).astype(np.int32),
+        **scaling.attributes(),
+        "bias": bias.astype(np.int32),
+        "low": low,
+        "high": high,
+        "in_zero": int(number(found.args[2])),
+        "weight_zero": np.broadcast_to(zero, (bias.size,)).astype(np.int32),
         "dtype": str(root.tensor_type.dtype),
     }
 
 
 @dataclass(frozen=True)
 class conv2d(Form):
-    """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and `exponent` (co), `once`, `in_zero`, `out_zero`, `low`, `high`, `strides`, `dilation`.
+    """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and `exponent` (co), `once`, `in_zero`,
+    `out_zero`, `low`, `high`, `kernel`, `strides`, `dilation`.
 
-    `depthwise`: each channel by its own weight of (kh, kw, c). Without `pad`, padding before it is another operator's. With `real`, sums are scaled in float32
+    `depthwise`: each channel by its own weight of (kh, kw, c). Without `pad`, padding before it is another operator's. With `real`, sums
+    are scaled in float32
     by `factor` (co), which is in the place of `multiplier`, `exponent` and `once`.
     """
 
@@ -81,18 +88,33 @@ class conv2d(Form):
         x, _ = padded_data(conv.args[0], op.data_layout, reading) if self.pad else (data_of(conv.args[0], reading), None)
         if any(op.padding):
             if any(x.before) or any(x.after):
-                raise Refused("a convolution has padding of its own, or nn.pad before it", "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()")
+                raise Refused(
+                    "a convolution has padding of its own, or nn.pad before it", "bring both into nn.pad: relay.qnn.transform.NormalizeQnn()"
+                )
             x = x.pad(*sides_of(op.data_layout, *map(int, op.padding)), found["in_zero"])
         ordered = conv.args[1].value.transpose(op.axes()[1]).transpose(2, 3, 1, 0)
         kh, kw, depth, channels = ordered.shape
         if self.depthwise:
             if op.groups != channels or depth != 1 or channels != x.shape[op.data_layout.index("C")]:
-                raise Refused(f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in {op.groups} groups", "split it into convolutions of one group each")
+                raise Refused(
+                    f"a convolution in groups is depthwise, one channel in each, and this has {channels} channels in {op.groups} groups",
+                    "split it into convolutions of one group each",
+                )
             ordered = ordered[:, :, 0]
         elif op.groups != 1:
             raise Refused(f"a convolution has one group, and this has {op.groups}", "split it into convolutions of one group each")
         macs = math.prod(root.tensor_type.shape) * kh * kw * depth
-        return Match(root, reading, x=x, weight=np.ascontiguousarray(ordered), kernel=(kh, kw), strides=_pair(op.strides), dilation=_pair(op.dilation), macs=macs, **found)
+        return Match(
+            root,
+            reading,
+            x=x,
+            weight=np.ascontiguousarray(ordered),
+            kernel=(kh, kw),
+            strides=_pair(op.strides),
+            dilation=_pair(op.dilation),
+            macs=macs,
+            **found,
+        )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.conv2d(rng, accelerator, self.depthwise, self.pad)
@@ -132,7 +154,9 @@ class add(Form):
         total, low, high = clipped(root)
         a, b = (data_of(v, reading) for v in total.args[:2])
         if a.shape != b.shape:
-            raise Refused(f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to")
+            raise Refused(
+                f"the tensors of a sum have one shape, and these have {a.shape} and {b.shape}", "broadcast the smaller one before: relay.broadcast_to"
+            )
         scales, zeros = ([number(p) for p in total.args[k::2]] for k in (2, 3))
         return Match(root, reading, a=a, b=b, scales=tuple(scales), zeros=tuple(map(int, zeros)), low=low, high=high, dtype=a.dtype)
 
@@ -154,7 +178,9 @@ class avg_pool2d(Form):
         kernel, strides, padding = pool_geometry(call.op, reading)
         scales, zeros = ([number(p) for p in call.args[k::2]] for k in (1, 2))
         x = data_of(call.args[0], reading)
-        return Match(root, reading, x=x, kernel=kernel, strides=strides, padding=padding, scales=tuple(scales), zeros=tuple(map(int, zeros)), dtype=x.dtype)
+        return Match(
+            root, reading, x=x, kernel=kernel, strides=strides, padding=padding, scales=tuple(scales), zeros=tuple(map(int, zeros)), dtype=x.dtype
+        )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         return samples.avg_pool2d(rng, accelerator)
@@ -239,7 +265,10 @@ class pad(Form):
 
 @dataclass(frozen=True)
 class requantize(Form):
-    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`, `out_zero`, `low`, `high`; one number each."""
+    """Bytes under another scale: `x`, `multiplier`, `exponent`, `once`, or `factor` where it is `real`, `in_zero`, `out_zero`, `low`, `high`.
+
+    One number each.
+    """
 
     real: bool = False
 

@@ -44,7 +44,9 @@ def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | 
         return [], made
     found = list(made) if isinstance(made, Sequence) else [made]
     if not found or not all(isinstance(e, Emitted) for e in found):
-        raise CompileError(f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a list, or the operand that the result is")
+        raise CompileError(
+            f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a list, or the operand that the result is"
+        )
     return found, None
 
 
@@ -54,7 +56,9 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
     owner, _, name = str(composite).partition(".")
     if owner != accelerator.name or name not in accelerator.operators:
         what = composite or (call.op.name if isinstance(call, Call) and hasattr(call.op, "name") else type(call).__name__)
-        raise CompileError(f"{accelerator.name} was handed {what}, which is none of its operators; partition with {accelerator.name}.partition_for(mod)", call.span)
+        raise CompileError(
+            f"{accelerator.name} was handed {what}, which is none of its operators; partition with {accelerator.name}.partition_for(mod)", call.span
+        )
     return accelerator.operators[name]
 
 
@@ -72,8 +76,10 @@ class _Reader:
         self.numerics = str(own) if own else accelerator.numerics
         if own and str(own) != accelerator.numerics:
             raise CompileError(
-                f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; partition with {accelerator.name}.partition_for(mod), '
-                "which gives the whole network its roundings, and leave the option relay.qnn.numerics out", function.span,
+                f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
+                f"partition with {accelerator.name}.partition_for(mod), "
+                "which gives the whole network its roundings, and leave the option relay.qnn.numerics out",
+                function.span,
             )
         self.tensors: dict[Expr, Operand | Array] = {}
         self.region = Region(str(function.attrs.get("global_symbol", accelerator.name)))
@@ -85,7 +91,9 @@ class _Reader:
         for e in results:
             found = self.tensors[e]
             if not isinstance(found, Operand):
-                raise CompileError(f"the function @{self.region.symbol} gives a constant; fold constants before the network is partitioned", function.span)
+                raise CompileError(
+                    f"the function @{self.region.symbol} gives a constant; fold constants before the network is partitioned", function.span
+                )
             self.region.outputs.append(found)
 
     def _fresh(self, e: Expr) -> Operand:

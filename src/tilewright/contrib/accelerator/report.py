@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass
 class LayerCycles:
-    """A layer: the bytes of the near memory that its tiles take, when it ended less when the one before it did, how long each queue worked for it, and what it moved."""
+    """A layer.
+
+    The bytes of the near memory that its tiles take, when it ended less when the one before it did, how long each queue worked for it, and what it moved.
+    """
 
     name: str
     operator: str
@@ -58,7 +61,9 @@ class Cycles:
         widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
         lines = ["  ".join(c.ljust(w) if k < 2 else c.rjust(w) for k, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip() for r in rows]
         used = f", {self.utilization:.0%} of the multiplications that there is room for" if self.macs_per_cycle else ""
-        return "\n".join([f"{self.symbol}: {self.total:,} cycles, {self.macs:,} macs{used}; near memory {self.near_peak:,} of {self.near_size:,} bytes", *lines])
+        return "\n".join(
+            [f"{self.symbol}: {self.total:,} cycles, {self.macs:,} macs{used}; near memory {self.near_peak:,} of {self.near_size:,} bytes", *lines]
+        )
 
 
 def cycle_reports(program: Any) -> list[Cycles]:

@@ -1,6 +1,7 @@
 """Random programs of each form: sizes, attributes, scales and zero points as networks have them, and now and then as they seldom do.
 
-Values reach the ends of their types: zero points of -128 and 127, multipliers above one, sums near the ends of 32 bits are where declarations go wrong.
+Values reach the ends of their types: zero points of -128 and 127, multipliers above one, sums near the ends of 32 bits are where
+declarations go wrong.
 """
 
 from __future__ import annotations
@@ -61,7 +62,15 @@ def _finished(rng: Rng, sums: Expr, reach: float, scale: Array, axis: int, dtype
     sums_scale = np.float32(scale) if scale.size == 1 else scale.astype(np.float32)
     spread = float(rng.choice([1, 1, 1, 0.002, 0.05]))
     out = np.float32(float(scale.mean()) * reach / 110 * spread)
-    body = relay.qnn.op.requantize(body, _const(sums_scale, "float32"), _const(0, "int32"), _const(out, "float32"), _const(_zero(rng, dtype), "int32"), axis=axis, out_dtype=dtype)
+    body = relay.qnn.op.requantize(
+        body,
+        _const(sums_scale, "float32"),
+        _const(0, "int32"),
+        _const(out, "float32"),
+        _const(_zero(rng, dtype), "int32"),
+        axis=axis,
+        out_dtype=dtype,
+    )
     if rng.random() < 0.4:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         body = relay.op.clip(body, float(low + int(rng.integers(1, 100))), float(high - int(rng.integers(1, 100))))
@@ -95,9 +104,21 @@ def conv2d(rng: Rng, accelerator: Accelerator, depthwise: bool, padded: bool) ->
         data = relay.nn.pad(x, [[0, 0], list(sides[0]), list(sides[1]), [0, 0]], float(zero))
     weight, zw, s_x, s_w = _weights(rng, (kh, kw, 1 if depthwise else ci, co), co, dtype)
     sums = relay.qnn.op.conv2d(
-        data, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"), _const(s_w if s_w.size > 1 else s_w[0], "float32"),
-        kernel_size=(kh, kw), channels=co, strides=strides, dilation=dilation, padding=(0, 0, 0, 0), groups=ci if depthwise else 1, data_layout="NHWC",
-        kernel_layout="HWIO", out_dtype="int32",
+        data,
+        _const(weight, "int8"),
+        _const(zero, "int32"),
+        _const(zw, "int32"),
+        _const(s_x, "float32"),
+        _const(s_w if s_w.size > 1 else s_w[0], "float32"),
+        kernel_size=(kh, kw),
+        channels=co,
+        strides=strides,
+        dilation=dilation,
+        padding=(0, 0, 0, 0),
+        groups=ci if depthwise else 1,
+        data_layout="NHWC",
+        kernel_layout="HWIO",
+        out_dtype="int32",
     )
     size = 5000 * np.sqrt(kh * kw * (1 if depthwise else ci)) + 1500
     return _function(_finished(rng, sums, size, s_x * s_w, 3, dtype), x)
@@ -112,7 +133,14 @@ def dense(rng: Rng, accelerator: Accelerator) -> Function:
     x, zero = _var((n, k), dtype), _zero(rng, dtype)
     weight, zw, s_x, s_w = _weights(rng, (units, k), units, dtype)
     sums = relay.qnn.op.dense(
-        x, _const(weight, "int8"), _const(zero, "int32"), _const(zw, "int32"), _const(s_x, "float32"), _const(s_w if s_w.size > 1 else s_w[0], "float32"), units=units, out_dtype="int32",
+        x,
+        _const(weight, "int8"),
+        _const(zero, "int32"),
+        _const(zw, "int32"),
+        _const(s_x, "float32"),
+        _const(s_w if s_w.size > 1 else s_w[0], "float32"),
+        units=units,
+        out_dtype="int32",
     )
     return _function(_finished(rng, sums, 5000 * np.sqrt(k) + 1500, s_x * s_w, 1, dtype), x)
 
@@ -146,8 +174,18 @@ def avg_pool2d(rng: Rng, accelerator: Accelerator) -> Function:
     to, out_zero = (s, z) if rng.random() < 0.8 else (s * 1.3, _zero(rng, dtype))
     padding = (0, 0, 0, 0) if whole or rng.random() < 0.4 else tuple(int(rng.integers(0, k)) for k in (*kernel, *kernel))
     body = relay.qnn.op.avg_pool2d(
-        x, _const(s, "float32"), _const(z, "int32"), _const(to, "float32"), _const(out_zero, "int32"), pool_size=kernel, strides=strides, padding=padding,
-        dilation=(1, 1), ceil_mode=False, count_include_pad=False, layout="NHWC",
+        x,
+        _const(s, "float32"),
+        _const(z, "int32"),
+        _const(to, "float32"),
+        _const(out_zero, "int32"),
+        pool_size=kernel,
+        strides=strides,
+        padding=padding,
+        dilation=(1, 1),
+        ceil_mode=False,
+        count_include_pad=False,
+        layout="NHWC",
     )
     return _function(body, x)
 
@@ -206,7 +244,9 @@ def requantize(rng: Rng, accelerator: Accelerator) -> Function:
     dtype = _dtype(rng, accelerator)
     x = _var(_image(rng), dtype)
     s, to = rng.uniform(0.01, 0.1, 2)
-    body = relay.qnn.op.requantize(x, _const(s, "float32"), _const(_zero(rng, dtype), "int32"), _const(to, "float32"), _const(_zero(rng, dtype), "int32"), out_dtype=dtype)
+    body = relay.qnn.op.requantize(
+        x, _const(s, "float32"), _const(_zero(rng, dtype), "int32"), _const(to, "float32"), _const(_zero(rng, dtype), "int32"), out_dtype=dtype
+    )
     return _function(body, x)
 
 
@@ -252,7 +292,13 @@ def float_conv2d(rng: Rng, accelerator: Accelerator) -> Function:
     last = accelerator.layout == "NHWC"
     x = _var((n, h, w, ci) if last else (n, ci, h, w), dtype)
     weight = _values(rng, (kh, kw, ci, co) if last else (co, ci, kh, kw), dtype)
-    how: dict[str, Any] = {"data_layout": accelerator.layout, "kernel_layout": "HWIO" if last else "OIHW", "strides": strides, "dilation": dilation, "padding": padding}
+    how: dict[str, Any] = {
+        "data_layout": accelerator.layout,
+        "kernel_layout": "HWIO" if last else "OIHW",
+        "strides": strides,
+        "dilation": dilation,
+        "padding": padding,
+    }
     body = _summed(rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how), 3 if last else 1, dtype)
     return _function(body, x)
 

@@ -92,7 +92,8 @@ def _compute(command: Command, near: Array) -> None:
     found = c.instruction.meaning(*(_at(near, c.tiles[n]) for n in c.instruction.inputs), **c.fields)
     if found.shape != y.shape or found.dtype != np.dtype(y.dtype):
         raise SimulatorError(
-            f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says {y.dtype}{list(y.shape)}: its meaning and its operands do not fit: {command.text()}"
+            f"{c.instruction.name} gave {found.dtype}{list(found.shape)}, and its command says {y.dtype}{list(y.shape)}: "
+            f"its meaning and its operands do not fit: {command.text()}"
         )
     _at(near, y)[...] = found
 
@@ -132,7 +133,10 @@ class _Clock:
             raise SimulatorError(f"this command is of layer {command.layer}, and the program has {len(self.report.layers)}: {command.text()}")
         other = self.ends[1 - queue]
         if command.wait > len(other):
-            raise SimulatorError(f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand before it, so it never begins: {command.text()}")
+            raise SimulatorError(
+                f"this command waits for {command.wait} commands of the other queue, of which {len(other)} stand before it, "
+                f"so it never begins: {command.text()}"
+            )
         begin = max(self.ends[queue][-1] if self.ends[queue] else 0, other[command.wait - 1] if command.wait else 0)
         what = command.what
         took = self.accelerator.transfer_cycles(what.moved) if isinstance(what, Move) else what.cycles
@@ -142,16 +146,22 @@ class _Clock:
 
     def _touch(self, command: Command, queue: int, address: int, size: int, writes: bool, begin: int, end: int) -> None:
         if not 0 <= address <= self.accelerator.near.size - size:
-            raise SimulatorError(f"this command reaches byte {address + size} of {self.accelerator.near.name}, which has {self.accelerator.near.size}: {command.text()}")
+            raise SimulatorError(
+                f"this command reaches byte {address + size} of {self.accelerator.near.name}, which has {self.accelerator.near.size}: {command.text()}"
+            )
         if address % self.grain:
-            raise SimulatorError(f"this command uses byte {address} of {self.accelerator.near.name}, whose values lie at multiples of {self.grain}: {command.text()}")
+            raise SimulatorError(
+                f"this command uses byte {address} of {self.accelerator.near.name}, whose values lie at multiples of {self.grain}: {command.text()}"
+            )
         part = slice(address // self.grain, -(-(address + size) // self.grain))
         if part.start >= part.stop:
             return
         other = 1 - queue
         busy = max(int(self.written[other, part].max()), int(self.read[other, part].max()) if writes else 0)
         if busy > begin:
-            raise SimulatorError(f"this command begins at cycle {begin}, and the other queue works on its memory until cycle {busy}: {command.text()}")
+            raise SimulatorError(
+                f"this command begins at cycle {begin}, and the other queue works on its memory until cycle {busy}: {command.text()}"
+            )
         if writes:
             self.written[queue, part] = end
             return
@@ -165,7 +175,10 @@ class _Clock:
         else:
             begin, end = what.span()
             if not 0 <= begin <= end <= self.far_bytes:
-                raise SimulatorError(f"this command reaches bytes {begin} to {end} of {self.accelerator.far.name}, where the program has {self.far_bytes}: {what.text()}")
+                raise SimulatorError(
+                    f"this command reaches bytes {begin} to {end} of {self.accelerator.far.name}, "
+                    f"where the program has {self.far_bytes}: {what.text()}"
+                )
             layer.transfer += took
             if what.opcode == LOAD:
                 layer.bytes_in += what.moved

@@ -36,7 +36,10 @@ _TILE: Final = struct.Struct("<BBxxI")
 
 @dataclass(frozen=True)
 class Move:
-    """A transfer between the memories: of `shape` elements in the far one, `strides` in bytes, among `before` and `after` filled ones in the near one."""
+    """A transfer between the memories.
+
+    Of `shape` elements in the far one, `strides` in bytes, among `before` and `after` filled ones in the near one.
+    """
 
     opcode: int
     itemsize: int
@@ -73,7 +76,8 @@ class Move:
     def text(self) -> str:
         around = f" around {list(self.before)}, {list(self.after)} of {self.fill}" if any(self.before) or any(self.after) else ""
         arrow = "<-" if self.opcode == LOAD else "->"
-        return f"{'LOAD' if self.opcode == LOAD else 'STORE':8s} near[{self.near:#x}] {arrow} far[{self.far:#x}] {list(self.shape)} by {list(self.strides)}{around}"
+        name = "LOAD" if self.opcode == LOAD else "STORE"
+        return f"{name:8s} near[{self.near:#x}] {arrow} far[{self.far:#x}] {list(self.shape)} by {list(self.strides)}{around}"
 
 
 @dataclass(frozen=True)

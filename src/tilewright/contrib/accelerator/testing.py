@@ -3,7 +3,8 @@
     conformance(npu)                    a report of what failed, which is true where nothing did
     conformance(npu).check()            raises `ConformanceError`
 
-Each sample is compiled for the memory as it is declared and for one that is just large enough, so that all axes are cut; it runs in the simulator, which
+Each sample is compiled for the memory as it is declared and for one that is just large enough, so that all axes are cut; it runs in the
+simulator, which
 has rules of its own, and is saved and loaded. What the accelerator refuses has to say a rule and an edit. Cycles are held to the multiplications that
 a cycle has room for.
 """
@@ -86,7 +87,9 @@ def conformance(accelerator: Accelerator, samples: int = 12, seed: int = 0, stop
     return found
 
 
-def _test_operator(accelerator: Accelerator, operator: Operator, row: Any, rng: np.random.Generator, samples: int, found: Conformance, stop_at: int) -> None:
+def _test_operator(
+    accelerator: Accelerator, operator: Operator, row: Any, rng: np.random.Generator, samples: int, found: Conformance, stop_at: int
+) -> None:
     refused = found.refused.setdefault(operator.name, {})
     found.ran[operator.name] = 0
     program = ""
@@ -104,7 +107,13 @@ def _test_operator(accelerator: Accelerator, operator: Operator, row: Any, rng: 
         if problem:
             found.failures.append(Failure(operator.name, problem, program))
     if not found.ran[operator.name] and len(found.failures) < stop_at:
-        found.failures.append(Failure(operator.name, f"it takes none of {_TRIES * samples} programs; its constraints leave nothing, or its pattern matches nothing of its form", program))
+        found.failures.append(
+            Failure(
+                operator.name,
+                f"it takes none of {_TRIES * samples} programs; its constraints leave nothing, or its pattern matches nothing of its form",
+                program,
+            )
+        )
 
 
 def _test_sample(accelerator: Accelerator, row: Any, function: Function, rng: np.random.Generator, refused: dict[str, int]) -> tuple[str, bool]:

@@ -173,7 +173,10 @@ class _Search:
 
 
 def box_of(e: Emitted, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[int, int, int, int], ...]:
-    """What a step reads of an operand, or writes: of each dimension the first element, how many there are, and how many filled ones before and after."""
+    """What a step reads of an operand, or writes.
+
+    Of each dimension the first element, how many there are, and how many filled ones before and after.
+    """
     operand: Any = e.operands[name]
     before = operand.before if isinstance(operand, Operand) else (0,) * operand.ndim
     box = []
@@ -185,4 +188,3 @@ def box_of(e: Emitted, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[in
         lead = min(max(0, -begin), end - begin)
         box.append((first, last - first, lead, end - begin - lead - (last - first)))
     return tuple(box)
-

@@ -28,7 +28,7 @@ from tilewright.relay.offload.fates import Fate, Partition, fates, partition, ta
 from tilewright.relay.offload.nearest import STEPS, Nearest
 from tilewright.relay.offload.places import depth_of, operators_of, path_of, tops_of
 from tilewright.relay.offload.prepared import divided, prepared
-from tilewright.relay.offload.probe import Questions
+from tilewright.relay.offload.probe import NO_PROGRAM, Questions
 from tilewright.relay.offload.report import Offload, Record, Taken, one_after_another
 from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
 from tilewright.relay.op.annotation import Mark
@@ -276,7 +276,10 @@ class _Explained:
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
             return edit, False, []
-        answer = c.row[2](fitting) if len(c.row) == 3 else True
+        try:
+            answer = c.row[2](fitting) if len(c.row) == 3 else True
+        except NO_PROGRAM:  # the check cannot say of what stands there for the value of an input
+            return edit, False, []
         if answer:
             return edit, True, []
         rule = f"then its check says no: {answer.rule}" if isinstance(answer, Refusal) else "then its check says no"
@@ -292,8 +295,8 @@ def _trial(edit: Edit, leaves: Sequence[Expr]) -> list[Change]:
     for v in leaves:
         kind = v.known_type()
         if getattr(v, "name_hint", "") in edit.needs and isinstance(kind, TensorType) and kind.is_static:
-            zeros = Constant(np.zeros(kind.concrete_shape, kind.dtype.numpy()))
-            found.append(Change(v, lambda e, now, zeros=zeros: zeros))  # type: ignore[misc]
+            ones = Constant(np.ones(kind.concrete_shape, kind.dtype.numpy()))
+            found.append(Change(v, lambda e, now, ones=ones: ones))  # type: ignore[misc]
     return found
 
 

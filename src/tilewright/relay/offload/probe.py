@@ -29,7 +29,7 @@ class Questions:
     left: int = 2_000
 
 
-_NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
@@ -43,7 +43,7 @@ def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], input
         questions.left -= 1
         try:
             agrees = bool(check(changed(root, trial, inputs)))
-        except _NO_PROGRAM:
+        except NO_PROGRAM:
             continue
         if agrees:
             return edit

@@ -134,6 +134,8 @@ def matrix_set_diag(x: Value, diagonal: Value) -> Expr:
 @converter("DYNAMIC_UPDATE_SLICE")
 def dynamic_update_slice(x: Value, update: Value, begin: Value, *, node: Node) -> Expr:
     known = node.known(begin)
+    if not x.rank == update.rank == math.prod(begin.shape):
+        node.refuse(f"its input has {x.rank} dimensions, its update {update.rank}, and where that begins {math.prod(begin.shape)} numbers; the file is damaged: convert it again")
     most = [d - u for d, u in zip(x.shape, update.shape, strict=True)]
     if any(m < 0 for m in most):
         node.refuse(f"its update of shape {update.shape} is larger than its input of shape {x.shape}")

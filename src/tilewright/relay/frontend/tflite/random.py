@@ -53,16 +53,23 @@ def _seeds(seed: int, seed2: int, node: Node) -> tuple[int, int]:
     return seed & (1 << 64) - 1, seed2 & (1 << 64) - 1
 
 
+def _sizes(shape: Value, node: Node) -> tuple[int, ...]:
+    found = node.ints(shape)
+    if any(n < 0 for n in found):
+        node.refuse(f"its result is to have the shape {found}, and sizes are zero or more")
+    return found
+
+
 @converter("RANDOM_UNIFORM")
 def random_uniform(shape: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
-    sizes = node.ints(shape)
+    sizes = _sizes(shape, node)
     return Constant(_unit(words(*_seeds(seed, seed2, node), math.prod(sizes))).reshape(sizes))
 
 
 @converter("RANDOM_STANDARD_NORMAL")
 def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
     """By the method of Box and Muller, two numbers from two."""
-    sizes = node.ints(shape)
+    sizes = _sizes(shape, node)
     count = math.prod(sizes)
     drawn = _unit(words(*_seeds(seed, seed2, node), count + count % 2)).reshape(-1, 2)
     first = np.maximum(drawn[:, 0], np.float32(1e-7))
@@ -75,6 +82,8 @@ def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node:
 def multinomial(logits: Value, samples: Value, *, seed: int = 0, seed2: int = 0, node: Node) -> Expr:
     """For each number drawn, how many of the row's cumulated shares are not above it."""
     count = node.whole(samples)
+    if logits.rank != 2 or count < 0 or not logits.shape[1]:
+        node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, and takes (rows, classes); the file is damaged: convert it again")
     batch, classes = logits.shape
     drawn = words(*_seeds(seed, seed2, node), 2 * batch * count).astype(np.uint64).reshape(-1, 2)
     mantissa = (drawn[:, 0] & np.uint64(0xFFFFF)) << np.uint64(32) | drawn[:, 1]
