@@ -143,6 +143,21 @@ def test_values_of_inputs_are_the_key_of_the_root() -> None:
     assert [e.is_whole and e.program is not None for e in root.edges.values()] == [True, True]
 
 
+def test_texts_that_decide_are_told_apart_by_what_they_say() -> None:
+    branches = [helper.make_graph([node("Identity", [name], "r")], name, [], [helper.make_tensor_value_info("r", FLOAT, None)]) for name in ("two", "three")]
+    proto = model(
+        [node("Equal", ["x", "word"], "is_it"), node("Squeeze", ["is_it"], "one"), node("If", ["one"], "y", then_branch=branches[0], else_branch=branches[1])],
+        {"x": (1,)}, weights={"two": floats(2), "three": floats(3)}, kinds={"x": TensorProto.STRING},
+    )
+    proto.graph.initializer.append(helper.make_tensor("word", TensorProto.STRING, (1,), [b"ab"]))
+    proto.opset_import[0].version = 19
+    compiled = tilewright.compile(proto)
+    for _ in range(3):
+        assert [compiled(x=np.array(["".join(word)], object)).shape for word in (("a", "b"), ("b", "a"), ("c",))] == [(2,), (3,), (3,)]
+    root = compiled._stages.root
+    assert root.asked == (0,) and len({*root.edges, *root.seen}) == 3
+
+
 def test_stages_between_native_programs() -> None:
     proto = positive_rows()
     compiled = same(proto, *({"x": rows(n)} for n in (2, 3, 2, 0, 5)))

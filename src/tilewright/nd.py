@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,11 @@ ALIGNMENT: Final = 64
 _KINDS: Final = {"cpu": "cpu", "llvm": "cpu", "c": "cpu", "stackvm": "cpu"}
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 _DL_UINT, _DL_BFLOAT = 1, 4
+
+
+def content(value: np.ndarray[Any, Any]) -> Hashable:
+    """The elements of a numpy array, for dictionaries: its bytes, or its texts, whose bytes are only where they lie."""
+    return tuple(value.flat) if value.dtype.hasobject else value.tobytes()
 
 
 @dataclass(frozen=True, slots=True)

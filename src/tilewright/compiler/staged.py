@@ -27,6 +27,7 @@ import numpy as np
 
 from tilewright import worth
 from tilewright.errors import InputError
+from tilewright.nd import content
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable, check_texts, readable
@@ -180,7 +181,7 @@ class Point:
 
     def key(self, values: Sequence[Array]) -> Key:
         """What tells the ways on from here apart."""
-        return (*[values[k].shape for k in self.open], *[values[k].tobytes() for k in self.asked])
+        return (*[values[k].shape for k in self.open], *[content(values[k]) for k in self.asked])
 
     def known(self, values: Sequence[Array]) -> Edge | None:
         """The edge for these values, when its stage is compiled; it counts as used."""

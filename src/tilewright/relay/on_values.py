@@ -20,6 +20,7 @@ import numpy as np
 from tilewright import worth
 from tilewright.arith.noted_sizes import Notes, is_noted
 from tilewright.errors import CompileError, RunError
+from tilewright.nd import content
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.groups import OPEN, Lists
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
@@ -189,14 +190,14 @@ class _Part:
     def _in_keys(self, asked: tuple[int, ...]) -> tuple[tuple[int, ...], int, list[int]]:
         """What decides; the number of the constants among that; and the others."""
         varying = [k for k in asked if not isinstance(self._given[k], Constant)]
-        constants = [a.value.tobytes() for a in map(self._given.__getitem__, asked) if isinstance(a, Constant)]
+        constants = [content(a.value) for a in map(self._given.__getitem__, asked) if isinstance(a, Constant)]
         return asked, self._decided.number(tuple(constants)), varying
 
     def _key(self, args: Sequence[Array]) -> Any:
         asked, constants, varying = self._keys
         if asked is not self._decided.asked:
             self._keys = _, constants, varying = self._in_keys(self._decided.asked)
-        return (constants, *[args[k].tobytes() if not args[k].dtype.hasobject else tuple(args[k].flat) for k in varying])
+        return (constants, *[content(args[k]) for k in varying])
 
     def __call__(self, *args: Any) -> Any:
         of, key = self._decided, self._key(args)
@@ -323,7 +324,7 @@ def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]])
 
 def _content(value: Array) -> Any:
     """What a value is, for dictionaries."""
-    return (value.shape, tuple(value.flat) if value.dtype.hasobject else value.tobytes())
+    return (value.shape, content(value))
 
 
 def _noted_in(e: Expr) -> Iterator[Any]:

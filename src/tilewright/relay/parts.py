@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import CompileError
+from tilewright.nd import content
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import Waiting, pending
@@ -152,7 +153,7 @@ def _content(e: Expr) -> Hashable:
         return e.op.content() if isinstance(e.op, Waiting) else e.op
     if isinstance(e, Constant):
         value = e.value
-        return (value.shape, str(value.dtype), tuple(value.flat) if value.dtype.hasobject else value.tobytes())
+        return (value.shape, str(value.dtype), content(value))
     if isinstance(e, Var):
         return str(e.known_type())
     return e.index if isinstance(e, TupleGetItem) else ""
