@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -155,7 +155,7 @@ class _Decided:
         self.operators = len(calls(function.body))
         self._constants: dict[Any, int] = {}
 
-    def number(self, constants: tuple[bytes, ...]) -> int:
+    def number(self, constants: tuple[Hashable, ...]) -> int:
         """That of the constants among what decides."""
         return self._constants.setdefault(constants, len(self._constants))
 
