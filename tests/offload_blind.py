@@ -120,7 +120,7 @@ class Quantized:
 
     def conv(self, x: Expr, **over: Any) -> Expr:
         rng, k, cout = self.rng, self.kernel, over.get("cout", self.cout)
-        attrs: dict[str, Any] = dict(kernel_size=(k, k), channels=cout, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32")
+        attrs: dict[str, Any] = {"kernel_size": (k, k), "channels": cout, "data_layout": "NHWC", "kernel_layout": "HWIO", "out_dtype": "int32"}
         attrs |= over.get("attrs", {})
         weight = over.get("weight") or ints(rng, (k, k, self.cin // attrs.get("groups", 1), cout))
         y = relay.qnn.op.conv2d(
@@ -281,5 +281,5 @@ def cases(count: int, seed: int = 0) -> Iterator[Case]:
         declare()
     makers = list(FAMILIES.items())
     for i in range(count):
-        name, make = makers[i % len(makers)]
+        _name, make = makers[i % len(makers)]
         yield make(np.random.default_rng([seed, i]))

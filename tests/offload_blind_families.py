@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from offload_blind import (
     CONSTANT,
     CONV,
@@ -24,14 +25,10 @@ from offload_blind import (
     change_dense,
     conv_families,
     family,
-    ints,
-    random_block,
     scalar,
     scale,
     zero,
 )
-
-import tilewright as tvm
 from tilewright import relay
 from tilewright.relay.dataflow_pattern import is_constant, is_op, wildcard
 from tilewright.relay.op.contrib import Refusal
@@ -54,7 +51,7 @@ def declare() -> None:
 
 
 def pool(q: Quantized, kind: str = "max", dtype: str = "", **over: Any) -> Expr:
-    values = dict(pool_size=(2, 2), strides=(2, 2), layout="NHWC") | over
+    values = {"pool_size": (2, 2), "strides": (2, 2), "layout": "NHWC"} | over
     x = q.image(dtype=dtype or q.dtype)
     if kind == "max":
         return relay.nn.max_pool2d(x, **values)
@@ -216,7 +213,7 @@ def block(q: Quantized, **over: Any) -> Expr:
     """A convolution with bias and activation, channels first."""
     dtype, groups = over.get("dtype", "float32"), over.get("attrs", {}).get("groups", 1)
     x = relay.var("x", shape=(1, q.cin, q.size, q.size), dtype=dtype)
-    values = dict(kernel_size=(3, 3), channels=q.cout, padding=(1, 1)) | over.get("attrs", {})
+    values = {"kernel_size": (3, 3), "channels": q.cout, "padding": (1, 1)} | over.get("attrs", {})
     weight = over.get("weight") or real(q.rng, q.cout, q.cin // groups, 3, 3, dtype=dtype)
     y = over.get("after_conv", lambda v: v)(relay.nn.conv2d(x, weight, **values))
     y = over.get("after_bias", lambda v: v)(relay.nn.bias_add(y, real(q.rng, q.cout, dtype=dtype)))
@@ -264,7 +261,7 @@ def bnns_families() -> None:
     parts: dict[str, tuple[Make, Cause]] = {
         "groups": (lambda q, c: block(q, attrs={"groups": 2} if c else {}), Cause(conv, LIMIT, r"groups", editable=False)),
         "cast between": (
-            lambda q, c: block(q, **({"after_bias": lambda y: relay.abs(y)} if c else {})),
+            lambda q, c: block(q, **({"after_bias": relay.abs} if c else {})),
             Cause("nn.relu", (*EXTRA, "unknown"), r"abs"),
         ),
         "tanh in place of relu": (lambda q, c: block(q, act=relay.tanh if c else relay.nn.relu), Cause("tanh", ("operator", "unknown"), r"tanh", editable=False)),

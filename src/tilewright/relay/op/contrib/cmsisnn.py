@@ -10,7 +10,18 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import attr_is, dtype_is, inner, kept, partition_with, tensor, value_of
+from tilewright.relay.op.contrib.rules import (
+    Rule,
+    attr_is,
+    dtype_is,
+    edited,
+    inner,
+    kept,
+    partition_with,
+    result_quantized,
+    tensor,
+    value_of,
+)
 
 TARGET: Final = "cmsis-nn"
 SIGNED: Final = ("int8",)
@@ -24,9 +35,22 @@ def _product(name: str, data: DFPattern) -> DFPattern:
     return whole | is_op("clip")(whole)
 
 
-def _zero_of_weight(call: Call) -> tuple[bool, str, str]:
-    zero = value_of(call.args[3])
-    return not np.any(zero), f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there", "quantize the weight around 0"
+def _zero_of_weight(call: Call) -> Rule:
+    weight, zero = (value_of(call.args[i]) for i in (1, 3))
+    return (
+        not np.any(zero), f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there", "quantize the weight around 0",
+        edited(call.op.name, {1: _around_zero(call, weight, zero), 3: 0}),
+    )
+
+
+def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
+    """The weight less its zero point, which is one number, or one for each output channel; what does not fit into its type then is the nearest that does."""
+    op: Any = call.op
+    if np.size(zero) > 1:
+        outputs = op.kernel_layout.index("O") if "kernel_layout" in op.attributes() else 0
+        zero = np.reshape(zero, [-1 if i == outputs else 1 for i in range(np.ndim(weight))])
+    limits = np.iinfo(weight.dtype)
+    return np.clip(weight.astype("int64") - zero, limits.min, limits.max)
 
 
 def _check_conv2d(e: Expr) -> bool | Refusal:
@@ -68,9 +92,13 @@ def _check_binary(e: Expr) -> bool | Refusal:
 
 def _check_softmax(e: Expr) -> bool | Refusal:
     scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
+    softmax: Any = e if e.op.name == "qnn.softmax" else inner(e, "nn.softmax")  # type: ignore[attr-defined]
+    axis, rank = softmax.op.axis, len(tensor(e).shape)
     return kept([
         dtype_is(e, SIGNED, "the result"),
-        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 from -128 there", "quantize the result of softmax by 1/256 from -128"),
+        (axis % rank == rank - 1, f"axis of {softmax.op.name} is {axis}; it is the last there", "make axis -1", edited(softmax.op.name, axis=-1)),
+        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 from -128 there", "quantize the result of softmax by 1/256 from -128",
+         result_quantized(e, 1 / 256, -128)),
     ])
 
 

@@ -103,6 +103,12 @@ def _check_plain(e: Expr) -> bool | Refusal:
     return kept([dtype_is(e, BYTES, "the result"), batch_is_one(e, "the result")])
 
 
+def _check_softmax(e: Expr) -> bool | Refusal:
+    axis, rank = e.op.axis, len(tensor(e).shape)  # type: ignore[attr-defined]
+    found = _check_plain(e)
+    return found and kept([(axis % rank == rank - 1, f"axis of qnn.softmax is {axis}; it is the last there", "make axis -1", edited("qnn.softmax", axis=-1))])
+
+
 def pattern_table() -> PatternTable:
     """The rows of Ethos-U."""
     padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
@@ -114,7 +120,7 @@ def pattern_table() -> PatternTable:
         ("ethos-u.add", is_op("qnn.add")(wildcard(), wildcard(), *_constants(6)), _check_binary),
         ("ethos-u.mul", is_op("qnn.mul")(wildcard(), wildcard(), *_constants(6)), _check_binary),
         ("ethos-u.reshape", is_op("reshape")(wildcard()), _check_plain),
-        ("ethos-u.softmax", is_op("qnn.softmax")(wildcard(), *_constants(4)), _check_plain),
+        ("ethos-u.softmax", is_op("qnn.softmax")(wildcard(), *_constants(4)), _check_softmax),
     ]
 
 

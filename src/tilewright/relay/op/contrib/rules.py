@@ -42,6 +42,12 @@ def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: 
     return change
 
 
+def result_quantized(root: Any, scale: float, zero: int) -> Callable[[Any], Any]:
+    """What makes of a match whose last call names the scale and the zero point of its result last one with these."""
+    count = len(root.args)
+    return edited(root.op.name, {count - 2: scale, count - 1: zero})
+
+
 def _constant_like(old: Expr, value: Any) -> Constant:
     """A constant of that value, of the type of the one in whose place it stands."""
     kind = tensor(old)
