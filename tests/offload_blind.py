@@ -276,9 +276,11 @@ def blocks(name: str, rng: Rng, target: str, make: Callable[[Quantized, bool], E
 def cases(count: int, seed: int = 0) -> Iterator[Case]:
     """`count` cases, family after family, each time with other sizes and numbers."""
     from offload_blind_families import declare  # families of single targets
+    from offload_blind_more import declare_more
 
     if not FAMILIES:
         declare()
+        declare_more()
     makers = list(FAMILIES.items())
     for i in range(count):
         _name, make = makers[i % len(makers)]

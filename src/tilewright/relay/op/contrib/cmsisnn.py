@@ -8,10 +8,9 @@ import numpy as np
 
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
-from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
 from tilewright.relay.op.contrib.rules import (
-    Rule,
     attr_is,
     dtype_is,
     edited,
@@ -21,6 +20,7 @@ from tilewright.relay.op.contrib.rules import (
     result_quantized,
     tensor,
     value_of,
+    weight_is_around_zero,
 )
 
 TARGET: Final = "cmsis-nn"
@@ -35,38 +35,20 @@ def _product(name: str, data: DFPattern) -> DFPattern:
     return whole | is_op("clip")(whole)
 
 
-def _zero_of_weight(call: Call) -> Rule:
-    weight, zero = (value_of(call.args[i]) for i in (1, 3))
-    return (
-        not np.any(zero), f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there", "quantize the weight around 0",
-        edited(call.op.name, {1: _around_zero(call, weight, zero), 3: 0}),
-    )
-
-
-def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
-    """The weight less its zero point, which is one number, or one for each output channel; what does not fit into its type then is the nearest that does."""
-    op: Any = call.op
-    if np.size(zero) > 1:
-        outputs = op.kernel_layout.index("O") if "kernel_layout" in op.attributes() else 0
-        zero = np.reshape(zero, [-1 if i == outputs else 1 for i in range(np.ndim(weight))])
-    limits = np.iinfo(weight.dtype)
-    return np.clip(weight.astype("int64") - zero, limits.min, limits.max)
-
-
 def _check_conv2d(e: Expr) -> bool | Refusal:
     conv = inner(e, "qnn.conv2d")
     op: Any = conv.op
     channels = tensor(conv.args[0]).shape[-1]
     return kept([
         attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(conv.args[1], SIGNED, "the weight"),
-        dtype_is(e, SIGNED_OR_WIDE, "the result"), _zero_of_weight(conv),
+        dtype_is(e, SIGNED_OR_WIDE, "the result"), weight_is_around_zero(conv),
         (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
     ])
 
 
 def _check_fc(e: Expr) -> bool | Refusal:
     dense = inner(e, "qnn.dense")
-    return kept([dtype_is(dense.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(dense.args[1], SIGNED, "the weight"), dtype_is(e, SIGNED_OR_WIDE, "the result"), _zero_of_weight(dense)])
+    return kept([dtype_is(dense.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(dense.args[1], SIGNED, "the weight"), dtype_is(e, SIGNED_OR_WIDE, "the result"), weight_is_around_zero(dense)])
 
 
 def _check_pool(e: Expr) -> bool | Refusal:
