@@ -61,6 +61,14 @@ def test_a_bias_along_rows_is_refused_and_not_an_error() -> None:
     assert record.edit is not None and "add it along axis 3" in record.edit.text
 
 
+def test_a_pool_of_another_size_is_told_by_its_size() -> None:
+    pool = relay.nn.max_pool2d(relay.var("x", shape=(1, 9, 9, 4), dtype="int8"), pool_size=(5, 5), strides=(3, 3), layout="NHWC")
+    record = relay.analysis.explain_offload(blind.module(pool), "ethos-n")[0]
+    assert "pool_size of nn.max_pool2d is (5, 5); it is (2, 2), (3, 3) or (1, 1) there" in record.why
+    assert record.edit is not None and record.edit.text == "make pool_size (3, 3); make strides (2, 2)"
+    assert not relay.analysis.explain_offload(record.apply(), "ethos-n").left
+
+
 def softmax(scale: float, zero: int, axis: int) -> tvm.IRModule:
     given = [relay.const(np.float32(0.1)), relay.const(np.int32(0)), relay.const(np.float32(scale)), relay.const(np.int32(zero))]
     return blind.module(relay.qnn.op.softmax(relay.var("x", shape=(4, 6), dtype="int8"), *given, axis=axis))
