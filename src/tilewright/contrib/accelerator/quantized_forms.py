@@ -46,6 +46,10 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
     """The product below, and bias, scaling and bounds of the result."""
     requantize, low, high = clipped(root)
     found: Any = call_below(requantize, "qnn.requantize", "nn.bias_add", product)
+    axis, rank = requantize.args[0].op.axis, len(found.tensor_type.shape)
+    channels = found.op.data_layout.index("C") if "data_layout" in found.op.attributes() else rank - 1
+    if axis % rank != channels:
+        raise Refused(f"a bias is one number for each output channel, along axis {channels}, and this is along axis {axis % rank}", f"add it along axis {channels}")
     bias = requantize.args[0].args[1].value
     scaling = scaling_of(requantize, bias.size, reading, real)
     zero = found.args[3].value

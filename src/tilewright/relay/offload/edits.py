@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.errors import CompileError
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass
-from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.offload.changes import Change, Edit, Now, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
@@ -88,12 +88,18 @@ def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
 def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
     assert isinstance(at.op, Op)
     if all(k in _LAYOUTS for k in wanted):
-        data = wanted.get("data_layout", wanted.get("layout"))
-        layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
-        passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
-        return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()", True, passes=passes)
+        return converted(at, wanted)
     settings = ", ".join(f"{k} = {v!r} (it is {at.op.attributes().get(k)!r})" for k, v in wanted.items())
     return Edit(f"set {settings} of {at.op.name}", False, (node_change(at, lambda e: with_attributes(e, wanted)),))  # type: ignore[arg-type]
+
+
+def converted(at: Call, wanted: Mapping[str, Any]) -> Edit:
+    """The edit that gives an operator other layouts."""
+    assert isinstance(at.op, Op)
+    data = wanted.get("data_layout", wanted.get("layout"))
+    layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
+    passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
+    return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()", True, passes=passes)
 
 
 def casted(e: Expr, dtype: DataType) -> Expr:
@@ -153,7 +159,8 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
 def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
     """All that goes into the calls of a match in another type."""
     inside = set(calls)
-    uses = [(e, i) for e in calls for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
+    readers: list[Expr] = [*calls, *dict.fromkeys(o for e in calls for o in operands(e) if isinstance(o, Tuple))]
+    uses = [(e, i) for e in readers for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
     return [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
 
 

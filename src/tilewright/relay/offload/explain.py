@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ from tilewright.relay.visitor import operands
 from tilewright.types import TensorType
 
 _KEPT: Final = 3
-"""The nearest rows of an operator that are looked at: the first whose edit proves right is told."""
+"""The rows that differ, of each end of a match, which are looked at for an operator: the nearest whose edit proves right is told."""
 _REACH: Final = 16
 """Operators between one that is left and the end of a match that it could be part of, at most."""
 
@@ -101,6 +101,15 @@ class _Candidate:
         return (*self.way.rank, self.number)
 
 
+def _few(candidates: Iterable[_Candidate]) -> Iterator[_Candidate]:
+    """The nearest first: all rows that fit, and of those that differ some of each end, so that many rows of one form leave room for a longer match."""
+    count: dict[Call, int] = {}
+    for c in sorted(candidates, key=lambda c: c.rank):
+        count[c.anchor] = count.get(c.anchor, 0) + bool(c.way.cost)
+        if not c.way.cost or count[c.anchor] <= _KEPT:
+            yield c
+
+
 class _Explained:
     """The operators of one function."""
 
@@ -148,15 +157,22 @@ class _Explained:
         """The first of the candidates whose edit proves right, else the nearest; what the attributes of the operator say, where that is nearer."""
         asked = [r for t in self.targets if (r := self._asked(e, t, plain)) is not None]
         found: list[Record] = []
+        fits: Record | None = None
         for c in candidates:
+            if fits is not None and c.way.cost:
+                break
             if asked and (c.way.cost > 1 or (c.way.cost == 1 and c.way.matched < 2)):
                 break
             if found and c.way.cost > candidates[0].way.cost + 1:
                 break
             record = self._judged(e, c, plain)
-            if record.proven or (not c.way.cost and (record.edit is not None or record.kind is not Kind.TAKEN)):
+            if record.proven:
                 return record
             found.append(record)
+            if fits is None and not c.way.cost and (record.edit is not None or record.kind is not Kind.TAKEN):
+                fits = record
+        if fits is not None:
+            return fits
         if asked or found:
             return (asked or found)[0] if not found or found[0].edit is None or asked else found[0]
         return self._unknown(e, plain)
@@ -201,8 +217,7 @@ class _Explained:
                     if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops for a in e.args):
                         self._compare(_Candidate(t, row, number, e, self.nearest.way(row[1], e)), left, found)
         for candidates in found.values():
-            candidates.sort(key=lambda c: c.rank)
-            del candidates[_KEPT:]
+            candidates[:] = _few(candidates)
         return found
 
     def _compare(self, c: _Candidate, left: set[Call], found: dict[Call, list[_Candidate]]) -> None:

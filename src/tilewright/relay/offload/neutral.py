@@ -23,7 +23,7 @@ from tilewright.relay.dataflow_pattern.pattern import (
     WildcardPattern,
 )
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.registry import get
+from tilewright.relay.op.registry import Fusion, Op, get
 from tilewright.types import TensorType, Type
 
 Attrs = Mapping[str, Any]
@@ -65,7 +65,7 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
     Raises `CompileError` where other arguments would be needed that only the author of the model knows.
     """
     make = _NEUTRAL.get(name)
-    given, more = make(value.tensor_type) if make is not None else ({}, [])
+    given, more = _bias(value.tensor_type, _channels_of(value)) if name == "nn.bias_add" else make(value.tensor_type) if make is not None else ({}, [])
     cls = get(name)
     known = {k: v for k, v in {**given, **attrs}.items() if k in cls.attribute_names}
     missing = [n for n in cls.attribute_names if n not in known and n not in cls.attribute_defaults]
@@ -75,9 +75,23 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
     return cls(**known)(*more, span=value.span)
 
 
-def _bias(t: TensorType) -> Made:
+def _channels_of(value: Expr) -> int:
+    """The dimension of the channels, by the layout of the nearest operator above that has one; 1 where none says it."""
+    at: Any = value
+    while isinstance(at, Call) and isinstance(at.op, Op) and at.args and at.known_type() is not None:
+        attributes = at.op.attributes()
+        layout = attributes.get("out_layout") or attributes.get("data_layout") or attributes.get("layout") or ""
+        if "C" in layout:
+            return int(layout.index("C"))
+        if at.op.kind > Fusion.BROADCAST:
+            break
+        at = at.args[0]
+    return 1
+
+
+def _bias(t: TensorType, channels: int = 1) -> Made:
     rank = len(t.concrete_shape)
-    axis = 1 if rank > 1 else 0
+    axis = channels if rank > channels else 0
     return {"axis": axis}, [Constant(np.zeros(t.concrete_shape[axis], t.dtype.numpy()))]
 
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tilewright.errors import CompileError
-from tilewright.relay.expr import Call, Expr, Var
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.offload.changes import Change, Edit, changed, node_change
-from tilewright.relay.offload.edits import all_cast, batch_of, computed_in, with_attributes
+from tilewright.relay.offload.edits import all_cast, batch_of, computed_in, converted, with_attributes
 from tilewright.relay.op.registry import Op
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
 from tilewright.types import DataType, TensorType
 
@@ -31,6 +33,8 @@ class Questions:
 
 NO_PROGRAM: Final = (CompileError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What attributes that no program has make of a type rule, or of a check that never saw them: not an answer."""
+_LAYOUTS: Final = ("NCHW", "NHWC")
+_MOVES: Final = ("transpose", "layout_transform")
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
 
@@ -47,7 +51,43 @@ def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], input
             continue
         if agrees:
             return edit
+    return _layouts(check, root, inside, inputs, questions)
+
+
+def _layouts(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], questions: Questions) -> Edit | None:
+    """Another layout of one operator of the match, where the check agrees with what `ConvertLayout` makes of the match."""
+    for call in inside:
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            continue
+        attributes = call.op.attributes()
+        found = attributes.get("data_layout", attributes.get("layout"))
+        for wanted in (n for n in _LAYOUTS if found in _LAYOUTS and n != found):
+            if not questions.left:
+                return None
+            questions.left -= 1
+            edit = converted(call, {"data_layout": wanted})
+            try:
+                agrees = bool(check(_converted(root, inputs, edit)))
+            except NO_PROGRAM:
+                continue
+            if agrees:
+                return edit
     return None
+
+
+def _converted(root: Expr, inputs: Sequence[Expr], edit: Edit) -> Expr:
+    """The match by itself after the passes of an edit, without what brings its result back."""
+    variables = {e: Var(f"input{i}", e.known_type()) for i, e in enumerate(inputs) if not isinstance(e, Constant)}
+    body = changed(root, [node_change(e, lambda old, v=v: v) for e, v in variables.items()], variables)  # type: ignore[misc]
+    mod = IRModule({"main": Function(list(variables.values()), body)})
+    for p in edit.passes:
+        mod = p(mod)
+    main = InferType()(mod)["main"]
+    assert isinstance(main, Function)
+    whole = main.body
+    while isinstance(whole, Call) and isinstance(whole.op, Op) and whole.op.name in _MOVES:
+        whole = whole.args[0]
+    return whole
 
 
 Trial = tuple[Sequence[Change], Edit]
@@ -73,7 +113,8 @@ def _batches(inputs: Sequence[Expr]) -> Iterator[Trial]:
 def _types(root: Expr, inside: Sequence[Expr]) -> Iterator[Trial]:
     calls = [e for e in inside if isinstance(e, Call)]
     known = root.known_type()
-    for before in dict.fromkeys(t.dtype for e in calls for o in operands(e) if isinstance(t := o.known_type(), TensorType)) if isinstance(known, TensorType) else ():
+    readers = [*calls, *(o for e in calls for o in operands(e) if isinstance(o, Tuple))]
+    for before in dict.fromkeys(t.dtype for e in readers for o in operands(e) if isinstance(t := o.known_type(), TensorType)) if isinstance(known, TensorType) else ():
         for wanted in _TYPES:
             if before != wanted:
                 yield all_cast(calls, DataType(wanted), before), computed_in(calls, root, DataType(wanted), before)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.group import Group, escapes, own_nodes
+from tilewright.relay.dataflow_pattern.match import Matcher
+from tilewright.relay.dataflow_pattern.pattern import DFPattern
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.offload.changes import Edit, node_change
+from tilewright.relay.offload.changes import Change, Edit, changed, node_change
 from tilewright.relay.offload.difference import Kind
 from tilewright.relay.offload.edits import once_more
 from tilewright.relay.offload.fates import Fate
-from tilewright.relay.offload.probe import Questions, probe
+from tilewright.relay.offload.probe import NO_PROGRAM, Questions, probe
 from tilewright.relay.op.contrib import Refusal
 from tilewright.relay.op.registry import Op
 from tilewright.relay.short_text import short
 from tilewright.relay.visitor import operands
+
+_REFUSALS: Final = 4
+"""Refusals of one match that are followed, one after another."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def why_not_taken(
     answer = check(group.root) if check is not None else True
     if not answer:
         assert check is not None
-        return _refused(f"row '{name}' fits, but its check, {place_of(check)},", check, answer, group.root, group.inside, group.inputs, Kind.CHECK, questions)
+        return _refused(f"row '{name}' fits, but its check, {place_of(check)},", check, answer, group.root, group.inside, group.inputs, Kind.CHECK, questions, row[1])
     if name.partition(".")[0] != target or "." not in name:
         return Reason(
             Kind.NAME, f"row '{name}' fits, but {target} takes only rows whose names begin with '{target}.'", f"{target}.…", name,
@@ -77,16 +82,40 @@ def refusal_edit(answer: Any, root: Expr) -> Edit | None:
 
 
 def _refused(
-    what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], kind: Kind, questions: Questions
+    what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], kind: Kind, questions: Questions,
+    pattern: DFPattern | None = None,
 ) -> Reason:
-    edit = refusal_edit(answer, root)
+    def fits(e: Expr) -> bool:
+        return bool(pattern is None or Matcher(e).match(pattern, e) is not None) and bool(check(e))
+
+    edit = _until_it_agrees(check, answer, root, inputs)
     if edit is None or not edit.can_apply:
-        tried = probe(check, root, inside, inputs, questions)
+        tried = probe(fits, root, inside, inputs, questions)
         if tried is not None:
-            text = tried.text if edit is None else edit.text
-            edit = Edit(text, False, tried.changes)
+            edit = tried if edit is None else replace(tried, text=edit.text)
     rule = answer.rule if isinstance(answer, Refusal) else ""
     return Reason(kind, f"{what} says no" + (f": {rule}" if rule else ""), rule or "yes", "no", edit)
+
+
+def _until_it_agrees(check: Callable[[Any], Any], answer: Any, root: Expr, inputs: Sequence[Expr]) -> Edit | None:
+    """The edits that refusals carry, one after another until the check agrees; in words only, where that does not come about."""
+    made: list[Change] = []
+    texts: list[str] = []
+    for _ in range(_REFUSALS):
+        edit = refusal_edit(answer, root)
+        if edit is None:
+            break
+        texts.append(edit.text)
+        if not edit.can_apply:
+            break
+        made += edit.changes
+        try:
+            answer = check(changed(root, made, inputs))
+        except NO_PROGRAM:  # the check says nothing of what a change of its own makes
+            return Edit("; ".join(dict.fromkeys(texts)), False, tuple(made))
+        if answer:
+            return Edit("; ".join(dict.fromkeys(texts)), False, tuple(made))
+    return Edit("; ".join(dict.fromkeys(texts))) if texts else None
 
 
 def _taken(target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], call: Call, fate: Fate) -> Reason:

@@ -8,9 +8,20 @@ import numpy as np
 
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
-from tilewright.relay.expr import Call, Constant, Expr
+from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import attr_is, dtype_is, inner, kept, partition_with, tensor, value_of
+from tilewright.relay.op.contrib.rules import (
+    attr_is,
+    dtype_is,
+    edited,
+    inner,
+    kept,
+    partition_with,
+    result_quantized,
+    tensor,
+    value_of,
+    weight_is_around_zero,
+)
 
 TARGET: Final = "cmsis-nn"
 SIGNED: Final = ("int8",)
@@ -24,25 +35,20 @@ def _product(name: str, data: DFPattern) -> DFPattern:
     return whole | is_op("clip")(whole)
 
 
-def _zero_of_weight(call: Call) -> tuple[bool, str, str]:
-    zero = value_of(call.args[3])
-    return not np.any(zero), f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there", "quantize the weight around 0"
-
-
 def _check_conv2d(e: Expr) -> bool | Refusal:
     conv = inner(e, "qnn.conv2d")
     op: Any = conv.op
     channels = tensor(conv.args[0]).shape[-1]
     return kept([
         attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(conv.args[1], SIGNED, "the weight"),
-        dtype_is(e, SIGNED_OR_WIDE, "the result"), _zero_of_weight(conv),
+        dtype_is(e, SIGNED_OR_WIDE, "the result"), weight_is_around_zero(conv),
         (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
     ])
 
 
 def _check_fc(e: Expr) -> bool | Refusal:
     dense = inner(e, "qnn.dense")
-    return kept([dtype_is(dense.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(dense.args[1], SIGNED, "the weight"), dtype_is(e, SIGNED_OR_WIDE, "the result"), _zero_of_weight(dense)])
+    return kept([dtype_is(dense.args[0], SIGNED_OR_WIDE, "the input"), dtype_is(dense.args[1], SIGNED, "the weight"), dtype_is(e, SIGNED_OR_WIDE, "the result"), weight_is_around_zero(dense)])
 
 
 def _check_pool(e: Expr) -> bool | Refusal:
@@ -68,9 +74,13 @@ def _check_binary(e: Expr) -> bool | Refusal:
 
 def _check_softmax(e: Expr) -> bool | Refusal:
     scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
+    softmax: Any = e if e.op.name == "qnn.softmax" else inner(e, "nn.softmax")  # type: ignore[attr-defined]
+    axis, rank = softmax.op.axis, len(tensor(e).shape)
     return kept([
         dtype_is(e, SIGNED, "the result"),
-        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 from -128 there", "quantize the result of softmax by 1/256 from -128"),
+        (axis % rank == rank - 1, f"axis of {softmax.op.name} is {axis}; it is the last there", "make axis -1", edited(softmax.op.name, axis=-1)),
+        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 from -128 there", "quantize the result of softmax by 1/256 from -128",
+         result_quantized(e, 1 / 256, -128)),
     ])
 
 

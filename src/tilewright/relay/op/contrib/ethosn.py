@@ -25,6 +25,7 @@ from tilewright.relay.op.contrib.rules import (
     kept,
     partition_with,
     rank_is,
+    result_quantized,
     tensor,
     value_of,
 )
@@ -163,7 +164,7 @@ def _check_tanh(e: Expr) -> bool | Refusal:
     found = _check_pointwise(e)
     return found and kept([(
         np.isclose(scale, 1 / 128) and int(zero) == middle,
-        f"tanh gives a scale of {scale} around {zero}; it is 1/128 around {middle} there", "quantize the result of tanh by 1/128",
+        f"tanh gives a scale of {scale} around {zero}; it is 1/128 around {middle} there", "quantize the result of tanh by 1/128", result_quantized(e, 1 / 128, middle),
     )])
 
 
@@ -173,7 +174,7 @@ def _check_sigmoid(e: Expr) -> bool | Refusal:
     found = _check_pointwise(e)
     return found and kept([(
         np.isclose(scale, 1 / 256) and int(zero) == least,
-        f"sigmoid gives a scale of {scale} from {zero}; it is 1/256 from {least} there", "quantize the result of sigmoid by 1/256",
+        f"sigmoid gives a scale of {scale} from {zero}; it is 1/256 from {least} there", "quantize the result of sigmoid by 1/256", result_quantized(e, 1 / 256, least),
     )])
 
 
@@ -240,7 +241,8 @@ def _check_max_pool2d(e: Expr) -> bool | Refusal:
     size, strides = tuple(op.pool_size), tuple(op.strides)
     return kept([
         attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
-        ((size, strides) in (((2, 2), (2, 2)), ((3, 3), (2, 2)), ((1, 1), (2, 2))), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there", "make strides (2, 2)", edited("nn.max_pool2d", strides=(2, 2))),
+        (size in ((2, 2), (3, 3), (1, 1)), f"pool_size of nn.max_pool2d is {size}; it is (2, 2), (3, 3) or (1, 1) there", "make pool_size (3, 3)", edited("nn.max_pool2d", pool_size=(3, 3))),
+        (strides == (2, 2), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there", "make strides (2, 2)", edited("nn.max_pool2d", strides=(2, 2))),
     ])
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy as np
-
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Expr, Function
@@ -25,6 +23,7 @@ from tilewright.relay.op.contrib.rules import (
     rank_is,
     tensor,
     value_of,
+    weight_is_around_zero,
 )
 
 TARGET: Final = "ethos-u"
@@ -53,11 +52,11 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     conv = inner(e, "qnn.conv2d")
     op: Any = conv.op
     channels = tensor(conv.args[0]).shape[-1]
-    zero, window = value_of(conv.args[3]), op.kernel_size
+    window = op.kernel_size
     pad = conv.args[0] if getattr(getattr(conv.args[0], "op", None), "name", "") == "nn.pad" else None
     rules = [
         attr_is(conv, "data_layout", ("NHWC",)), *_image(conv.args[0]), _same_bytes(e, conv.args[0]),
-        (not np.any(zero), f"the zero point of the weight of qnn.conv2d is {zero}; it is 0 there", "quantize the weight around 0"),
+        weight_is_around_zero(conv),
         (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
         (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 x 64 there", "make kernel_size smaller"),
         (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
@@ -72,10 +71,9 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
 
 def _check_fc(e: Expr) -> bool | Refusal:
     dense = inner(e, "qnn.dense")
-    zero = value_of(dense.args[3])
     return kept([
         dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"), _same_bytes(e, dense.args[0]),
-        (not np.any(zero), f"the zero point of the weight of qnn.dense is {zero}; it is 0 there", "quantize the weight around 0"),
+        weight_is_around_zero(dense),
     ])
 
 
@@ -103,6 +101,12 @@ def _check_plain(e: Expr) -> bool | Refusal:
     return kept([dtype_is(e, BYTES, "the result"), batch_is_one(e, "the result")])
 
 
+def _check_softmax(e: Expr) -> bool | Refusal:
+    axis, rank = e.op.axis, len(tensor(e).shape)  # type: ignore[attr-defined]
+    found = _check_plain(e)
+    return found and kept([(axis % rank == rank - 1, f"axis of qnn.softmax is {axis}; it is the last there", "make axis -1", edited("qnn.softmax", axis=-1))])
+
+
 def pattern_table() -> PatternTable:
     """The rows of Ethos-U."""
     padded = is_op("nn.pad")(wildcard(), is_constant()) | wildcard()
@@ -114,7 +118,7 @@ def pattern_table() -> PatternTable:
         ("ethos-u.add", is_op("qnn.add")(wildcard(), wildcard(), *_constants(6)), _check_binary),
         ("ethos-u.mul", is_op("qnn.mul")(wildcard(), wildcard(), *_constants(6)), _check_binary),
         ("ethos-u.reshape", is_op("reshape")(wildcard()), _check_plain),
-        ("ethos-u.softmax", is_op("qnn.softmax")(wildcard(), *_constants(4)), _check_plain),
+        ("ethos-u.softmax", is_op("qnn.softmax")(wildcard(), *_constants(4)), _check_softmax),
     ]
 
 

@@ -42,6 +42,12 @@ def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: 
     return change
 
 
+def result_quantized(root: Any, scale: float, zero: int) -> Callable[[Any], Any]:
+    """What makes of a match whose last call names the scale and the zero point of its result last one with these."""
+    count = len(root.args)
+    return edited(root.op.name, {count - 2: scale, count - 1: zero})
+
+
 def _constant_like(old: Expr, value: Any) -> Constant:
     """A constant of that value, of the type of the one in whose place it stands."""
     kind = tensor(old)
@@ -89,6 +95,28 @@ def batch_is_one(e: Expr, what: str) -> Rule:
     """The first dimension of `e` is 1."""
     shape = tensor(e).shape
     return bool(shape) and shape[0] == 1, f"{what} has a batch of {shape[0] if shape else 'none'}; it is 1 there", "compile the network for a batch of 1"
+
+
+def weight_is_around_zero(call: Call) -> Rule:
+    """The zero point of the weight of a quantized convolution or product is 0."""
+    weight, zero = (value_of(call.args[i]) for i in (1, 3))
+
+    def change(root: Any) -> Any:
+        return edited(call.op.name, {1: _around_zero(call, weight, zero), 3: 0})(root)
+
+    rule = f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there"
+    found = not np.any(zero), rule, "quantize the weight around 0"
+    return (*found, change) if np.issubdtype(weight.dtype, np.signedinteger) else found  # unsigned bytes have no room for what is less than 0
+
+
+def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
+    """The weight less its zero point, which is one number, or one for each output channel; what does not fit into its type then is the nearest that does."""
+    op: Any = call.op
+    if np.size(zero) > 1:
+        outputs = op.kernel_layout.index("O") if "kernel_layout" in op.attributes() else 0
+        zero = np.reshape(zero, [-1 if i == outputs else 1 for i in range(np.ndim(weight))])
+    limits = np.iinfo(weight.dtype)
+    return np.clip(weight.astype("int64") - zero, limits.min, limits.max)
 
 
 def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
