@@ -65,7 +65,7 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
     Raises `CompileError` where other arguments would be needed that only the author of the model knows.
     """
     make = _NEUTRAL.get(name)
-    given, more = make(value.tensor_type) if make is not None else ({}, [])
+    given, more = _bias(value.tensor_type, channels_of(value)) if name == "nn.bias_add" else make(value.tensor_type) if make is not None else ({}, [])
     cls = get(name)
     known = {k: v for k, v in {**given, **attrs}.items() if k in cls.attribute_names}
     missing = [n for n in cls.attribute_names if n not in known and n not in cls.attribute_defaults]
@@ -75,9 +75,15 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
     return cls(**known)(*more, span=value.span)
 
 
-def _bias(t: TensorType) -> Made:
-    rank = len(t.concrete_shape)
-    axis = 1 if rank > 1 else 0
+def channels_of(e: Expr) -> int:
+    """The axis of the channels of what an operator with a layout gives; 1 of others, or the only one."""
+    layout = str(getattr(e.op, "data_layout", "")) if isinstance(e, Call) else ""
+    rank = len(e.tensor_type.shape)
+    return layout.index("C") if len(layout) == rank and "C" in layout else min(1, rank - 1)
+
+
+def _bias(t: TensorType, axis: int | None = None) -> Made:
+    axis = min(1, len(t.concrete_shape) - 1) if axis is None else axis
     return {"axis": axis}, [Constant(np.zeros(t.concrete_shape[axis], t.dtype.numpy()))]
 
 
