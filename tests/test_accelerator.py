@@ -1,4 +1,4 @@
-"""Accelerators from one file: what is partitioned, tiled, run, counted, saved and refused; with the virtual NPU and with MAC32."""
+"""Accelerators from one file: what is partitioned, tiled, run, counted, saved and refused; with the virtual NPU and with half32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import mac32 as mac32_file
+import half32 as half32_file
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib.accelerator import Accelerator, Memory, Operand, Refused, arithmetic, conformance, cycle_reports, forms, page, share
@@ -29,7 +29,7 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.contrib import Refusal, get_pattern_table
 
 Array = np.ndarray[Any, Any]
-mac32 = mac32_file.mac32
+half32 = half32_file.half32
 FOLDER = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", "/nonexistent"))
 TRAINED = ("mobilenet_v1_0.25_224_quant", "vww_96_int8", "pretrainedResnet_quant", "kws_ref_model", "mobilenet_v2_1.0_224_quant")
 
@@ -423,7 +423,7 @@ def test_a_program_is_read_by_the_declaration_that_made_it() -> None:
         with pytest.raises(ArtifactError, match=said):
             load(wrong, npu)
     with pytest.raises(ArtifactError, match="is one for npu"):
-        load(blob, mac32)
+        load(blob, half32)
     for changed, said in (
         ({"far_bytes": 1 << 40}, "wants 1099511627776 bytes of dram, which has 268435456"),
         ({"inputs": [{"address": 0, "shape": [1], "dtype": "object"}]}, "or tensors that there are none of"),
@@ -477,15 +477,56 @@ def perceptron() -> tvm.IRModule:
 
 def test_an_accelerator_of_other_rules() -> None:
     """Half precision, no padding, channels in blocks of 32: what breaks a rule stays on the CPU."""
-    assert conformance(mac32, samples=8), str(conformance(mac32, samples=8))
+    assert conformance(half32, samples=8), str(conformance(half32, samples=8))
     mod = perceptron()
-    part = mac32.partition_for(mod)
-    assert operators(part) == ["mac32.conv2d", "mac32.conv2d", "mac32.sum2"]
+    part = half32.partition_for(mod)
+    assert operators(part) == ["half32.add2", "half32.conv2d", "half32.conv2d"]
     assert part["main"].checked_type == mod["main"].checked_type
     x = np.random.default_rng(1).standard_normal((1, 32, 12, 12)).astype("float32")
     lib = relay.build(part, "llvm")
     np.testing.assert_allclose(lib.executable(x), evaluate(mod, x), atol=0.02)
-    assert [layer.operator for layer in cycle_reports(lib)[0].layers] == ["conv2d", "conv2d", "sum2"]
+    assert [layer.operator for layer in cycle_reports(lib)[0].layers] == ["conv2d", "conv2d", "add2"]
+
+
+def halves(padding: int = 0, channels: int = 64, layout: str = "NCHW") -> tvm.IRModule:
+    """A network that is in half precision before it comes: a convolution without a bias, a pool, a mean, a product."""
+    rng = np.random.default_rng(0)
+    x = relay.var("x", shape=(1, 32, 12, 12), dtype="float16")
+    weights = [relay.Constant((rng.standard_normal(s) / 16).astype("float16")) for s in ((channels, 32, 3, 3), (32, channels))]
+    y = relay.nn.relu(relay.nn.conv2d(x, weights[0], kernel_size=(3, 3), channels=channels, padding=(padding, padding)))
+    y = relay.nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2))
+    y = relay.reshape(relay.nn.global_avg_pool2d(y), (1, channels))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.bias_add(relay.nn.dense(y, weights[1]), relay.const(np.ones(32, "float16")))))
+
+
+def test_a_network_in_half_precision() -> None:
+    """Products without a bias, and those whose sums are brought to half precision before it."""
+    mod = halves()
+    x = np.random.default_rng(1).standard_normal((1, 32, 12, 12)).astype("float16")
+    made = tvm.compile(mod, target="half32, llvm")
+    (found,) = cycle_reports(made)
+    assert [layer.operator for layer in found.layers] == ["conv2d", "max_pool2d", "global_mean", "dense"]
+    np.testing.assert_allclose(made(x), evaluate(mod, x), atol=2e-3)
+
+
+def test_forms_without_an_activation() -> None:
+    """For instructions that have none: a ReLU is another operator, or stays on the CPU."""
+    plain = Accelerator("plain", far=half32.far, near=half32.near, dtypes=("float16",), tolerance=half32.tolerance, prepare=half32.prepare)
+    plain.instructions = half32.instructions
+    for name, form in (("conv2d", forms.float_conv2d(relu=False)), ("dense", forms.float_dense(relu=False)), ("add2", forms.float_add(relu=False))):
+        plain.operator(form)(half32.operators[name].lower)
+    assert (found := conformance(plain, samples=6)), str(found)
+    assert operators(plain.partition_for(halves())) == ["plain.conv2d", "plain.dense"]
+    assert any(c.op.name == "nn.relu" for c in relay.visitor.calls(plain.partition_for(halves())["main"].body) if isinstance(c.op, relay.op.Op))
+
+
+def test_what_another_accelerator_leaves_says_its_own_rules() -> None:
+    for mod, rule, edit in (
+        (halves(padding=1), "convolutions have no padding, and this has (1, 1, 1, 1)", "set the padding to 0, or pad before it"),
+        (halves(channels=24), "the array has 32 lanes, and the output channels are 24", "make the output channels 32"),
+    ):
+        report = str(relay.analysis.explain_offload(mod, "half32"))
+        assert rule in report and f"edit: {edit}" in report
 
 
 def real_scaling(error: float = 1.0) -> Accelerator:
@@ -536,7 +577,7 @@ def test_an_accelerator_that_scales_in_real_numbers() -> None:
 def test_both_files_are_short() -> None:
     from tilewright.contrib import npu as npu_file
 
-    for module, most in ((npu_file, 200), (mac32_file, 150)):
+    for module, most in ((npu_file, 200), (half32_file, 150)):
         assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= most
 
 
@@ -545,7 +586,7 @@ def test_the_page_of_an_accelerator() -> None:
     for line in ("# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv", "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 14 to 22 | -256 | 255 |",
                  "### depthwise_conv2d", "- refused: sh is 17, and conv has room for 0 to 15"):
         assert line in text.splitlines(), line
-    assert "Of whole blocks: ci of 32, co of 32." in page(mac32)
+    assert "Of whole blocks: ci of 32, co of 32." in page(half32)
 
 
 def test_the_page_in_the_documents_is_that_of_the_declaration() -> None:
@@ -558,10 +599,11 @@ def test_commands_of_the_module(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "npu: 10 programs of 10 operators, 0 failures" in capsys.readouterr().out
     assert main(["npu"]) == 0
     assert capsys.readouterr().out.startswith("# npu, version 1\n")
-    assert main([f"{mac32_file.__file__}:mac32", "--test", "1"]) == 0
-    assert "mac32: 3 programs" in capsys.readouterr().out
+    assert main([f"{half32_file.__file__}:half32", "--test", "1"]) == 0
+    assert "half32: 6 programs" in capsys.readouterr().out
     assert main(["nup"]) == 1
-    assert capsys.readouterr().err.startswith("Error: 'nup' is no accelerator; those there are: dnnl, npu")
+    said = capsys.readouterr().err
+    assert said.startswith("Error: 'nup' is no accelerator; those there are: ") and {"dnnl", "half32", "npu"} <= set(said.split("are: ")[1].split("; or")[0].split(", "))
     assert main([str(tmp_path / "none.py:a")]) == 1
     assert "there is no file" in capsys.readouterr().err
 

@@ -516,6 +516,15 @@ def test_a_target_that_nothing_is_known_of() -> None:
         explain_offload(IRModule.from_expr(relay.tanh(x)), "known_mpu")
 
 
+def test_a_bias_of_zeros_has_the_channels_of_the_layout() -> None:
+    image = relay.var("image", shape=(1, 9, 9, 4))
+    net = relay.nn.conv2d(image, relay.const(np.ones((3, 3, 4, 8), "float32")), kernel_size=(3, 3), channels=8, data_layout="NHWC", kernel_layout="HWIO")
+    row = ("last.conv", is_op("nn.bias_add")(is_op("nn.conv2d")(wildcard(), is_constant()), is_constant()), lambda root: root.args[1].value.shape == (8,))
+    (record,) = explain_offload(IRModule.from_expr(net), "last", tables={"last": [row]})
+    assert record.edit is not None and record.proven and record.edit.keeps_meaning
+    assert record.apply()["main"].body.op.axis == 3
+
+
 def test_the_module_is_left_as_it_is() -> None:
     mod = IRModule.from_expr(call("nn.relu", conv(x, WEIGHT), origin="relu"))
     before = mod.astext(show_meta_data=False)

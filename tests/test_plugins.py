@@ -73,12 +73,42 @@ def test_a_package_brings_an_accelerator(tmp_path: Path) -> None:
     assert "m.so: it has a module of the kind 'lanes', and nothing here reads one" in without.stderr
 
 
+def test_a_file_without_an_entry_point(tmp_path: Path) -> None:
+    """Its name is known once it ran: to targets, tables, reports, artifacts, and the commands that run it."""
+    (tmp_path / "lanes.py").write_text(FILE, encoding="utf-8")
+    for code in ("import lanes" + BUILD, "import lanes" + RUN):
+        done = run(code, tmp_path, tmp_path)
+        assert done.returncode == 0, done.stderr
+    command = "from tilewright.driver.main import main; sys.exit(main(['run', 'm.so', *sys.argv[1:]]))"
+    for plugin, wanted in (([], 1), (["--plugin", "lanes.py"], 0)):
+        done = run(f"import sys; sys.argv[1:] = {plugin}; {command}", tmp_path)
+        assert done.returncode == wanted, done.stderr
+    assert "what registers it" in run(f"import sys; {command}", tmp_path).stderr
+
+
+def test_a_file_that_is_run_again_replaces_its_table(tmp_path: Path) -> None:
+    (tmp_path / "lanes.py").write_text(FILE, encoding="utf-8")
+    code = """
+import runpy
+from tilewright.relay.op.contrib import get_pattern_table
+from tilewright.plugins import find_accelerator
+runpy.run_path("lanes.py")
+assert [row[0] for row in get_pattern_table("lanes")] == ["lanes.larger"]
+source = open("lanes.py").read().replace("def larger", "def other")
+open("lanes.py", "w").write(source)
+again = runpy.run_path("lanes.py")["lanes"]
+assert [row[0] for row in get_pattern_table("lanes")] == ["lanes.other"] and find_accelerator("lanes") is again
+"""
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_accelerator_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package(tmp_path, value="lanes_accelerator:other")
+    package(tmp_path, name="gone", value="lanes_accelerator:other")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "lanes" in accelerator_names() and "npu" in accelerator_names()
-    with pytest.raises(TargetError, match=r"the accelerator 'lanes' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
-        find_accelerator("lanes")
+    assert "gone" in accelerator_names() and "npu" in accelerator_names()
+    with pytest.raises(TargetError, match=r"the accelerator 'gone' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
+        find_accelerator("gone")
     assert find_accelerator("none") is None
 
 

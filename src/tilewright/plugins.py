@@ -1,4 +1,4 @@
-"""Accelerators that packages bring: found by name among the entry points `tilewright.accelerators`, imported when one is asked for.
+"""Accelerators by name: those that a file declared in this process, and those of the entry points `tilewright.accelerators`, imported when asked for.
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
@@ -20,9 +20,22 @@ BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.contrib.dnnl", "npu": 
 """Those that come with this package, which an installation without its metadata has too."""
 
 
+_DECLARED: Final[dict[str, Any]] = {}
+
+
+def declare_accelerator(name: str, accelerator: Any) -> None:
+    """Have the name stand for this accelerator in this process, before entry points of the name."""
+    _DECLARED[name] = accelerator
+
+
+def declared_accelerator(name: str) -> Any | None:
+    """What was declared under the name last; None for what only an entry point brings."""
+    return _DECLARED.get(name)
+
+
 def accelerator_names() -> list[str]:
-    """The names of all accelerators that entry points bring, sorted."""
-    return sorted({*BUILT_IN, *_installed()})
+    """The names of all accelerators that were declared or that entry points bring, sorted."""
+    return sorted({*BUILT_IN, *_DECLARED, *_installed()})
 
 
 def _installed() -> dict[str, str]:
@@ -33,7 +46,9 @@ def _installed() -> dict[str, str]:
 
 
 def find_accelerator(name: str) -> Any | None:
-    """What the entry point of that name is, imported; None without one. Raises `TargetError` where that fails."""
+    """What was declared under the name, or what its entry point is, imported; None without either. Raises `TargetError` where that fails."""
+    if name in _DECLARED:
+        return _DECLARED[name]
     value = _installed().get(name) or BUILT_IN.get(name)
     if value is None:
         return None

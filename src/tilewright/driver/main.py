@@ -147,11 +147,13 @@ def run_command(
     mixed_precision: Mixed = "",
     mixed_precision_acc_type: Sums = "float32",
     numerics: Numerics = "",
+    plugin: Plugins = None,
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
     if outputs is not None and outputs.suffix != ".npz":
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
+    offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
     if model.suffix in options.FORMATS:
         import tilewright

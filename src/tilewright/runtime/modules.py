@@ -95,7 +95,7 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
             f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import what registers it "
-            f"(tilewright.runtime.register_module) before loading; known are: {', '.join(known) or 'none'}"
+            f"(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package whose entry point has that name; known are: {', '.join(known) or 'none'}"
         )
     found = loader(blob)
     if not isinstance(found, ModuleNode):

@@ -30,6 +30,7 @@ from tilewright.contrib.accelerator import access
 from tilewright.contrib.accelerator.access import Access
 from tilewright.errors import OptionError
 from tilewright.global_functions import FUNCTIONS, register_func
+from tilewright.plugins import declare_accelerator
 from tilewright.runtime.modules import register_module
 
 if TYPE_CHECKING:
@@ -327,7 +328,7 @@ class Accelerator:
         return zlib.crc32(self.describe().encode())
 
     def register(self, override: bool = False) -> Accelerator:
-        """Make the accelerator known to the compiler, and its programs to the runtime; the last line of its file. Returns itself.
+        """Make the accelerator known to the compiler, by its name in targets, and its programs to the runtime; the last line of its file. Returns itself.
 
         Raises `OptionError` where another file has taken the name, unless `override`; a file that is run again replaces what it declared before.
         """
@@ -345,6 +346,7 @@ class Accelerator:
             generate.__wrapped__ = next(iter(self.instructions.values())).meaning  # type: ignore[attr-defined]
         register_func(name, generate, override=override or (before is not None and before == self.file))
         register_module(module_of(self))
+        declare_accelerator(self.name, self)
         return self
 
     def pattern_table(self) -> list[tuple[Any, ...]]:

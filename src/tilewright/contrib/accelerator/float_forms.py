@@ -23,12 +23,14 @@ def _with_relu(pattern: DFPattern) -> DFPattern:
     return pattern.optional(is_op("nn.relu"))
 
 
-def _finished(product: DFPattern) -> DFPattern:
-    """Sums with a bias, brought to another type or not, with a ReLU or not."""
+def _finished(product: DFPattern, relu: bool) -> DFPattern:
+    """Sums with a bias or without, brought to another type before it or after, or not, with a ReLU or not, or never."""
     from tilewright.relay.dataflow_pattern import is_op
 
-    biased = is_op("nn.bias_add")(product, *constants(1)) | is_op("add")(product, *constants(1))
-    return _with_relu(biased.optional(is_op("cast")))
+    sums = product.optional(is_op("cast"))
+    biased = is_op("nn.bias_add")(sums, *constants(1)) | is_op("add")(sums, *constants(1)) | sums
+    finished = biased.optional(is_op("cast"))
+    return _with_relu(finished) if relu else finished
 
 
 def _active(root: Any) -> tuple[Any, bool]:
@@ -38,11 +40,15 @@ def _active(root: Any) -> tuple[Any, bool]:
 
 
 def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any], bool]:
-    """The product below, its bias, one number for each element of the axis, and whether a ReLU follows. Refuses other biases."""
+    """The product below, its bias, one number for each element of the axis, and whether a ReLU follows. Without one it is zeros; refuses others."""
     biased, active = _active(root)
     if is_call(biased, "cast"):
         biased = biased.args[0]
-    found, bias = biased.args if is_call(biased.args[0], product) else biased.args[::-1]
+    if is_call(biased, product):
+        return biased, np.zeros(biased.tensor_type.shape[axis], biased.tensor_type.dtype.numpy()), active
+    found, bias = biased.args if isinstance(getattr(biased.args[1], "value", None), np.ndarray) else biased.args[::-1]
+    if is_call(found, "cast"):
+        found = found.args[0]
     channels, ndim = found.tensor_type.shape[axis], len(found.tensor_type.shape)
     shape = bias.value.shape
     along = shape if is_call(biased, "nn.bias_add") else [n for d, n in enumerate((*(1,) * (ndim - len(shape)), *shape)) if n != 1 or d == axis]
@@ -61,12 +67,17 @@ def _sums(root: Any, product: str, axis: int) -> tuple[Any, np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class float_conv2d(Form):
-    """A convolution with a bias: `x` with its padding, `weight` (kh, kw, ci, co), `bias` (co), `strides`, `dilation`, `groups`, `relu`."""
+    """A convolution: `x` with its `padding` (top, left, bottom, right), `weight` (kh, kw, ci, co), `bias` (co), `kernel`, `strides`, `dilation`, `groups`, `relu`.
+
+    The bias is zeros where the network has none. With `relu=False`, a ReLU behind it is another operator's.
+    """
+
+    relu: bool = True
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
-        return _finished(is_op("nn.conv2d")(wildcard(), *constants(1)))
+        return _finished(is_op("nn.conv2d")(wildcard(), *constants(1)), self.relu)
 
     def read(self, root: Expr, reading: Reading) -> Match:
         below: Any = _active(root)[0]
@@ -99,17 +110,22 @@ class float_conv2d(Form):
         )
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
-        return samples.float_conv2d(rng, accelerator)
+        return samples.float_conv2d(rng, accelerator, self.relu)
 
 
 @dataclass(frozen=True)
 class float_dense(Form):
-    """A matrix product with a bias: `x` (n, k), `weight` (k, units), `bias`, `relu`."""
+    """A matrix product: `x` (n, k), `weight` (k, units), `bias`, zeros where the network has none, `relu`.
+
+    With `relu=False`, a ReLU behind it is another operator's.
+    """
+
+    relu: bool = True
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
-        return _finished(is_op("nn.dense")(wildcard(), *constants(1)))
+        return _finished(is_op("nn.dense")(wildcard(), *constants(1)), self.relu)
 
     def read(self, root: Expr, reading: Reading) -> Match:
         product, bias, active = _sums(root, "nn.dense", 1)
@@ -117,17 +133,20 @@ class float_dense(Form):
         return Match(root, reading, x=x, weight=weight, bias=bias, relu=active, dtype=x.dtype, macs=math.prod(x.shape) * weight.shape[1])
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
-        return samples.float_dense(rng, accelerator)
+        return samples.float_dense(rng, accelerator, self.relu)
 
 
 @dataclass(frozen=True)
 class float_add(Form):
-    """A sum of two tensors of one shape: `a`, `b`, `relu`."""
+    """A sum of two tensors of one shape: `a`, `b`, `relu`. With `relu=False`, a ReLU behind it is another operator's."""
+
+    relu: bool = True
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
 
-        return _with_relu(is_op("add")(wildcard(), wildcard()))
+        total = is_op("add")(wildcard(), wildcard())
+        return _with_relu(total) if self.relu else total
 
     def read(self, root: Expr, reading: Reading) -> Match:
         total, active = _active(root)
@@ -139,7 +158,7 @@ class float_add(Form):
         return Match(root, reading, a=a, b=b, relu=active, dtype=a.dtype)
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
-        return samples.float_add(rng, accelerator)
+        return samples.float_add(rng, accelerator, self.relu)
 
 
 @dataclass(frozen=True)

@@ -260,14 +260,14 @@ def _values(rng: Rng, shape: tuple[int, ...], dtype: str) -> Any:
     return _const(rng.integers(-8, 9, shape) / 8, dtype)
 
 
-def _active(rng: Rng, body: Expr) -> Expr:
+def _active(rng: Rng, body: Expr, wanted: bool = True) -> Expr:
     from tilewright import relay
 
-    return relay.nn.relu(body) if rng.random() < 0.5 else body
+    return relay.nn.relu(body) if wanted and rng.random() < 0.5 else body
 
 
-def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str) -> Expr:
-    """A product with its bias, summed in its own type, or in single precision and brought to its own."""
+def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str, active: bool) -> Expr:
+    """A product with its bias, or without, summed in its own type, or in single precision and brought to its own."""
     from tilewright import relay
 
     wide = "float32" if rng.random() < 0.6 else dtype
@@ -275,11 +275,14 @@ def _summed(rng: Rng, product: Callable[[str], Expr], axis: int, dtype: str) -> 
     channels, ndim = int(sums.tensor_type.shape[axis]), len(sums.tensor_type.shape)
     bias = _values(rng, (channels,), wide)
     spread = _const(bias.value.reshape([-1 if d == axis else 1 for d in range(ndim)]), wide)
-    biased = relay.nn.bias_add(sums, bias, axis=axis) if rng.random() < 0.5 else relay.op.add(sums, spread)
-    return _active(rng, biased if wide == dtype else relay.op.cast(biased, dtype))
+    if wide != dtype and rng.random() < 0.3:
+        sums, bias, spread, wide = relay.op.cast(sums, dtype), *(_const(v.value, dtype) for v in (bias, spread)), dtype
+    kind = rng.random()
+    biased = sums if kind < 0.2 else relay.nn.bias_add(sums, bias, axis=axis) if kind < 0.6 else relay.op.add(sums, spread)
+    return _active(rng, biased if wide == dtype else relay.op.cast(biased, dtype), active)
 
 
-def float_conv2d(rng: Rng, accelerator: Accelerator) -> Function:
+def float_conv2d(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
     """A convolution of images in the accelerator's layout; half of them without padding, and with 32 or 64 channels."""
     from tilewright import relay
 
@@ -299,27 +302,27 @@ def float_conv2d(rng: Rng, accelerator: Accelerator) -> Function:
         "dilation": dilation,
         "padding": padding,
     }
-    body = _summed(rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how), 3 if last else 1, dtype)
+    body = _summed(rng, lambda wide: relay.nn.conv2d(x, weight, kernel_size=(kh, kw), channels=co, out_dtype=wide, **how), 3 if last else 1, dtype, active)
     return _function(body, x)
 
 
-def float_dense(rng: Rng, accelerator: Accelerator) -> Function:
+def float_dense(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
     """A matrix product."""
     from tilewright import relay
 
     dtype = _dtype(rng, accelerator, _FLOATS)
     n, k, units = int(rng.choice([1, 1, 3])), int(rng.choice([10, 32, 64, 96])), int(rng.choice([10, 32, 64]))
     x, weight = _var((n, k), dtype), _values(rng, (units, k), dtype)
-    return _function(_summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype), x)
+    return _function(_summed(rng, lambda wide: relay.nn.dense(x, weight, units=units, out_dtype=wide), 1, dtype, active), x)
 
 
-def float_add(rng: Rng, accelerator: Accelerator) -> Function:
+def float_add(rng: Rng, accelerator: Accelerator, active: bool = True) -> Function:
     """A sum of images."""
     from tilewright import relay
 
     shape, dtype = _image(rng, channels=int(rng.choice([3, 32, 64]))), _dtype(rng, accelerator, _FLOATS)
     a, b = _var(shape, dtype, "a"), _var(shape, dtype, "b")
-    return _function(_active(rng, relay.op.add(a, b)), a, b)
+    return _function(_active(rng, relay.op.add(a, b), active), a, b)
 
 
 def relu(rng: Rng, accelerator: Accelerator) -> Function:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import OP_ATTRIBUTES, op_attr
-from tilewright.plugins import accelerator_names, find_accelerator
+from tilewright.plugins import accelerator_names, declared_accelerator, find_accelerator
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.registry import Op
 from tilewright.settings import nearest
@@ -45,6 +45,8 @@ Partitioner = Callable[..., IRModule]
 
 _PARTITIONERS: Final[dict[str, Partitioner]] = {}
 _TABLES: Final[dict[str, PatternTable]] = {}
+_TAKEN: Final[dict[str, Any]] = {}
+"""The accelerators whose tables and partitions are above because they were asked for by name."""
 
 
 def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
@@ -61,14 +63,20 @@ def get_pattern_table(compiler: str) -> PatternTable | None:
     """The table of `compiler`, or None when it has none."""
     if compiler not in _TABLES and compiler in FIELD_TARGETS:
         importlib.import_module(f"{__name__}.{FIELD_TARGETS[compiler]}")
-    if compiler not in _TABLES:
+    declared = declared_accelerator(compiler)
+    if compiler not in _TABLES or (declared is not None and declared is not _TAKEN.get(compiler)):
         _take_plugin(compiler)
     return _TABLES.get(compiler)
 
 
 def _take_plugin(compiler: str) -> None:
-    """The table and the partition of an accelerator that an entry point brings."""
+    """The table and the partition of an accelerator by its name, in the place of those of one that it replaced."""
     found = find_accelerator(compiler)
+    if compiler in _TAKEN and found is not _TAKEN[compiler]:
+        _TABLES.pop(compiler, None)
+        _PARTITIONERS.pop(compiler, None)
+    if found is not None:
+        _TAKEN[compiler] = found
     if found is not None and hasattr(found, "pattern_table"):
         _TABLES.setdefault(compiler, found.pattern_table())
     if found is not None and hasattr(found, "partition_for"):
