@@ -39,9 +39,9 @@ _PEEPHOLE_OF: Final = {_INPUT: 8, _FORGET: 9, _OUTPUT: 10}
 def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool, node: Node) -> Expr:
     """All moments of an LSTM of int8; `given` are the 23 tensors behind the data. Raises `ModelError` for what the kernels do not compute either."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
-    *lead, depth = x.shape
-    if len(lead) not in (1, 2):
+    if x.rank not in (2, 3):
         node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
+    *lead, depth = x.shape
     batch = lead[-1] if time_major else lead[0]
     units, width = _sizes(cell, batch, depth)
     states = [reshape(h.expr, (batch, width)), reshape(c.expr, (batch, units))]
