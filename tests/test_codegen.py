@@ -17,7 +17,7 @@ import pytest
 from codegen_native import NATIVE, Native, on_every_target, run
 from tilewright import expr as E
 from tilewright import intrinsics as I
-from tilewright.errors import InternalError
+from tilewright.errors import InternalError, Origin
 from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
 from tilewright.target import Target
 from tilewright.target.llvm.codegen import emit, emit_module
@@ -464,6 +464,15 @@ def test_module_of_several_functions_and_odd_names() -> None:
     text = emit_module(funcs, NATIVE)
     assert text.count("declare float @llvm.sqrt.f32") == 1
     LoadedCode([compile_text(text, NATIVE)], [f.name for f in funcs])
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\rb", "a\nb", "a\x85b", "π"])
+def test_whatever_a_model_calls_an_operator_is_a_comment(name: str) -> None:
+    """A zero would end the text, and a line break the comment."""
+    out = Buffer("out", (2,))
+    text = emit_module([PrimFunc("f", (out,), Store(out, as_expr(1.0), (as_expr(0),)), origin=Origin(name, "Add"))], NATIVE)
+    assert "\0" not in text
+    LoadedCode([compile_text(text, NATIVE)], ["f"])
 
 
 @pytest.mark.parametrize("triple", ["aarch64-linux-gnu", "riscv64-unknown-linux-gnu", "wasm32-unknown-unknown", "armv7-linux-gnueabihf"])

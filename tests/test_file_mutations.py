@@ -17,7 +17,7 @@ import pytest
 import tflite_mutations
 import tilewright
 from damaged_files import EXECUTED
-from tflite_models import Op, T, model
+from tflite_models import Graph, Op, T, model
 from tilewright.errors import ModelError, ShapeError
 from tilewright.relay.frontend.tflite import from_tflite
 
@@ -64,11 +64,37 @@ POOLED = {"StrideW": 1, "StrideH": 1, "FilterWidth": 3, "FilterHeight": 3}
     (one("LOGISTIC", X, T("y", (1, 4), "float32", None, 0.1)), "its result is said to be of float32, and what is quantized gives integers"),
     (one("LEAKY_RELU", X, X, "LeakyReluOptions", {"Alpha": 1e38}), r"a step of 1e\+38 is to be counted in steps of 1, which no fixed-point number does"),
     (model([T("a", (2,), "int32", [2, 3]), T("b", (2,), "int32", [2, 4]), T("y", (2,), "int32")], [Op("BROADCAST_ARGS", [0, 1], [2])], [], [2]), "have no shape in common"),
+    (one("HARD_SWISH", X, T("y", (1, 4), "int8", None, 1e-9)), "is less than 1/128 of that of its input, 0.1.*, and the kernels need more"),
+    (one("TANH", T("x", (1, 4), "int16", None, 1e30), T("y", (1, 4), "int16", None, 1 / 32768)), "its numbers in the kernels' steps need more than 32 bits"),
+    (model([T("c", (1,), "bool"), T("x", (2,)), T("y", (2,))], [Op("IF", [0, 1], [2], "IfOptions", {"ThenSubgraphIndex": 1, "ElseSubgraphIndex": 2})], [0, 1], [2],
+           Graph([T("a", (2,))], [], [0], [0]), Graph([T("a", (2,))], [], [0], [0, 0])), "its branches have 1 and 2 results"),
+    (one("RESIZE_BILINEAR", T("x", (1, 2, 2, 1), "int8", None, 0.1), T("y", (1, 2, 2, 1), "int8", None, 0.1), "ResizeBilinearOptions", {},
+         (T("s", (2,), "int32", [1 << 25, 7]),)), "its result has 33554432 x 7 points, and at most 134217728 are supported"),
+    (model([T("x", (1, 3)), T("h", (1, 4)), T("w", (16, 7)), T("b", (1, 4)), *(T(f"y{k}", (1, 4)) for k in range(4))],
+           [Op("LSTM", [0, 1, 2, -1, 3], [4, 5, 6, 7], "LSTMOptions", {"KernelType": 1})], [0, 1, 2, 3], [4]), "1 of its 5 inputs are missing"),
     (one("TILE", T("x", (2,)), T("y", (4,)), more=(T("n", (1,), "float32", [2.0]),)), "tensor 'n' must be whole numbers, and is float32"),
 ])
 def test_senseless_models(source: bytes, message: str) -> None:
     with pytest.raises((ModelError, ShapeError), match=message):
         from_tflite(source)
+
+
+def test_hard_swish_of_absurd_scales_is_all_or_nothing() -> None:
+    """Shifts by more bits than a number has leave nothing of it, or all."""
+    small, large = (tilewright.compile(one("HARD_SWISH", T("x", (1, 4), "int8", None, scale), T("y", (1, 4), "int8", None, 1e20)))(np.int8([[-100, 0, 1, 100]])) for scale in (1e-30, 1e12))
+    assert (small == 0).all() and (large == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 5, 0), (1, 0, 5, 2), (0, 5, 5, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_means_of_nothing(shape: tuple[int, ...], dtype: str) -> None:
+    """Images of no channels, of no rows, and no images."""
+    wanted = (shape[0], 1, 1, shape[3])
+    scales = (None, 0.1, 3) if dtype == "int8" else ()
+    source = one("MEAN", T("x", shape, dtype, *scales), T("y", wanted, dtype, *((None, 0.2, 1) if scales else ())), "ReducerOptions", {"KeepDims": True},
+                 (T("a", (2,), "int32", [1, 2]),))
+    found = np.asarray(tilewright.compile(source)(np.zeros(shape, dtype)))
+    assert found.shape == wanted and found.dtype == dtype
 
 
 # PyTorch

@@ -83,13 +83,14 @@ def lstm(
 def integer_lstm(
     projection: int = 0, peepholes: bool = False, coupled: bool = False, norm: bool = False, steps: int = 6, zero_point: int = 0, one: bool = False,
     units: int = UNITS, time_major: bool = False, cells: float = 2.0**-11, behind: int = 5, odd: int = 0,
+    clip: float = 1.5, rows: int = BATCH, flat: bool = False,
 ) -> bytes:
-    """An LSTM of int8 whose cells have 16 bits; `one` is one step of it."""
+    """An LSTM of int8 whose cells have 16 bits; `one` is one step of it. Those from `cells` on are for what is wrong."""
     width, lead = projection or units, (BATCH,) if one else (steps, BATCH) if time_major else (BATCH, steps)
     p = Parts(T("x", (*lead, SIZE), "int8", None, 0.02, 5), "int8")
     for what, shape in (("i", (units, SIZE)), ("r", (units, width))):
         for k in range(4):
-            p.weight(f"{what}{k}", shape, k > 0 or not coupled)
+            p.weight(f"{what}{k}", shape[:1] if flat and k == 3 else shape, k > 0 or not coupled)
     for k in range(3):
         p.add(T(f"p{k}", (units,), "int16", _whole(50 + k, (units,), 32767, "int16"), 3e-5) if peepholes and (k > 0 or not coupled) else None)
     for k in range(4):
@@ -99,13 +100,13 @@ def integer_lstm(
     p.add(T("v", (projection,), "int32", _whole(70, (projection,), 500, "int32"), 1e-4) if projection else None)
     of_output = (1 / 100, zero_point + 2) if projection else (1 / 128, zero_point)
     p.add(T("h", (BATCH, width), "int8", None, *of_output, variable=True))
-    p.add(T("c", (BATCH, units), "int16", None, cells, variable=True))
+    p.add(T("c", (rows, units), "int16", None, cells, variable=True))
     if norm:
         for k in range(4):
             p.add(T(f"n{k}", (units,), "int16", _whole(80 + k, (units,), 20000, "int16"), 4e-5) if k > 0 or not coupled else None)
     gates = [T(f"g{k}", (), "int16", None, 2.0**-12 * (0.9 + 0.05 * k)) for k in range(4)]
     kind, options = ("LSTM", "LSTMOptions") if one else ("UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions")
-    clips = {"FusedActivationFunction": 4, "CellClip": 1.5 if peepholes else 0.0, "ProjClip": 0.8 if projection else 0.0, **({} if one else {"TimeMajor": time_major})}
+    clips = {"FusedActivationFunction": 4, "CellClip": clip if peepholes else 0.0, "ProjClip": 0.8 if projection else 0.0, **({} if one else {"TimeMajor": time_major})}
     return p.model(kind, [T("y", (*lead, width), "int8", None, *of_output)], options, clips, [*gates, T("hidden", (), "int8", None, 1 / 128, zero_point)][:behind])
 
 

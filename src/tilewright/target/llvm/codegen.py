@@ -21,7 +21,7 @@ from tilewright.target.llvm.facts import Facts, free_names
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import prefetch as emit_prefetch
 from tilewright.target.llvm.memory import store
-from tilewright.target.llvm.text import local_name, register_type, symbol
+from tilewright.target.llvm.text import comment, local_name, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
 from tilewright.tir.stmt import (
@@ -86,9 +86,8 @@ class _Codegen:
             self._bind(v, (arguments[-1].rsplit(" ", 1)[1], 0), not_negative=v in self.facts.sizes)
         self._open_sizes(self.func.body)
         self._stmt(self.func.body)
-        origin = str(self.func.origin or self.func.name).replace("\n", " ")
         head = f"define void {symbol(self.func.name)}({', '.join(arguments)})"
-        return [*self.outlined, f"; {origin}\n{self._define(head)}"]
+        return [*self.outlined, f"{comment(self.func.origin or self.func.name)}\n{self._define(head)}"]
 
     def _define(self, head: str) -> str:
         for name in self.to_free:

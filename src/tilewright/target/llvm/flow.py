@@ -45,6 +45,7 @@ from tilewright.target.flow import (
     walk,
 )
 from tilewright.target.llvm.cells import RUNTIME
+from tilewright.target.llvm.text import comment
 
 FIRST_CHUNK: Final = 1 << 14
 """Bytes of the workspace that cells are cut from before memory is asked for."""
@@ -128,7 +129,7 @@ class _Text:
         if f.itself is not None:
             self._line(f"%r{f.itself} = getelementptr i8, ptr %self, i64 0")
         self._body(f.body)
-        head = [f"; {f.name}".replace("\n", " "), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
+        head = [comment(f.name), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
         if slots:
             head.append(f"  %args = alloca [{slots} x ptr], align 8")
         if any(isinstance(i, (Call, Apply)) for i in inner):

@@ -110,3 +110,8 @@ def symbol(name: str) -> str:
     if _PLAIN.fullmatch(name):
         return f"@{name}"
     return '@"' + "".join(c if c.isprintable() and c not in '"\\' and c.isascii() else "".join(f"\\{b:02X}" for b in c.encode()) for c in name) + '"'
+
+
+def comment(said: object) -> str:
+    """A line that says something, such as the name that a model gives: its letters alone, as a line break would end it, and a zero all of the text."""
+    return "; " + "".join(c if c.isprintable() else " " for c in str(said))

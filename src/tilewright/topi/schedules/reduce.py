@@ -26,7 +26,7 @@ def schedule_reduce(k: KernelBlocks) -> None:
     last = kept[-1] if kept else axes[-1] if axes else None
     contiguous = _reads_along_reduction(k, acc)
     several = "combiner" in s.block(acc).annotations and len(k.anchor.body) > 1
-    if last is None or s.extent(last) == 1 or contiguous or several:
+    if last is None or not s.extent(last) > 1 or contiguous or several:
         if separate and axes:
             s.compute_at(acc, axes[-1])
         if contiguous and not several:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from tilewright.relay.frontend.tflite.rescale import bounded, centred, limits, p
 from tilewright.relay.frontend.tflite.tables import by_table, function_of, interpolated, interpolation_table
 
 Array = np.ndarray[Any, Any]
+_ALL_BITS: Final = 32
+"""A shift by as many moves all of a number out of its place."""
 
 
 @converter("RELU")
@@ -115,6 +117,8 @@ def _hard_swish_table(x: Value, node: Node) -> Array:
     """In numbers of 16 bits: the share of x is a number of 15 bits, saturated where it is 0 or 1."""
     hires = np.float32(1 / 128) * np.float32(x.scale)
     to_result = _multiplier_16(float(hires / np.float32(scale_of(node.output))))
+    if to_result[1] > 0:
+        node.refuse(f"the scale of its result, {scale_of(node.output)}, is less than 1/128 of that of its input, {x.scale}, and the kernels need more; convert the model again")
     to_share = _multiplier_16(float(hires / np.float32(3 / 32768)))
     low, high = limits(x.dtype)
     data = (np.arange(low, high + 1) - x.zero_point) << 7
@@ -122,7 +126,7 @@ def _hard_swish_table(x: Value, node: Node) -> Array:
     m, exponent = to_share
     share = data
     if exponent > 0:
-        share = np.clip(share << (exponent - 1), -32768, 32767)
+        share = np.clip(share << min(exponent - 1, _ALL_BITS), -32768, 32767)
     share = _high_product(share, m)
     if exponent > 0:
         share = np.clip(share << 1, -32768, 32767)
@@ -149,9 +153,10 @@ def _high_product(a: Array, m: int) -> Array:
 
 
 def _rounding_shift(x: Array, count: int) -> Array:
-    """Divided by a power of two, halves away from zero."""
+    """Numbers of at most 32 bits divided by a power of two, halves away from zero."""
     if not count:
         return x
+    count = min(count, _ALL_BITS + 1)
     found: Array = (x + (1 << (count - 1)) - (x < 0)) >> count
     return found
 

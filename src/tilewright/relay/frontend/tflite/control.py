@@ -31,6 +31,8 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
     if any(map(_holds_texts, given)):
         return tuple(node.import_graph(then_subgraph_index if node.value(condition).reshape(-1)[0] else else_subgraph_index, given))
     both = [node.import_graph(number, given) for number in (then_subgraph_index, else_subgraph_index)]
+    if len(both[0]) != len(both[1]):
+        node.refuse(f"its branches have {len(both[0])} and {len(both[1])} results, and must have as many as each other; the file is damaged: convert it again")
     if any(has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type for a, b in zip(*both, strict=True)):
         return tuple(both[0] if node.value(condition).reshape(-1)[0] else both[1])
     then, otherwise = both

@@ -154,7 +154,10 @@ def lstm(
 ) -> tuple[Expr, ...]:
     """One step. The full kernel has one result, the output; the basic one has four."""
     if len(rest) == _BASIC_INPUTS - 1:
-        return basic_lstm(x, *(v for v in rest if v is not None), node=node)
+        there = [v for v in rest if v is not None]
+        if len(there) < len(rest):
+            node.refuse(f"{len(rest) - len(there)} of its {_BASIC_INPUTS} inputs are missing; the file is damaged: convert it again")
+        return basic_lstm(x, *there, node=node)
     given, h, c = _checked(x, rest, node)
     if x.dtype == "int8":
         return (integer_lstm(x, given, h, c, cell_clip, proj_clip, True, node),)

@@ -39,16 +39,18 @@ _PEEPHOLE_OF: Final = {_INPUT: 8, _FORGET: 9, _OUTPUT: 10}
 def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool, node: Node) -> Expr:
     """All moments of an LSTM of int8; `given` are the 23 tensors behind the data. Raises `ModelError` for what the kernels do not compute either."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
-    *lead, depth = x.shape
-    if len(lead) not in (1, 2):
+    if x.rank not in (2, 3):
         node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
-    _require_shapes(cell, depth)
+    *lead, depth = x.shape
+    batch = lead[-1] if time_major else lead[0]
+    units, width = _sizes(cell, batch, depth)
+    states = [reshape(h.expr, (batch, width)), reshape(c.expr, (batch, units))]
     flat = reshape(x.expr, (math.prod(lead), depth))
     taken = requantize(cell.products(flat, x, _WEIGHTS, None if cell.norms else _BIASES), cell.factors(_WEIGHTS, x), 1.0, 0, "int16", axis=1)
     taken = reshape(taken, (*lead, taken.tensor_type.shape[1]))
     if len(lead) == 1:
-        return cell.step([taken], [h.expr, c.expr])[0]
-    return sequence([taken], [h.expr, c.expr], cell.step, time_major)
+        return cell.step([taken], states)[0]
+    return sequence([taken], states, cell.step, time_major)
 
 
 def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool, node: Node) -> _Cell:
@@ -63,13 +65,16 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
     missing = next((k for k in wanted if given[k] is None), None)
     if missing is not None:
         node.refuse(f"its input {missing + 1}, the weights of a gate, is missing; the file is damaged: convert it again")
-    clip = _quantized_limit(cell_clip, c.scale, 1 << 15)
-    return _Cell(tuple(given), gates, h, power, bits, clip, _quantized_limit(proj_clip, h.scale, 1 << 7), time_major, node)
+    clip = _quantized_limit(cell_clip, c.scale, 1 << 15, node)
+    return _Cell(tuple(given), gates, h, c, power, bits, clip, _quantized_limit(proj_clip, h.scale, 1 << 7, node), time_major, node)
 
 
-def _require_shapes(cell: _Cell, depth: int) -> None:
-    """Refuse tensors that do not fit the weights of the output gate, which say how many cells and outputs there are."""
-    (units, *_), (*_, width) = cell.shape(_WEIGHTS + _OUTPUT), cell.shape(_RECURRENT + _OUTPUT)
+def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
+    """How many cells and outputs there are, as the recurrent weights of the output gate say; refuses tensors that do not fit."""
+    recurrent = cell.shape(_RECURRENT + _OUTPUT)
+    if len(recurrent) != 2:
+        cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, and must be a matrix; the file is damaged: convert it again")
+    units, width = recurrent
     wanted: dict[int, tuple[int, ...]] = {_PROJECTION: (width, units), _PROJECTION + 1: (width,)}
     of_gates: dict[int, tuple[int, ...]] = {_WEIGHTS: (units, depth), _RECURRENT: (units, width), _BIASES: (units,), _NORMS: (units,)}
     for first, shape in of_gates.items():
@@ -78,11 +83,17 @@ def _require_shapes(cell: _Cell, depth: int) -> None:
     for k, shape in sorted(wanted.items()):
         if cell.given[k] is not None and cell.shape(k) != shape:
             cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, and must have {shape}; the file is damaged: convert it again")
+    for state, what, shape in ((cell.h, "output", (batch, width)), (cell.c, "cells", (batch, units))):
+        if math.prod(state.shape) != math.prod(shape):
+            cell.node.refuse(f"the state of its {what} has the shape {state.shape}, and must have {shape}; the file is damaged: convert it again")
     if cell.given[_PROJECTION] is None and width != units:
         cell.node.refuse(f"it has {units} cells and {width} outputs, and no projection; the file is damaged: convert it again")
+    return units, width
 
 
-def _quantized_limit(limit: float, scale: float, most: int) -> int:
+def _quantized_limit(limit: float, scale: float, most: int, node: Node) -> int:
+    if math.isnan(limit):
+        node.refuse("a limit of its states is no number; the file is damaged: convert it again")
     return int(np.clip(np.float32(limit) / np.float32(scale), -most, most - 1))
 
 
@@ -93,6 +104,7 @@ class _Cell:
     given: tuple[Value | None, ...]
     gates: tuple[int, ...]
     h: Value
+    c: Value
     power: float
     bits: int
     cell_clip: int

@@ -86,7 +86,7 @@ def _mean_of_image(x: Value, along: tuple[int, ...], t: Tensor) -> Expr | None:
     """The mean of each channel of images, under another scale; under its own it rounds as no pool does."""
     given, made = parameters_of(x.tensor), parameters_of(t)
     same = all(a.value == b.value for a, b in zip(given, made, strict=True))
-    if x.rank != 4 or along != (1, 2) or same or x.dtype not in ("int8", "uint8") or t.dtype != x.dtype:
+    if x.rank != 4 or along != (1, 2) or 0 in x.shape or same or x.dtype not in ("int8", "uint8") or t.dtype != x.dtype:
         return None
     window = x.shape[1:3]
     return op.qnn.avg_pool2d(x.expr, *given, *made, pool_size=window, strides=window, padding=(0, 0, 0, 0), layout="NHWC", count_include_pad=False)
