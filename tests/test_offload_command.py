@@ -111,6 +111,7 @@ def test_compile_fails_before_it_writes(here: Path, capsys: pytest.CaptureFixtur
 def test_the_virtual_npu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A quantized network goes there whole, and is compiled for it; the report is of the network as the accelerator's partition prepares it."""
     pytest.importorskip("tflite", reason="the network is a TFLite file; install tflite")
+    pytest.importorskip("torch", reason="its numbers come from a module of torch; install torch")
     from quantized_networks import NETWORKS
     from quantized_writers import to_tflite
 
