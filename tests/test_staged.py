@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import tilewright
 from small_models import onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import staged
+from tilewright.compiler.cache import Cache
 from tilewright.compiler.staged import MOST_EDGES, SETTLED
 from tilewright.errors import CompileError, InputError, ModelError, ShapeError
 from tilewright.relay.expr import Call, Tuple, Var
@@ -60,6 +62,13 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 def axes_of_a_sum() -> onnx.ModelProto:
     return model([node("Exp", ["x"], "e"), node("ReduceSum", ["e", "axes"], "r", keepdims=0), node("Relu", ["r"])],
                  {"x": (2, 3), "axes": (1,)}, kinds={"axes": INT64})
+
+
+def any_axes_of_a_sum() -> onnx.ModelProto:
+    """The same, for any number of axes."""
+    proto = axes_of_a_sum()
+    proto.graph.input[1].type.tensor_type.shape.dim[0].dim_param = "n"
+    return proto
 
 
 def positive_rows(size: int = 5) -> onnx.ModelProto:
@@ -203,6 +212,19 @@ def test_where_counts_come_back_often_the_next_one_is_compiled_at_its_second_cal
     assert len(first.next.edges) == 1
     compiled(rows(3))
     assert [e.program is not None for e in first.next.edges.values()] == [True, True]
+
+
+def test_what_another_model_compiled_is_not_run_on_values(tmp_path: Path, slow_clock: int) -> None:
+    kept = Cache(tmp_path / "cache")
+    feeds = [{"x": floats(2, 3), "axes": np.array([axis])} for axis in (0, 1, -1, -2)] + [{"x": floats(2, 3), "axes": np.array([axis, other])} for axis, other in ((0, 1), (1, 0))]
+    first = tilewright.compile(any_axes_of_a_sum(), cache=kept)
+    wanted = [first(feed) for _ in range(slow_clock) for feed in feeds][-len(feeds) :]
+    assert all(e.program is not None for e in first._stages.root.edges.values())
+    second = tilewright.compile(any_axes_of_a_sum(), cache=kept)
+    for feed, right in zip(feeds, wanted, strict=True):
+        np.testing.assert_array_equal(second(feed), right)
+    assert [e.use.seconds for e in second._stages.root.edges.values()] == [0] * len(feeds)
+    assert "llvm" not in second.report.phases
 
 
 def test_a_second_branch_is_compiled_when_that_pays(slow_clock: int) -> None:

@@ -208,7 +208,7 @@ class Model:
         root.name = repr((inputs, groups))
         made = Stages(
             inputs, root, lambda point, values: self._grown(made, point, values), lambda make, edge: self._compiled(made, make, edge),
-            lambda key: self._known(made, key), groups,
+            lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
         )
         return made
 
@@ -382,18 +382,22 @@ class Model:
             return format_of(self._source).read(self._source, shapes)[0]
 
     def _compiled(self, tree: Stages, make: Callable[[], Function], edge: Edge) -> Program:
-        """The program of a stage, which the cache keeps by the way to it; that of a whole model by the shapes of its inputs."""
+        """The program of a stage."""
         from tilewright.compiler.build import build_made
 
-        root = tree.root
-        is_model = edge.is_whole and not root.asked and root.edges.get(edge.key) is edge
-        key = self._key(self._shapes_of(tree, edge.key) if is_model else edge.name)
-        found = None if is_model else self._stored(key)
-        if found is None:
-            with self._options.context():
-                found = build_made(lambda: self._module_of(make()), self.target, self._name(), self.report, self._cache)
-            self._store(key, found)
-        return Program(found, self._threads)
+        with self._options.context():
+            made = build_made(lambda: self._module_of(make()), self.target, self._name(), self.report, self._cache)
+        self._store(self._key_of(tree, edge), made)
+        return Program(made, self._threads)
+
+    def _kept(self, tree: Stages, edge: Edge) -> Program | None:
+        """The program of a stage, from the cache; that of a whole model was looked for before (`_known`)."""
+        found = None if _is_model(tree, edge) else self._stored(self._key_of(tree, edge))
+        return None if found is None else Program(found, self._threads)
+
+    def _key_of(self, tree: Stages, edge: Edge) -> str:
+        """Of a stage the cache keeps the program by the way to it; of a whole model by the shapes of its inputs."""
+        return self._key(self._shapes_of(tree, edge.key) if _is_model(tree, edge) else edge.name)
 
     def _module_of(self, function: Function) -> IRModule:
         """The module whose `main` is a stage."""
@@ -445,6 +449,11 @@ class Model:
         except (OSError, TypeError):
             format_of(self._source).survey(self._source, self._shapes)  # raises the ModelError that says what is wrong with something that has no content
             raise
+
+
+def _is_model(tree: Stages, edge: Edge) -> bool:
+    """Whether an edge is a whole model, for shapes of its inputs."""
+    return edge.is_whole and not tree.root.asked and tree.root.edges.get(edge.key) is edge
 
 
 def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:

@@ -217,15 +217,17 @@ class Stages:
     def __init__(
         self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Program],
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
+        kept: Callable[[Edge], Program | None] = lambda edge: None,
     ) -> None:
-        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before.
+        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before,
+        and `kept` what the stage of an edge was compiled to before.
 
         `groups` are the sequences and optionals that some of the inputs are the tensors of (see `compiler/grouping.py`).
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
         self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
-        self.root, self._grow, self._compile, self._known = root, grow, compiler, known
+        self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._lock = threading.RLock()
         self._conversions: Conversions | None = None
         self.last: Program | None = None
@@ -342,6 +344,9 @@ class Stages:
         point.keep(key, edge)
         if edge.next is not None and (point is not self.root or point.asked):
             edge.next.met = max(edge.next.met, point.met - 1)  # where sizes go on changing, those behind them do
+        if not edge.ready and (program := self._kept(edge)) is not None:
+            edge.take_stage()
+            edge.program = program
 
     def _make(self, point: Point, key: Key, edge: Edge) -> None:
         """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not kept."""
