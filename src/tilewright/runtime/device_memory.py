@@ -51,10 +51,10 @@ class DeviceMemory:
         return tuple(math.prod(self.shape[k + 1 :]) * self.dtype.itemsize for k in range(len(self.shape)))
 
     def holds(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether an array is such memory already, so that nothing has to be copied."""
+        """Whether an array is such memory already, so that nothing has to be copied; no elements lie anywhere."""
         place: int = array.__array_interface__["data"][0]
         same = self.scope == HOST_SCOPE and array.shape == self.shape and array.dtype == self.dtype.numpy()
-        return same and bool(array.flags.c_contiguous) and place % self.alignment == 0
+        return same and bool(array.flags.c_contiguous) and (array.size == 0 or place % self.alignment == 0)
 
 
 def memory_of(array: Any, scope: str = HOST_SCOPE, alignment: int = 64) -> DeviceMemory:
