@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,38 +24,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tflite_runtimes import MICRO, REFERENCE, RefusedError, answers
+
 Array = NDArray[Any]
 TOLERANCE: Final = 1e-5
 PIECES: Final = 20
 """Pieces of the picture."""
-
-_LITERT: Final = """
-import sys, numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
-content, given, made, count = open(sys.argv[1], "rb").read(), np.load(sys.argv[2]), {}, int(sys.argv[4])
-for k in range(count):  # anew for each, as variables keep what a call leaves in them
-    net = Interpreter(model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
-    net.allocate_tensors()
-    for n, detail in enumerate(net.get_input_details()):
-        net.set_tensor(detail["index"], given[f"{k}_{n}"])
-    net.invoke()
-    made.update({f"{k}_{n}": net.get_tensor(d["index"]) for n, d in enumerate(net.get_output_details())})
-np.savez(sys.argv[3], **made)
-"""
-_MICRO: Final = """
-import sys, numpy as np
-from tflite_micro.python.tflite_micro import runtime
-given, made, count = np.load(sys.argv[2]), {}, int(sys.argv[4])
-net = runtime.Interpreter.from_file(sys.argv[1])
-inputs, outputs = (len({name.partition("_")[2] for name in given.files}), int(sys.argv[5]))
-for k in range(count):
-    for n in range(inputs):
-        net.set_input(given[f"{k}_{n}"], n)
-    net.invoke()
-    made.update({f"{k}_{n}": net.get_output(n) for n in range(outputs)})
-np.savez(sys.argv[3], **made)
-"""
-
 
 @dataclass
 class Row:
@@ -144,12 +116,12 @@ def agreement(path: Path, count: int, litert: str, micro: str = "", picture: Pat
         ours = [_several(compiled(*x)) for x in inputs]
     row = Row(path.stem, "LiteRT", len(inputs))
     try:
-        theirs = answers(_LITERT, litert, path, inputs, len(ours[0]))
+        theirs = answers(REFERENCE, litert, path, inputs, len(ours[0]))
     except RefusedError as refused:
         row.runtime, row.why = "none", str(refused)
         if not micro:
             return row
-        theirs, row.runtime, row.why = answers(_MICRO, micro, path, inputs, len(ours[0])), "tflite-micro", ""
+        theirs, row.runtime, row.why = answers(MICRO, micro, path, inputs, len(ours[0])), "tflite-micro", ""
     for found, wanted in zip(ours, theirs, strict=True):
         for a, b in zip(found, wanted, strict=True):
             row.add(np.asarray(a), b)
@@ -158,23 +130,6 @@ def agreement(path: Path, count: int, litert: str, micro: str = "", picture: Pat
 
 def _several(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple) else [found]
-
-
-class RefusedError(Exception):
-    """A runtime does not take the file; its last words."""
-
-
-def answers(script: str, python: str, path: Path, inputs: Sequence[Sequence[Array]], outputs: int) -> list[list[Array]]:
-    """What a runtime in another Python answers."""
-    with tempfile.TemporaryDirectory() as scratch:
-        given, made = Path(scratch, "inputs.npz"), Path(scratch, "outputs.npz")
-        np.savez(given, **{f"{k}_{n}": x for k, several in enumerate(inputs) for n, x in enumerate(several)})
-        command = [python, "-c", script, str(path), str(given), str(made), str(len(inputs)), str(outputs)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ran.returncode:
-            raise RefusedError((ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1][:160])
-        with np.load(made) as found:
-            return [[found[f"{k}_{n}"] for n in range(outputs)] for k in range(len(inputs))]
 
 
 def seen(path: Path, picture: Path, labels: Sequence[str]) -> list[str]:

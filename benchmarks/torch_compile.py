@@ -100,12 +100,15 @@ def medians(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, fl
 def main(arguments: Sequence[str]) -> int:
     """Print a line for each network and number of threads; 1 where outputs differ."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NETWORKS, []], default=["resnet18", "bert"])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}; resnet18 and bert where none is given")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=8)
     options = parser.parse_args(arguments)
+    names = options.names or ["resnet18", "bert"]
+    if unknown := sorted(set(names) - set(NETWORKS)):
+        parser.error(f"there is no network {', '.join(unknown)}; there are {', '.join(NETWORKS)}")
     wrong = 0
-    for name in options.names:
+    for name in names:
         for threads in options.threads:
             calls, far = ready(name, threads)
             took = medians(calls, options.seconds)

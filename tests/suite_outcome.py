@@ -15,6 +15,8 @@ class Outcome:
     """What is wrong with the answer, or the error that is none of ours."""
     native: bool = False
     """Whether all of it ran compiled."""
+    apart: str = ""
+    """Whose answer it is, where the files of the case have another one that is not the specification's."""
 
     @property
     def passed(self) -> bool:

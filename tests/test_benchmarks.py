@@ -148,3 +148,8 @@ def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: 
 def test_every_program_finds_what_it_imports(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", f"import {program}"], cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_torch_compile_says_which_networks_there_are() -> None:
+    done = run("torch_compile.py", "no_such_network")
+    assert done.returncode == 2 and "there is no network no_such_network; there are resnet18, bert, small" in done.stderr

@@ -10,10 +10,17 @@ import os
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import tflite_suite
+from tflite_small import MODELS
 from tflite_suite import Outcome, cases, run
+from tilewright.relay.frontend.tflite import from_tflite
+from tilewright.relay.frontend.tflite.signature import signature
+from tilewright.relay.interpreter import evaluate
 
 FOLDER = Path(os.environ.get("TILEWRIGHT_SUITES", "/nonexistent"))
 ARCHIVES = {"tflite": "relay_tflite.tar.xz", "litert_ops": "litert_ops.tar.xz"}
@@ -56,3 +63,30 @@ def _folder(suite: str) -> Path:
     with tarfile.open(archive) as packed:
         packed.extractall(into, filter="data")
     return into / suite
+
+
+@pytest.fixture
+def mistaken(tmp_path: Path) -> tuple[Path, np.ndarray[Any, Any]]:
+    """A case whose file has another answer than the model, and the right one."""
+    (tmp_path / "model.tflite").write_bytes(MODELS["conv_int8"]())
+    (_, shape, dtype), = signature(tmp_path / "model.tflite")
+    given = np.zeros(tuple(int(d) for d in shape), dtype)
+    right = np.asarray(evaluate(from_tflite(tmp_path / "model.tflite")[0], given))
+    np.savez(tmp_path / "data.npz", in0=given, out0=right + 1)
+    return tmp_path, right
+
+
+@pytest.mark.parametrize(("kernels", "whose"), [(tflite_suite.REFERENCE, "the reference kernels"), (tflite_suite.DEFAULT, "the default kernels")])
+def test_other_kernels_are_asked_where_a_file_says_otherwise(kernels: str, whose: str, mistaken: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    case, right = mistaken
+    assert "integers differ" in run(case, interpreted=True).wrong
+    monkeypatch.setattr(tflite_suite, "answers", lambda script, *rest: [[right if script == kernels else right - 1]])
+    asked = run(case, interpreted=True, litert="python")
+    assert asked.passed and asked.apart == whose
+
+
+def test_an_answer_that_no_kernels_have_is_wrong(mistaken: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    case, right = mistaken
+    monkeypatch.setattr(tflite_suite, "answers", lambda *rest: [[right - 1]])
+    asked = run(case, interpreted=True, litert="python")
+    assert not asked.passed and not asked.apart and "integers differ" in asked.wrong
