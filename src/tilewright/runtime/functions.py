@@ -24,7 +24,7 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import Parameter, Scalar
 from tilewright.runtime.program import Code
-from tilewright.runtime.scratch import ALWAYS_THERE, Scratch, check_stack, refused
+from tilewright.runtime.scratch import ALWAYS_THERE, NOTHING, Scratch, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
 from tilewright.types import DataType
@@ -37,7 +37,7 @@ _KERNEL_ALIGNMENT: Final = 16
 class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
-    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, scratch: Scratch = Scratch()) -> None:
+    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, scratch: Scratch = NOTHING) -> None:
         """`scratch` is the most that a function of its module takes of each thread."""
         self.name = name
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)

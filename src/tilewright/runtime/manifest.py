@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.runtime.program import ExternalStep, HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
-from tilewright.runtime.scratch import Scratch
+from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
 from tilewright.types import DataType
 
@@ -103,7 +103,7 @@ class Manifest:
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()
     """What the code of a program with control flow calls back, by number; the place of each array is its number among the inputs or outputs of the call."""
-    scratch: Scratch = Scratch()
+    scratch: Scratch = NOTHING
     """The most that one of the kernels takes of each thread beside the workspace."""
     modules: tuple[tuple[str, int], ...] = ()
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
@@ -206,7 +206,7 @@ class Manifest:
             "hashes": self.hashes,
             "steps": [step_to_json(step) for step in steps],
         }
-        if self.scratch != Scratch():
+        if self.scratch != NOTHING:
             content["scratch"] = [self.scratch.stack, self.scratch.heap, self.scratch.kernel]
         if self.failures:
             content["failures"] = list(self.failures)

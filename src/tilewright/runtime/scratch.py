@@ -39,6 +39,9 @@ class Scratch:
         return RunError(f"there is too little memory for what stands between the stages of '{name}': {self.kernel} takes most, {size}; give it smaller sizes, or fewer threads")
 
 
+NOTHING: Final = Scratch()
+
+
 def most(found: Iterable[Scratch]) -> Scratch:
     """The most stack and the most heap of any of these, with the name of the one that takes most in all."""
     every = [*found]
