@@ -32,6 +32,8 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
     (one("Conv", [IMAGE, [3, 2, 3, 3]], group=2), r"group is 2; it must be 1 or more and divide the 3 channels of W"),
     (one("ConvTranspose", [IMAGE, [4, 4, 3, 3]], group=-2), r"group is -2; it must be 1 or more and divide the 4 channels of X"),
     (one("ConvTranspose", [IMAGE, [4, 4, 3, 3]], group=3), r"group is 3; it must be 1 or more and divide the 4 channels of X"),
+    (one("LpPool", [IMAGE], kernel_shape=[2, 2], p=0), r"p is 0; the norm of LpPool and GlobalLpPool must be 1 or more"),
+    (one("GlobalLpPool", [IMAGE], p=-1), r"p is -1; the norm of LpPool and GlobalLpPool must be 1 or more"),
     (one("DeformConv", [IMAGE, [4, 4, 3, 3], [1, 18, 3, 4]]), r"offset has the shape \(1, 18, 3, 4\); with its X, W and attributes it must be \(1, 18, 3, 3\)"),
     (one("DeformConv", [IMAGE, [4, 4, 3, 3], OFFSET], group=3), r"group is 3 and offset_group 1; each must be 1 or more and divide the 4 channels of X"),
     (one("DeformConv", [IMAGE, [4, 4, 3, 3], OFFSET], offset_group=0), r"group is 1 and offset_group 0; each must be 1 or more"),

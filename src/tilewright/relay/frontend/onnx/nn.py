@@ -153,12 +153,18 @@ def average_pool(
                         count_include_pad=bool(count_include_pad and any(padding)))
 
 
+def _check_norm(p: int, node: Node) -> None:
+    if p < 1:
+        node.refuse(f"p is {p}; the norm of LpPool and GlobalLpPool must be 1 or more")
+
+
 @converter("LpPool")
 def lp_pool(
     x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...], p: int = 2,
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """(sum |x|^p)^(1/p): an average that counts the padding, times the size of the window."""
+    _check_norm(p, node)
     powered = op.power(op.abs(x), scalar(p, x))
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
@@ -186,7 +192,8 @@ def global_max_pool(x: Expr) -> Expr:
 
 
 @converter("GlobalLpPool")
-def global_lp_pool(x: Expr, *, p: int = 2) -> Expr:
+def global_lp_pool(x: Expr, *, p: int = 2, node: Node) -> Expr:
+    _check_norm(p, node)
     return op.power(_over_space(op.sum, op.power(op.abs(x), scalar(p, x))), scalar(1 / p, x))
 
 
