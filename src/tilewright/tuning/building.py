@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from tilewright.compiler.functions import build as compile_functions
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
@@ -19,6 +21,7 @@ from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.wire import Message
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.measure import Candidate, MeasureErrorNo
+from tilewright.types import DataType
 
 BUILD: Final = "tilewright.tuning.building:build_image"
 BuildFunc = Callable[[PrimFunc, str], FunctionModule]
@@ -29,8 +32,12 @@ BuildFunc = Callable[[PrimFunc, str], FunctionModule]
 class Lowered(Candidate):
     """A candidate whose loops are known: what is left of one that only the process that made it can lower."""
 
+    key: str
+    config: str
+    target: str
     program: IRModule
     ranges_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    values_of: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def lower(self) -> PrimFunc:
         (func,) = self.program.functions.values()
@@ -40,11 +47,14 @@ class Lowered(Candidate):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         return self.ranges_of
 
+    def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        return self.values_of
+
     @classmethod
     def of(cls, candidate: Candidate) -> Lowered:
         """Lowers it here; raises whatever that raises."""
         func = candidate.lower()
-        return cls(candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges())
+        return cls(candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(), candidate.values())
 
 
 def pickled(value: Any) -> tuple[bytes, bool]:
@@ -81,6 +91,7 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         func = candidate.lower()
         if not isinstance(func, PrimFunc):
             raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc")
+        values = {name: np.ascontiguousarray(value) for name, value in candidate.values().items()}
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []
     try:
@@ -90,7 +101,9 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
             image = path.read_bytes()
     except Exception as error:
         return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
-    return {"ir_hash": structural_hash(func), "seconds": time.perf_counter() - start}, [image]
+    described = [[name, str(DataType(value.dtype)), list(value.shape)] for name, value in values.items()]
+    message = {"ir_hash": structural_hash(func), "values": described, "seconds": time.perf_counter() - start}
+    return message, [image, *(value.reshape(-1).view(np.uint8).tobytes() for value in values.values())]
 
 
 def _refused(error_no: MeasureErrorNo, error: Exception, start: float) -> Message:
