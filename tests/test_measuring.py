@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planted import EXPECTED, Planted, planted
+from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
 from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.manifest import Parameter
@@ -27,7 +28,7 @@ from tilewright.runtime.trial import TrialOptions, flush_caches, timed
 from tilewright.runtime.trial_data import Guarded, arrays_of, difference, random_array
 from tilewright.runtime.worker import Worker
 from tilewright.tir.stmt import PrimFunc
-from tilewright.tuning.building import Lowered, pickled
+from tilewright.tuning.building import Lowered, default_build, pickled, travelling
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import Candidate, Measured, MeasureErrorNo, measure
 from tilewright.tuning.records import Record, Records, decode, encode
@@ -38,13 +39,13 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def builder() -> Iterator[LocalBuilder]:
-    with LocalBuilder(timeout=2, n_parallel=2) as made:
+    with LocalBuilder(timeout=1.5, n_parallel=2) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[LocalRunner]:
-    with LocalRunner(timeout=2, number=2, repeat=2, cooldown_interval=0, threads=1) as made:
+    with LocalRunner(timeout=1.5, number=2, repeat=2, cooldown_interval=0, threads=1) as made:
         yield made
 
 
@@ -149,6 +150,10 @@ def test_a_candidate_of_the_script_itself_is_lowered_here(builder: LocalBuilder,
         right = planted("right")
         local = Local(right.key, right.config, right.target, "right", False)
         assert pickled(local)[1] and not pickled(Lowered.of(local))[1]
+        travelled, _ = pickle.loads(travelling(local, default_build, with_default=True))
+        assert travelled.identity == local.identity and travelled.default() is None
+        checked = Local(right.key, right.config, right.target)
+        assert pickle.loads(travelling(checked, default_build, with_default=True))[0].default().config == planted(DEFAULT).config
         (result,) = measure([local], builder, runner)
         assert result.ok, result.error
     finally:
