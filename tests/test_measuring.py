@@ -20,15 +20,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tvm
 from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
 from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.manifest import Parameter
-from tilewright.runtime.trial import TrialOptions, flush_caches, timed
+from tilewright.runtime.trial import TrialOptions, flush_caches, load_library, timed, trial
 from tilewright.runtime.trial_data import Guarded, arrays_of, difference, random_array
 from tilewright.runtime.worker import Worker
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.building import Lowered, default_build, pickled, travelling
+from tilewright.tuning.lines import LineFile
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import Candidate, Measured, MeasureErrorNo, measure
 from tilewright.tuning.records import Record, Records, decode, encode
@@ -39,13 +41,13 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def builder() -> Iterator[LocalBuilder]:
-    with LocalBuilder(timeout=1.5, n_parallel=2) as made:
+    with LocalBuilder(timeout=2, n_parallel=2) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[LocalRunner]:
-    with LocalRunner(timeout=1.5, number=2, repeat=2, cooldown_interval=0, threads=1) as made:
+    with LocalRunner(timeout=2, number=2, repeat=2, cooldown_interval=0, threads=1) as made:
         yield made
 
 
@@ -250,6 +252,20 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
         TrialOptions(**options)  # type: ignore[arg-type]
 
 
+def test_a_worker_that_cannot_start_says_why() -> None:
+    with pytest.raises(WorkerCrashed, match=r"a worker process could not be started: the process (ended with status|was ended by)"):
+        Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
+
+
+def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:
+    x = tvm.relay.var("x", shape=(4,), dtype="float32")
+    tvm.relay.build(tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.nn.relu(x))), "llvm").export_library(tmp_path / "m.tar")
+    with pytest.raises(InputError, match="a trial takes a library of functions, and this is a model"):
+        load_library((tmp_path / "m.tar").read_bytes())
+    with pytest.raises(InputError, match="the workload of this trial was not prepared"):
+        trial({"key": "nobody"}, [])
+
+
 def test_builders_and_runners_refuse_what_makes_no_sense() -> None:
     with pytest.raises(OptionError, match="there is no build_func 'defalt'; did you mean 'default'"):
         LocalBuilder(build_func="defalt")
@@ -292,6 +308,11 @@ def test_what_is_no_record_is_refused_with_its_place(tmp_path: Path, line: str) 
 def test_records_need_a_folder(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="in a folder that exists"):
         Records(tmp_path / "nowhere" / "r.json")
+
+
+def test_a_record_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a record is one line, and this one has several"):
+        LineFile(tmp_path / "r.json").append("a\nb")
 
 
 def test_a_torn_line_is_mended_and_nothing_of_it_is_read(tmp_path: Path) -> None:
@@ -368,7 +389,7 @@ def test_killed_while_it_writes_nothing_is_lost_and_nothing_comes_twice(tmp_path
 
 
 def test_killed_while_workers_run_nothing_is_lost_and_no_process_stays(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path / "r.json", 12, "local", 1, 1.0, seed=3) >= 0
+    assert kill_and_resume(tmp_path / "r.json", 8, "local", 1, 1.0, seed=3) >= 0
 
 
 @pytest.mark.slow

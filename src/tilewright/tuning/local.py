@@ -23,6 +23,8 @@ from tilewright.tuning.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
 _BUILD_FUNCS: Final = {"default": default_build}
+_SCRIPT: Final = {"__main__": "tilewright.serialization"}
+"""What workers need for candidates of the script itself: these travel as loops."""
 _KEPT_REFERENCES: Final = 64
 _FRESH_AFTER: Final = 500
 """Trials that one process makes before another takes over: each leaves some kilobytes behind."""
@@ -48,6 +50,7 @@ class LocalBuilder:
 
     def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
         """One `Built` for each candidate, in order, with the image of its default schedule."""
+        self._workers.need({_SCRIPT.get(m, m) for m in sorted({type(c).__module__ for c in candidates})})
         defaults = [_default_of(c) for c in candidates]
         wanted = {(*d.identity, form): d for d in defaults if isinstance(d, Candidate)}
         new = {key: d for key, d in wanted.items() if key not in self._references}
