@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from planted import planted
-from tilewright.tuning.measure import Built, Builder, Candidate, Image, Measured, OnMeasured, Runner, measure
+from tilewright.tuning.measure import Builder, Built, Candidate, Image, Measured, OnMeasured, Runner, measure
 from tilewright.tuning.records import Records
 
 
