@@ -41,7 +41,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def builder() -> Iterator[LocalBuilder]:
-    with LocalBuilder(timeout=2, n_parallel=2) as made:
+    with LocalBuilder(timeout=2, n_parallel=1) as made:
         yield made
 
 

@@ -73,11 +73,11 @@ class Worker:
         return answer["gives"], got
 
     def need(self, modules: Iterable[str]) -> None:
-        """Have these imported when a process starts, too; one that runs without them is replaced."""
+        """Have these imported when a process starts, too, and now in one that runs. Raises as `call`."""
         new = [m for m in dict.fromkeys(modules) if m not in self.modules]
-        if new:
-            self.modules = (*self.modules, *new)
-            self.restart()
+        self.modules = (*self.modules, *new)
+        if new and self._process is not None:
+            self.call("tilewright.runtime.worker_main:import_modules", {"modules": new}, (), _START_SECONDS)
 
     def restart(self) -> None:
         """End the process; the next call has a new one."""

@@ -46,11 +46,12 @@ class LocalBuilder:
         self.timeout, self.build_func = timeout, _build_func(build_func)
         self.n_parallel = n_parallel or cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
+        self._needed: set[str] = set()
         self._references: dict[tuple[str, str, str, str], Built] = {}
 
     def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
         """One `Built` for each candidate, in order, with the image of its default schedule."""
-        self._workers.need({_SCRIPT.get(m, m) for m in sorted({type(c).__module__ for c in candidates})})
+        self._needed |= {_SCRIPT.get(m, m) for m in {type(c).__module__ for c in candidates}}
         defaults = [_default_of(c) for c in candidates]
         wanted = {(*d.identity, form): d for d in defaults if isinstance(d, Candidate)}
         new = {key: d for key, d in wanted.items() if key not in self._references}
@@ -72,6 +73,8 @@ class LocalBuilder:
         except Exception as error:
             return Built(candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}", time.perf_counter() - start)
         try:
+            worker.need(sorted(self._needed))
+            start = time.perf_counter()
             found, pieces = worker.call(BUILD, {"form": form}, [data], self.timeout)
         except WorkerTimedOut as error:
             return Built(candidate, None, MeasureErrorNo.BUILD_TIMEOUT, str(error), time.perf_counter() - start)
