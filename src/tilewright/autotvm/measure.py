@@ -104,9 +104,7 @@ class KernelCandidate(TaskCandidate):
         return self._lowered()[1].func
 
     def default(self) -> Candidate:
-        task = self.task
-        assert isinstance(task, KernelTask)
-        return KernelCandidate(self.key, json.dumps(task.default_config.to_json_dict()), self.target)
+        return KernelCandidate(self.key, json.dumps(ConfigEntity(-1, None, {}).to_json_dict()), self.target)
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
         task, kernel = self._lowered()
