@@ -67,6 +67,10 @@ def measured_of(r: MeasureResult) -> Measured:
 class TaskCandidate(Candidate):
     """One configuration of a task. Its template may be a function of a script, so its loops are made here, and travel."""
 
+    key: str
+    config: str
+    target: str
+
     @staticmethod
     def of(task: Task, config: ConfigSpace) -> TaskCandidate:
         """The candidate of a configuration."""
