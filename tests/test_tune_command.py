@@ -23,18 +23,18 @@ def model(tmp_path: Path) -> Path:
 
 def test_it_tunes_and_goes_on_and_compiles(model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out, trials = tmp_path / "records.json", tmp_path / "records.trials.json"
-    assert main(["tune", str(model), "-o", str(out), "--minutes", "0.05", "--trials", "5", "--threads", "1", "--tuner", "random"]) == 0
+    assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--threads", "1", "--tuner", "random"]) == 0
     said = capfd.readouterr()
-    assert "5 trials, 0 of all failed" in said.out
+    assert "4 trials, 0 of all failed" in said.out
     assert f"Wrote {out}:" in said.out
-    assert len(trials.read_text().splitlines()) == 5
+    assert len(trials.read_text().splitlines()) == 4
     best = [json.loads(row) for row in out.read_text().splitlines()]
     assert all(row["result"][1] == 0 and row["result"][0][0] > 0 for row in best)
-    assert main(["tune", str(model), "-o", str(out), "--minutes", "0.05", "--trials", "2", "--threads", "1"]) == 0
-    assert "5 trials known" in capfd.readouterr().out
+    assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "1", "--threads", "1"]) == 0
+    assert "4 trials known" in capfd.readouterr().out
     rows = [json.loads(row) for row in trials.read_text().splitlines()]
-    assert len(rows) == 7
-    assert len({json.dumps([r["input"], r["config"]]) for r in rows}) == 7  # none twice
+    assert len(rows) == 5
+    assert len({json.dumps([r["input"], r["config"]]) for r in rows}) == 5  # none twice
     assert main(["compile", str(model), "-o", str(tmp_path / "m.tar"), "--tuning-records", str(out)]) == 0
     x = np.random.default_rng(0).standard_normal((1, 3, 16, 16), np.float32)
     np.testing.assert_allclose(tvm.load(tmp_path / "m.tar")(x), tvm.compile(model)(x), rtol=1e-4, atol=1e-5)
@@ -52,7 +52,7 @@ def test_an_interruption_keeps_what_was_found(model: Path, tmp_path: Path, capfd
 
     monkeypatch.setattr(NetworkTuning, "step", interrupted)
     out = tmp_path / "records.json"
-    assert main(["tune", str(model), "-o", str(out), "--minutes", "0.05", "--threads", "1"]) == 0
+    assert main(["tune", str(model), "-o", str(out), "--minutes", "2", "--threads", "1"]) == 0
     said = capfd.readouterr()
     assert "interrupted: what was found so far is proven and kept" in said.err
     assert "3 trials" in said.out
@@ -70,4 +70,4 @@ def test_what_it_refuses(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     open_size = tmp_path / "open.onnx"
     open_size.write_bytes(cnn("n").SerializeToString())
     assert main(["tune", str(open_size), "-o", str(tmp_path / "o.json"), "--minutes", "0.01"]) == 1
-    assert "--input-shapes" in capsys.readouterr().err
+    assert "give its inputs known shapes" in capsys.readouterr().err
