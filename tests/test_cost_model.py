@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tilewright.autotvm import feature
 from tilewright.errors import InputError, OptionError
 from tilewright.tir import parse
+from tilewright.tuning import comparison
 from tilewright.tuning.comparison import compared, in_turn
 from tilewright.tuning.cost_model import LOSSES, CostModel
 
@@ -129,9 +131,15 @@ def test_pairs_say_what_is_sure() -> None:
         compared([1.0], [])
 
 
-def test_programs_in_turn() -> None:
-    x = np.ones(300_000, np.float32)
-    found = in_turn(lambda: [x.sum() for _ in range(4)], x.sum, pairs=12)
+def test_programs_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_timed", lambda call, number: call())  # a program is what it takes
+    order: list[str] = []
+
+    def program(name: str, seconds: float) -> Callable[[], float]:
+        return lambda: order.append(name) or seconds  # type: ignore[func-returns-value]
+
+    found = in_turn(program("a", 4e-3), program("b", 1e-3), pairs=12)
     assert found.is_faster
-    assert found.pairs == 12
-    assert in_turn(x.sum, x.sum, pairs=1000, seconds=0.05).pairs < 1000
+    assert (found.ratio, found.pairs) == (pytest.approx(0.25), 12)
+    assert "".join(order[4:]) == "baab" * 6
+    assert in_turn(program("a", 1e-3), program("b", 1e-3), pairs=1000, seconds=0).pairs == 8

@@ -32,6 +32,11 @@ _TOLERANCE: Final = 1e-3
 """Of the largest output, by how much the outputs of the tuned and the untuned model may differ: they round differently."""
 
 
+def _count_verbose(context: typer.Context, value: int) -> int:
+    context.find_root().obj.level += value
+    return value
+
+
 def tune_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write what is best.")] = Path("records.json"),
@@ -42,7 +47,7 @@ def tune_command(
     target: Annotated[str, typer.Option("--target", help="What to tune for; it has to run here.")] = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
     tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call to begin with.")] = None,
-    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Show tracebacks.")] = 0,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Show tracebacks.")] = 0,
 ) -> None:
     """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again goes on from there."""
     from tilewright.autotvm.tuner.names import tuner_named
