@@ -23,7 +23,7 @@ import pytest
 import tilewright as tvm
 from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
-from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.trial import TrialOptions, flush_caches, load_library, timed, trial
 from tilewright.runtime.trial_data import Guarded, arrays_of, difference, random_array
@@ -41,7 +41,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def builder() -> Iterator[LocalBuilder]:
-    with LocalBuilder(timeout=2, n_parallel=2) as made:
+    with LocalBuilder(timeout=2, n_parallel=1) as made:
         yield made
 
 
@@ -253,8 +253,11 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
 
 
 def test_a_worker_that_cannot_start_says_why() -> None:
-    with pytest.raises(WorkerCrashed, match=r"a worker process could not be started: the process (ended with status|was ended by)"):
+    with pytest.raises(WorkerNotStarted, match=r"a worker process could not be started: the process (ended with status|was ended by)"):
         Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
+    with LocalBuilder(memory_limit=1 << 20, n_parallel=1) as builder, LocalRunner() as runner:
+        (result,) = measure([planted("right")], builder, runner)
+    assert result.error_no == MeasureErrorNo.UNKNOWN_ERROR and "could not be started" in result.error
 
 
 def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:

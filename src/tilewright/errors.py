@@ -101,6 +101,10 @@ class WorkerCrashed(WorkerError):
     """The process ended during the call; the message says by which signal."""
 
 
+class WorkerNotStarted(WorkerError):
+    """There is no process to call: none can be started here, within the limits that are set."""
+
+
 class WorkerTimedOut(WorkerError):
     """The call took longer than it may; its process was ended."""
 

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tilewright.errors import RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.errors import RPCError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.rpc.connection import LOOPBACK, Connection, Listener, dial, serve
 from tilewright.rpc.secret import shared_secret
 from tilewright.rpc.service import OPERATIONS
@@ -131,6 +131,8 @@ class Server:
             return {"timed_out": str(error)}, []
         except WorkerCrashed as error:
             return {"crashed": str(error)}, []
+        except WorkerNotStarted as error:
+            raise RPCError(f"the device cannot run anything: {error}") from error
 
     # ---- the offer
 

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Final
 
-from tilewright.errors import WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.errors import WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.threads import VARIABLE
 from tilewright.runtime.wire import Channel, Message
 
@@ -51,7 +51,8 @@ class Worker:
     ) -> tuple[Message, list[bytes]]:
         """The answer of `function`, written `module:name`, which takes and gives a message and pieces.
 
-        Raises `WorkerRaised` when it raised, `WorkerCrashed` when the process ended, `WorkerTimedOut`.
+        Raises `WorkerRaised` when it raised, `WorkerCrashed` when the process ended, `WorkerTimedOut`,
+        and `WorkerNotStarted` when there is none.
         """
         with self._lock:
             process = self._running()
@@ -73,11 +74,11 @@ class Worker:
         return answer["gives"], got
 
     def need(self, modules: Iterable[str]) -> None:
-        """Have these imported when a process starts, too; one that runs without them is replaced."""
+        """Have these imported when a process starts, too, and now in one that runs. Raises as `call`."""
         new = [m for m in dict.fromkeys(modules) if m not in self.modules]
-        if new:
-            self.modules = (*self.modules, *new)
-            self.restart()
+        self.modules = (*self.modules, *new)
+        if new and self._process is not None:
+            self.call("tilewright.runtime.worker_main:import_modules", {"modules": new}, (), _START_SECONDS)
 
     def restart(self) -> None:
         """End the process; the next call has a new one."""
@@ -144,7 +145,7 @@ class _Process:
         except (TimeoutError, ConnectionError) as error:
             how = self.how_it_ended() if isinstance(error, ConnectionError) else "it does not answer"
             self.end()
-            raise WorkerCrashed(f"a worker process could not be started: {how}") from error
+            raise WorkerNotStarted(f"a worker process could not be started: {how}") from error
 
     @property
     def pid(self) -> int:

@@ -10,9 +10,10 @@ import resource
 import select
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Final
 
-from tilewright.runtime.wire import Channel
+from tilewright.runtime.wire import Channel, Message
 
 _LARGEST_FILE: Final = 2 << 30
 
@@ -26,14 +27,20 @@ def main() -> None:
         start, _ = channel.receive()
         sys.path[:] = start["path"]
         limit_resources(start["memory_limit"])
-        for module in start["modules"]:
-            with contextlib.suppress(ImportError):  # the call that needs it says so
-                importlib.import_module(module)
+        import_modules(start, ())
         channel.send({"ready": os.getpid()})
         while True:
             serve_one(channel)
     except ConnectionError:
         sys.exit(0)
+
+
+def import_modules(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
+    """Import `message["modules"]` now, so that no call waits for it. What cannot be imported is told by the call that needs it."""
+    for module in message["modules"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    return {}, []
 
 
 def serve_one(channel: Channel) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from tilewright.errors import OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.errors import OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.threads import default_threads
 from tilewright.runtime.trial import TRIAL, TrialOptions, machine_name
 from tilewright.runtime.worker import Worker
@@ -46,24 +46,26 @@ class LocalBuilder:
         self.timeout, self.build_func = timeout, _build_func(build_func)
         self.n_parallel = n_parallel or cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
+        self._needed: set[str] = set()
         self._references: dict[tuple[str, str, str, str], Built] = {}
 
     def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
         """One `Built` for each candidate, in order, with the image of its default schedule."""
-        self._workers.need({_SCRIPT.get(m, m) for m in sorted({type(c).__module__ for c in candidates})})
+        self._needed |= {_SCRIPT.get(m, m) for m in {type(c).__module__ for c in candidates}}
         defaults = [_default_of(c) for c in candidates]
         wanted = {(*d.identity, form): d for d in defaults if isinstance(d, Candidate)}
         new = {key: d for key, d in wanted.items() if key not in self._references}
         everything = {**new, **{(*c.identity, form): c for c in candidates}}
         made = dict(zip(everything, self._workers.map(lambda worker, c: self._one(worker, c, form), list(everything.values())), strict=True))
-        self._references.update({key: made[key] for key in new})
-        built = [_with_reference(made[(*c.identity, form)], self._reference(d, form)) for c, d in zip(candidates, defaults, strict=True)]
+        references = {key: made.get(key) or self._references[key] for key in wanted}
+        self._references.update({key: built for key, built in references.items() if built.image is not None})
+        built = [
+            _with_reference(made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d)
+            for c, d in zip(candidates, defaults, strict=True)
+        ]
         while len(self._references) > _KEPT_REFERENCES:
             del self._references[next(iter(self._references))]
         return built
-
-    def _reference(self, default: Candidate | str | None, form: str) -> Built | str | None:
-        return self._references[(*default.identity, form)] if isinstance(default, Candidate) else default
 
     def _one(self, worker: Worker, candidate: Candidate, form: str) -> Built:
         start = time.perf_counter()
@@ -72,11 +74,15 @@ class LocalBuilder:
         except Exception as error:
             return Built(candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}", time.perf_counter() - start)
         try:
+            worker.need(sorted(self._needed))
+            start = time.perf_counter()
             found, pieces = worker.call(BUILD, {"form": form}, [data], self.timeout)
         except WorkerTimedOut as error:
             return Built(candidate, None, MeasureErrorNo.BUILD_TIMEOUT, str(error), time.perf_counter() - start)
         except (WorkerCrashed, WorkerRaised) as error:
             return Built(candidate, None, MeasureErrorNo.COMPILE_HOST, str(error), time.perf_counter() - start)
+        except WorkerNotStarted as error:
+            return Built(candidate, None, MeasureErrorNo.UNKNOWN_ERROR, str(error), time.perf_counter() - start)
         seconds = time.perf_counter() - start
         if "error_no" in found:
             return Built(candidate, None, MeasureErrorNo(found["error_no"]), found["error"], seconds)
