@@ -271,3 +271,16 @@ def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFix
 
 def test_every_switch_has_a_description() -> None:
     assert [s.name for s in SETTINGS.values() if len(s.doc) < 10] == []
+
+
+def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "tuning.md"
+    (source,) = blocks(page, "python")
+    names: dict[str, Any] = {}
+    exec(compile(source, str(page), "exec"), names)
+    assert names["history"].report == {"taken": len((models_here / "log.json").read_text().splitlines())}
+    (command,) = blocks(page, "sh")
+    tune, build = (shlex.split(line)[1:] for line in command.strip().splitlines())
+    tune[tune.index("--minutes") + 1] = "0.05"
+    assert main(tune) == 0, capsys.readouterr().err
+    assert main(build) == 0, capsys.readouterr().err
