@@ -1,0 +1,1 @@
+"""Template-free search (tmp)."""

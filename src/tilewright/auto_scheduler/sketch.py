@@ -1,0 +1,355 @@
+"""A sketch: a plan with knobs, and the steps that the plan and one setting of the knobs make.
+
+The loops of a computation that is no sum are cut three times, `S0` blocks, `S1` tiles of a block, `S2` a tile in registers:
+
+    for S0 (parallel): [blocks of what is computed here] for S1: { sum in registers: for reductions: for S2: … ;  for S2: result }
+
+What is computed before may stand by itself, in the blocks of its reader, or inside of it. Sizes, orders and places are the knobs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from tilewright.auto_scheduler import access, rules
+from tilewright.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.auto_scheduler.loop_state import Iterator, State
+from tilewright.auto_scheduler.rules import CACHE_WRITE, INLINE, NEST, RFACTOR, ROWS, TILE, Plan
+from tilewright.errors import ScheduleError
+from tilewright.expr import number_of
+from tilewright.te.tensor import ComputeOp, Operation
+from tilewright.topi.machine import Machine
+
+ROOT: Final = "root"
+INSIDE: Final = "inline"
+BLOCK: Final = "block"
+_TILES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+_MOST_VECTORS: Final = 40
+"""A register tile of more vectors than this is not tried."""
+
+Setting: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A decision: its name, and what may be chosen."""
+
+    name: str
+    choices: tuple[Any, ...]
+
+
+class Sketch:
+    """A plan, the knobs that it has for a machine, and the states they make."""
+
+    def __init__(self, plan: Plan, machine: Machine) -> None:
+        self.plan, self.machine, self.dag = plan, machine, plan.dag
+        self.nests = [op for op, r in plan.roles.items() if r.kind in (NEST, CACHE_WRITE)]
+
+    @cached_property
+    def knobs(self) -> tuple[Knob, ...]:
+        """The decisions, in a fixed order."""
+        found: list[Knob] = []
+        for op, role in self.plan.roles.items():
+            assert isinstance(op, ComputeOp)
+            if role.kind in (NEST, CACHE_WRITE):
+                found += self._tile_knobs(op)
+            if role.kind in (TILE, CACHE_WRITE):
+                found += self._sum_knobs(op)
+            if role.kind in (NEST, CACHE_WRITE, ROWS) and op not in self.dag.output_ops:
+                found.append(Knob(f"{self._key(op)}.place", self._places(op)))
+            if role.kind == RFACTOR:
+                found.append(Knob(f"{self._key(op)}.parts", tuple(d for d in _divisors(_extent(op.reduce_axis[0])) if 1 < d <= 16 * self.machine.cores) or (1,)))
+        return tuple(k for k in found if len(k.choices) > 1)
+
+    def _tile_knobs(self, op: ComputeOp) -> list[Knob]:
+        key, found = self._key(op), []
+        lanes = self.machine.lanes(op.outputs[0].dtype)
+        for n, axis in enumerate(op.axis):
+            extent = _extent(axis)
+            if n == len(op.axis) - 1:
+                found.append(Knob(f"{key}.{n}.tile", _vector_tiles(extent, lanes)))
+            else:
+                found.append(Knob(f"{key}.{n}.tile", tuple(t for t in _TILES if t == 1 or (extent % t == 0) or (t in (4, 8) and extent > 3 * t)) or (1,)))
+            found.append(Knob(f"{key}.{n}.block", tuple(b for b in (1, 2, 3, 4, 6, 8, 16, 32, 64) if b == 1 or b < extent)))
+        found.append(Knob(f"{key}.order", ("first", "last")))
+        found.append(Knob(f"{key}.shared", ("all", "outer")))
+        return found
+
+    def _sum_knobs(self, op: ComputeOp) -> list[Knob]:
+        key, found = self._key(op), []
+        for n, axis in enumerate(op.reduce_axis):
+            extent = _extent(axis)
+            last = n == len(op.reduce_axis) - 1
+            found.append(Knob(f"{key}.r{n}.unroll", tuple(d for d in _divisors(extent) if d == 1 or d <= (8 if last else 7))))
+        if len(op.reduce_axis) > 1:
+            found.append(Knob(f"{key}.window", ("inside", "outside")))
+        return found
+
+    def _places(self, op: ComputeOp) -> tuple[str, ...]:
+        later = list(self.dag.ops)[list(self.dag.ops).index(op) + 1 :]
+        nests = [f"{BLOCK} {self._key(f)}" for f in self.nests if f in later and self._leads_to(op, f)]
+        inside = (INSIDE,) if not op.reduce_axis else ()
+        return (ROOT, *nests, *inside)
+
+    def _leads_to(self, op: Operation, end: Operation) -> bool:
+        """Whether all that needs `op` is `end`, or is needed by it alone."""
+        stack, seen = list(self.dag.readers(op)), set[Operation]()
+        while stack:
+            r = stack.pop()
+            if r is end or r in seen:
+                continue
+            if r in self.dag.output_ops:
+                return False
+            seen.add(r)
+            stack.extend(self.dag.readers(r))
+        return True
+
+    def _key(self, op: Operation) -> str:
+        return str(self.dag.ops.index(op))
+
+    def sample(self, choose: random.Random) -> dict[str, Any]:
+        """A random setting whose register tiles are not larger than registers are."""
+        setting: dict[str, Any] = {}
+        for _ in range(16):
+            setting = {k.name: choose.choice(k.choices) for k in self.knobs}
+            if self.fits(setting):
+                break
+        return setting
+
+    def fits(self, setting: Setting) -> bool:
+        """Whether no register tile has more vectors than are worth trying."""
+        return all(self.tile_vectors(op, setting) <= _MOST_VECTORS for op in self.nests)
+
+    def tile_vectors(self, op: Operation, setting: Setting) -> float:
+        """The vectors of one register tile."""
+        assert isinstance(op, ComputeOp)
+        sizes = [self._tile(op, n, setting) for n in range(len(op.axis))]
+        lanes = self.machine.lanes(op.outputs[0].dtype)
+        return prod(sizes[:-1]) * max(1, sizes[-1] / lanes) if sizes else 1
+
+    def _chosen(self, setting: Setting, name: str) -> Any:
+        if name in setting:
+            return setting[name]
+        return next((k.choices[0] for k in self._all if k.name == name), None)
+
+    @cached_property
+    def _all(self) -> tuple[Knob, ...]:
+        """The knobs with those of one choice."""
+        found: list[Knob] = []
+        for op in self.nests:
+            assert isinstance(op, ComputeOp)
+            found += self._tile_knobs(op)
+        return tuple(found)
+
+    def _tile(self, op: ComputeOp, axis: int, setting: Setting) -> int:
+        return int(self._chosen(setting, f"{self._key(op)}.{axis}.tile") or 1)
+
+    def state(self, setting: Setting) -> State:
+        """The steps of the plan with this setting. Raises `ScheduleError` where they contradict each other."""
+        return _Maker(self, setting).make()
+
+
+def sketches(dag: ComputeDAG, machine: Machine) -> list[Sketch]:
+    """The sketches of a DAG for a machine."""
+    return [Sketch(p, machine) for p in rules.plans(dag, machine)]
+
+
+class _Maker:
+    """Steps in the order in which they have to come: stages are added, then loops are cut, then stages get their places."""
+
+    def __init__(self, sketch: Sketch, setting: Setting) -> None:
+        self.sketch, self.setting, self.dag = sketch, setting, sketch.dag
+        self.state = sketch.dag.init_state.copy()
+        self.sums: dict[Operation, Any] = {}
+        self.copies: dict[Operation, tuple[Operation, Any]] = {}
+        self.blocks: dict[Operation, Iterator] = {}
+        self.tiles: dict[Operation, Iterator] = {}
+        self.stage_of: dict[int, Any] = {}
+
+    def make(self) -> State:
+        roles = self.sketch.plan.roles
+        placed = {op: self._place(op) for op in roles}
+        for op in reversed(list(roles)):
+            if roles[op].kind == INLINE or placed[op] == INSIDE:
+                self.state.compute_inline(op)
+        parts: dict[Operation, str] = {}
+        for op in reversed(list(roles)):
+            if roles[op].kind == RFACTOR:
+                self._rfactor(op)
+                parts[op] = "made"
+            self._added(op)
+        for op in reversed(list(roles)):
+            kind = roles[op].kind
+            if kind in (NEST, CACHE_WRITE) and placed[op] != INSIDE:
+                self._nest(op, placed[op])
+            elif kind == ROWS:
+                self._rows(op, placed[op])
+        for op, role in roles.items():
+            if role.kind in (TILE, CACHE_WRITE):
+                self._sum(op, role.reader or op)
+        return self.state
+
+    def _place(self, op: Operation) -> str:
+        return str(self.setting.get(f"{self.sketch._key(op)}.place", ROOT))
+
+    def _added(self, op: Operation) -> None:
+        """The stages that a role adds: the sum apart from its result, the copy of an operand."""
+        role = self.sketch.plan.roles[op]
+        if role.kind == CACHE_WRITE:
+            k = self.state.cache_write(op, "local")
+            self.sums[op] = self.state.stages[k]
+        elif role.kind == TILE:
+            self.sums[op] = self.state.stages[self.state.stage_id(op)]
+        if role.packed is not None:
+            k = self.state.cache_read(role.packed, "global", [self.state.stages.index(self.sums[op])])
+            self.copies[role.reader or op] = (op, self.state.stages[k])
+
+    # Loops.
+    def _nest(self, op: Operation, place: str) -> None:
+        assert isinstance(op, ComputeOp)
+        s, key = self.state, self.sketch._key(op)
+        stage = s.stages[s.stage_id(op)]
+        lanes = self.sketch.machine.lanes(op.outputs[0].dtype)
+        outer, middle, inner = [], [], []
+        for n, it in enumerate(list(stage.iters)):
+            if it.kind != "spatial":
+                continue
+            tile, block = self.sketch._tile(op, n, self.setting), int(self.sketch._chosen(self.setting, f"{key}.{n}.block") or 1)
+            block = min(block, -(-it.extent // tile))
+            last = n == len(op.axis) - 1
+            lengths = (block, -(-tile // lanes), min(tile, lanes)) if last else (block, tile)
+            parts = s.split(op, it, lengths)
+            outer.append(parts[0])
+            middle.append(parts[1])
+            inner += parts[2:]
+        if not inner:
+            return
+        rest = [i for i in stage.iters if i.kind != "spatial"]
+        if self.sketch._chosen(self.setting, f"{key}.order") == "last" or op in self.copies:
+            outer, middle = [outer[-1], *outer[:-1]], [middle[-1], *middle[:-1]]
+        s.reorder(op, [*outer, *middle, *rest, *inner])
+        for it in inner[:-1]:
+            s.unroll(op, it)
+        s.vectorize(op, inner[-1])
+        shared = len(outer) if self.sketch._chosen(self.setting, f"{key}.shared") == "all" or len(outer) == 1 else len(outer) - 1
+        self.blocks[op], self.tiles[op] = outer[-1], middle[-1]
+        if op in self.copies:
+            shared = 1
+            self._copy(op, outer[0])
+        if place == ROOT:
+            fused = s.fuse(op, outer[:shared]) if shared > 1 else outer[0]
+            if shared == len(outer):
+                self.blocks[op] = fused
+            s.parallel(op, fused)
+            if shared == len(outer):
+                self.blocks[op] = stage.iters[0]
+        else:
+            self._attach(stage, place)
+
+    def _copy(self, op: Operation, at: Iterator) -> None:
+        _, copy = self.copies[op]
+        s = self.state
+        k = s.stages.index(copy)
+        lanes = self.sketch.machine.lanes(copy.op.outputs[0].dtype)
+        s.compute_at(k, op, at)
+        *_, last = s.split(k, copy.iters[-1], [lanes])
+        s.vectorize(k, last)
+
+    def _rows(self, op: Operation, place: str) -> None:
+        assert isinstance(op, ComputeOp)
+        s = self.state
+        stage = s.stages[s.stage_id(op)]
+        spatial = [i for i in stage.iters if i.kind == "spatial"]
+        lanes = min(self.sketch.machine.lanes(op.outputs[0].dtype), _extent(op.reduce_axis[-1]))
+        if _extent(op.reduce_axis[-1]) % lanes == 0:
+            *_, lane = s.split(op, stage.iters[-1], [lanes])
+            s.vectorize(op, lane)
+        if place == ROOT and spatial:
+            fused = s.fuse(op, spatial) if len(spatial) > 1 else spatial[0]
+            s.parallel(op, fused)
+        elif place != ROOT:
+            self._attach(stage, place)
+
+    def _sum(self, op: Operation, reader: Operation) -> None:
+        """The sum of one register tile, at the tiles of its reader."""
+        assert isinstance(op, ComputeOp)
+        s, key = self.state, self.sketch._key(op)
+        stage = self.sums[op]
+        k = s.stages.index(stage)
+        s.compute_at(k, reader, s.stages[s.stage_id(reader)].iters.index(self.tiles[reader]))
+        lanes = self.sketch.machine.lanes(op.outputs[0].dtype)
+        count = len(op.axis)
+        tile = self.sketch._tile(reader, count - 1, self.setting)  # type: ignore[arg-type]
+        spatial, reduce = stage.iters[: count - 1], stage.iters[count:]
+        vector, lane = s.split(k, stage.iters[count - 1], [min(tile, lanes)])
+        outer, inner = [], []
+        for n, it in enumerate(reduce):
+            most = int(self.setting.get(f"{key}.r{n}.unroll", 1))
+            if most > 1:
+                a, b = s.split(k, it, [most])
+                outer.append(a)
+                inner.append(b)
+            else:
+                outer.append(it)
+        if self.setting.get(f"{key}.window") == "outside" and len(outer) > 1:
+            outer = [*outer[1:], outer[0]]
+        s.reorder(k, [*outer, *inner, *spatial, vector, lane])
+        for it in (*inner, *spatial, vector):
+            s.unroll(k, _now(stage, it))
+        s.vectorize(k, lane)
+
+    def _rfactor(self, op: Operation) -> None:
+        """Parts of a sum side by side on the cores, each with its own result; then these are added up."""
+        assert isinstance(op, ComputeOp)
+        s = self.state
+        parts = int(self.setting.get(f"{self.sketch._key(op)}.parts", 1))
+        stage = s.stages[s.stage_id(op)]
+        first = next(i for i in stage.iters if i.kind == "reduce")
+        outer, _ = s.split(op, first, [-(-first.extent // parts)])
+        k = s.rfactor(op, outer, 0)
+        made = s.stages[k]
+        last = made.iters[-1]
+        lanes = self.sketch.machine.lanes(op.outputs[0].dtype)
+        if rules.along_lanes(op) and last.kind == "reduce" and last.extent % lanes == 0:
+            *_, lane = s.split(k, last, [lanes])
+            s.vectorize(k, lane)
+        s.parallel(k, made.iters[0])
+
+    def _attach(self, stage: Any, place: str) -> None:
+        s = self.state
+        target = self.dag.ops[int(place.split()[1])]
+        if target not in self.blocks:
+            raise ScheduleError(f"'{stage.name}' is to stand in the blocks of '{target.name}', which is computed inside of its reader")
+        at = s.stages[s.stage_id(target)].iters.index(self.blocks[target])
+        s.compute_at(s.stages.index(stage), target, at)
+
+
+def _now(stage: Any, it: Iterator) -> Iterator:
+    """A loop of a stage as it is now: marks make new ones of the same name."""
+    return next(i for i in stage.iters if i.name == it.name)
+
+
+def _extent(axis: Any) -> int:
+    return int(number_of(axis.extent) or 0)
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def _vector_tiles(extent: int, lanes: int) -> tuple[int, ...]:
+    """Sizes of a tile along lanes: whole vectors, or for short axes what divides them."""
+    whole = [lanes * m for m in (1, 2, 3, 4, 6, 8) if lanes * m <= extent and (extent % (lanes * m) == 0 or extent > 4 * lanes * m)]
+    if whole:
+        return tuple(whole)
+    return tuple(sorted({d for d in _divisors(extent) if d <= lanes} | ({lanes} if extent > lanes else set()), reverse=True)) or (1,)
+
+
+def sizes_of(sequence: Sequence[Iterator]) -> list[int]:
+    """The trips of loops."""
+    return [i.extent for i in sequence]
