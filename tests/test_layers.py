@@ -29,8 +29,10 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("relay.frontend", "serialization", "registry"),
     ("_ffi",),
     ("target", "runtime"),
+    ("rpc", "exec"),
     ("compiler",),
     ("onnx_backend", "onnx_session", "micro"),
+    ("tuning",),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
     ("driver", "__main__"),
@@ -38,8 +40,8 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
-STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "contrib"}
+STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor")
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {

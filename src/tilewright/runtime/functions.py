@@ -55,9 +55,18 @@ class NativeFunction:
 
     def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> BenchmarkResult:
         """Time calls with these arguments; they are checked once."""
+        return measure(self.bind(*args), repeat, number, min_repeat_ms)
+
+    def bind(self, *args: Any) -> Callable[[], None]:
+        """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are written."""
         _, passed, numbers = self._passed(args)
-        addresses, context = [_address(x) for x in passed], POOLS.context(default_threads(), self._code)
-        return measure(lambda: self._run(context, *addresses, *numbers), repeat, number, min_repeat_ms)
+        everything = (POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
+        run = self._run
+
+        def call(keep: Sequence[Array] = passed) -> None:
+            run(*everything)
+
+        return call
 
     def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
         """The arrays as given, the arrays and the numbers as the code takes them."""

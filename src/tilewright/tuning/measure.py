@@ -43,26 +43,19 @@ class MeasureErrorNo(IntEnum):
     """Not the candidate's fault, as far as is known: no worker, no device, a connection that broke each time."""
 
 
+@dataclass(frozen=True, slots=True)
 class Candidate(ABC):
-    """One way to compute a workload. Candidates are pickled, by reference to their class: it is defined in a module, not in a script.
+    """One way to compute a workload: a frozen dataclass of a module, since candidates are pickled by reference to their class.
 
     Two candidates with equal `key`, `config` and `target` are the same one and are measured once.
     """
 
-    @property
-    @abstractmethod
-    def key(self) -> str:
-        """The workload: JSON of `[task name, args, kwargs]`, as in the "input" of AutoTVM's records."""
-
-    @property
-    @abstractmethod
-    def config(self) -> str:
-        """The decisions: a JSON object; for AutoTVM `{"index": …, "code_hash": …, "entity": […]}`."""
-
-    @property
-    @abstractmethod
-    def target(self) -> str:
-        """The target as text: `llvm -mcpu=…`."""
+    key: str
+    """The workload: JSON of `[task name, args, kwargs]`, as in the "input" of AutoTVM's records."""
+    config: str
+    """The decisions: a JSON object; for AutoTVM `{"index": …, "code_hash": …, "entity": […]}`."""
+    target: str
+    """The target as text: `llvm -mcpu=…`."""
 
     @abstractmethod
     def lower(self) -> PrimFunc:
@@ -87,7 +80,10 @@ class Candidate(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Native code as it travels: the bytes of a shared library, which `runtime.load_module` reads where no compiler is installed."""
+    """Native code as it travels: the bytes of an artifact of functions, as `runtime.load_module` reads it from a file.
+
+    A shared library (`.so`) runs where no compiler is installed; objects (`.tar`) are made faster, since nothing is linked.
+    """
 
     library: bytes = field(repr=False)
     ir_hash: str
@@ -145,12 +141,16 @@ OnMeasured = Callable[[int, Measured], None]
 class Builder(Protocol):
     """Makes native code of candidates."""
 
-    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
-        """One `Built` for each candidate, in order."""
+    def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
+        """One `Built` for each candidate, in order. `form` is that of their images: `.tar` or `.so`."""
 
 
 class Runner(Protocol):
     """Times native code, and checks what it computes."""
+
+    @property
+    def form(self) -> str:
+        """The form of images that it takes: `.so` where code travels to devices, else `.tar`."""
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """One result for each, in order; those that were not built give the error they have."""
@@ -193,7 +193,7 @@ def measure(
                 on_measured(k, measured)
 
     if new:
-        runner.run(builder.build(new), finished)
+        runner.run(builder.build(new, runner.form), finished)
     return [m for m in results if m is not None]
 
 

@@ -1,0 +1,97 @@
+"""From a candidate to its image, inside of a worker process; and the candidate that carries its loops with it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.compiler.functions import build as compile_functions
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_hash
+from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.wire import Message
+from tilewright.tir.stmt import PrimFunc
+from tilewright.tuning.measure import Candidate, MeasureErrorNo
+
+BUILD: Final = "tilewright.tuning.building:build_image"
+BuildFunc = Callable[[PrimFunc, str], FunctionModule]
+"""Native functions of a loop program for a target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered(Candidate):
+    """A candidate whose loops are known: what is left of one that only the process that made it can lower."""
+
+    program: IRModule
+    ranges_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def lower(self) -> PrimFunc:
+        (func,) = self.program.functions.values()
+        assert isinstance(func, PrimFunc)
+        return func
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        return self.ranges_of
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Lowered:
+        """Lowers it here; raises whatever that raises."""
+        func = candidate.lower()
+        return cls(candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges())
+
+
+def pickled(value: Any) -> tuple[bytes, bool]:
+    """`value` for another process, and whether something of the script itself is in it, which other processes do not have."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    return file.getvalue(), pickler.of_script
+
+
+class _Pickler(pickle.Pickler):
+    """Notices references to what the script that runs defines."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.of_script = False
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type) or callable(value):
+            self.of_script = self.of_script or getattr(value, "__module__", "") == "__main__"
+        return NotImplemented
+
+
+def default_build(func: PrimFunc, target: str) -> FunctionModule:
+    """`tvm.build`."""
+    return compile_functions(func, target=target)
+
+
+def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
+    """Lower and compile the candidate and the build function in `pieces[0]`; the image, or `{"error_no", "error"}`."""
+    start = time.perf_counter()
+    try:
+        candidate, build_func = pickle.loads(pieces[0])
+        func = candidate.lower()
+        if not isinstance(func, PrimFunc):
+            raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc")
+    except Exception as error:
+        return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []
+    try:
+        with tempfile.TemporaryDirectory(prefix="tilewright-image-") as folder:
+            path = Path(folder) / f"code{message['form']}"
+            build_func(func, candidate.target).export_library(path)
+            image = path.read_bytes()
+    except Exception as error:
+        return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
+    return {"ir_hash": structural_hash(func), "seconds": time.perf_counter() - start}, [image]
+
+
+def _refused(error_no: MeasureErrorNo, error: Exception, start: float) -> Message:
+    return {"error_no": int(error_no), "error": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - start}

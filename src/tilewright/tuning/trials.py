@@ -1,0 +1,91 @@
+"""One trial in whatever can make calls: a worker process here, or a session on a device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tilewright.errors import WorkerCrashed, WorkerError, WorkerRaised, WorkerTimedOut
+from tilewright.runtime.trial import PREPARE, TRIAL, TrialOptions
+from tilewright.runtime.wire import Message
+from tilewright.tuning.measure import Built, Image, Measured, MeasureErrorNo, failed
+
+_PREPARE_SECONDS: Final = 60.0
+"""The default schedule is no candidate that may be slow, but it may be large."""
+
+
+class Bench(Protocol):
+    """Where trials are made."""
+
+    def call(
+        self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
+    ) -> tuple[Message, list[bytes]]:
+        """As `runtime.worker.Worker.call`."""
+
+    def restart(self) -> None:
+        """Go on in a new process."""
+
+
+@dataclass(slots=True)
+class Trials:
+    """Trials on one bench, one after the other; the workload of the last one stays prepared there."""
+
+    bench: Bench
+    options: TrialOptions
+    timeout: float
+    seed: int
+    machine: str
+    _prepared: str = ""
+
+    def run(self, built: Built) -> Measured:
+        """Time what was built. Raises only what has to do with the bench: `ConnectionError`, `RPCError`."""
+        assert built.image is not None
+        start = time.perf_counter()
+        error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
+        try:
+            self._prepare(built, built.reference or built.image)
+        except WorkerError as error:
+            self.fresh()
+            if built.reference is None:
+                return self._failed(_kind(error), str(error), start)
+            return self._failed(MeasureErrorNo.UNKNOWN_ERROR, f"the default schedule of this workload cannot be run, so no answer can be checked: {error}", start)
+        try:
+            found, _ = self.bench.call(TRIAL, {"key": self._prepared, "options": self.options.to_message()}, [built.image.library], self.timeout)
+        except WorkerError as error:
+            error_no, text = _kind(error), str(error)
+        else:
+            if "wrong" not in found:
+                return Measured(
+                    tuple(found["costs"]), all_cost=time.perf_counter() - start, timestamp=time.time(), noisy=found["noisy"], spread=found["spread"],
+                    machine=self.machine,
+                )
+            error_no, text = MeasureErrorNo.WRONG_ANSWER, found["wrong"]
+        self.fresh()  # code that fails may have written anywhere
+        return self._failed(error_no, text, start)
+
+    def _prepare(self, built: Built, reference: Image) -> None:
+        ranges = {name: list(pair) for name, pair in built.candidate.ranges().items()}
+        key = hashlib.sha256(json.dumps([built.candidate.key, ranges, self.seed, built.reference is not None]).encode() + reference.library).hexdigest()
+        if self._prepared != key:
+            self._prepared = ""
+            message = {"key": key, "seed": self.seed, "ranges": ranges, "check": built.reference is not None}
+            self.bench.call(PREPARE, message, [reference.library], max(self.timeout, _PREPARE_SECONDS))
+            self._prepared = key
+
+    def fresh(self) -> None:
+        """Go on in a new process, with nothing prepared."""
+        self._prepared = ""
+        self.bench.restart()
+
+    def _failed(self, error_no: MeasureErrorNo, error: str, start: float) -> Measured:
+        return failed(error_no, error, time.perf_counter() - start, machine=self.machine)
+
+
+def _kind(error: WorkerError) -> MeasureErrorNo:
+    if isinstance(error, WorkerTimedOut):
+        return MeasureErrorNo.RUN_TIMEOUT
+    return MeasureErrorNo.RUNTIME_DEVICE if isinstance(error, (WorkerCrashed, WorkerRaised)) else MeasureErrorNo.UNKNOWN_ERROR
