@@ -105,6 +105,11 @@ class ComputeDAG:
         return schedule_func(schedule, args, name)
 
     @cached_property
+    def plain_script(self) -> str:
+        """The text of the loop program without a step, whose answers are the right ones."""
+        return self.func(self.init_state).script()
+
+    @cached_property
     def text(self) -> str:
         """The computations with canonical names: equal for equal workloads, whatever their tensors are called."""
         return _text(self)

@@ -29,8 +29,8 @@ ROOT: Final = "root"
 INSIDE: Final = "inline"
 BLOCK: Final = "block"
 _TILES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
-_MOST_VECTORS: Final = 40
-"""A register tile of more vectors than this is not tried."""
+_MOST_STATEMENTS: Final = 160
+"""Of a region that is written out: the compiler keeps more values alive than there are registers where there are more."""
 
 Setting: TypeAlias = Mapping[str, Any]
 
@@ -115,15 +115,24 @@ class Sketch:
     def sample(self, choose: random.Random) -> dict[str, Any]:
         """A random setting whose register tiles are not larger than registers are."""
         setting: dict[str, Any] = {}
-        for _ in range(16):
+        for _ in range(64):
             setting = {k.name: choose.choice(k.choices) for k in self.knobs}
             if self.fits(setting):
                 break
         return setting
 
     def fits(self, setting: Setting) -> bool:
-        """Whether no register tile has more vectors than are worth trying."""
-        return all(self.tile_vectors(op, setting) <= _MOST_VECTORS for op in self.nests)
+        """Whether no register tile has more vectors than there are registers, and no code that is written out is too long."""
+        registers = self.machine.vector_registers - 3
+        for op, role in self.plan.roles.items():
+            if role.kind == NEST and self.tile_vectors(op, setting) > 2 * registers:
+                return False
+            if role.kind in (TILE, CACHE_WRITE):
+                tile = self.tile_vectors(role.reader or op, setting)
+                unrolled = prod(int(v) for k, v in setting.items() if k.startswith(f"{self._key(op)}.r"))
+                if tile > registers or tile * unrolled > _MOST_STATEMENTS:
+                    return False
+        return True
 
     def tile_vectors(self, op: Operation, setting: Setting) -> float:
         """The vectors of one register tile."""

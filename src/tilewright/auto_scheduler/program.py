@@ -1,0 +1,46 @@
+"""A candidate of the search: a state, the loop program that it makes, and its features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.auto_scheduler import features, prior
+from tilewright.auto_scheduler.loop_state import State
+
+if TYPE_CHECKING:
+    from tilewright.auto_scheduler.search_task import SearchTask
+    from tilewright.auto_scheduler.sketch import Sketch
+    from tilewright.tir.stmt import PrimFunc
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """`cycles` is the first guess at its time; `sketch` and `setting` say where it came from, where it can be changed."""
+
+    workload_key: str
+    state: State
+    func: PrimFunc = field(repr=False)
+    features: Array = field(repr=False)
+    cycles: float
+    sketch: Sketch | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """Equal for programs of the same steps."""
+        return str(self.state.transform_steps)
+
+
+def program_of(task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None) -> Program:
+    """The program of a state. Raises `ScheduleError` where the steps make none."""
+    func = task.compute_dag.func(state)
+    machine = task.machine
+    found = features.statements(func)
+    cycles = prior.cycles(found, machine)
+    return Program(task.workload_key, state, func, features.vector_of(found, machine, cycles), max(1.0, sum(cycles)), sketch, dict(setting or {}))
