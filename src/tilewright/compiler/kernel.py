@@ -24,8 +24,9 @@ from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.topi import decisions, texts
 from tilewright.topi import machine as machines
-from tilewright.topi import texts
+from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.arrange import arrange
@@ -57,16 +58,17 @@ Shape = tuple[int, ...]
 
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True,
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
     `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
+    Choices of tiles, orders and algorithms are the model's where nobody `decided`; kernels for open sizes take no decisions.
     Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
-    with machines.use(machine):
+    with machines.use(machine), decisions.use(None if symbols else decided):
         inputs = [
             _placeholder(p, c)
             for p, c in zip(function.params, constants, strict=True)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
-from tilewright.compiler.kernel import Argument, Kernel, lower
+from tilewright.compiler.kernel import Argument, Kernel
 from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
@@ -201,7 +202,6 @@ class _Builder:
         self.symbols, self.loops = symbols, loops or {}
         self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
-        self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
         self.calls: list[ExternalStep] = []
@@ -251,7 +251,7 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None)
+                kernel = tuned.lower(function, constant, self.target, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None)
             except NotImplementedError:
                 return None
         self.report.kernels[symbol] = kernel

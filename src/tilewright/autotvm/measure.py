@@ -1,0 +1,185 @@
+"""What tuners measure: configurations of tasks, as candidates of the engine under `tilewright.tuning`.
+
+    option = autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(number=4, repeat=3))
+    results = create_measure_batch(task, option)([MeasureInput(target, task, config)])
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.autotvm.task.kernels import KernelTask, constant_values
+from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
+from tilewright.autotvm.task.task import Task, create
+from tilewright.errors import OptionError
+from tilewright.settings import nearest
+from tilewright.target.target import Target
+from tilewright.tir.stmt import PrimFunc
+from tilewright.tuning.local import LocalBuilder, LocalRunner
+from tilewright.tuning.measure import Builder, Candidate, Measured, MeasureErrorNo, Memory, OnMeasured, Runner, measure
+from tilewright.types import DataType
+
+FAILED_COST = 1e9
+"""Seconds that stand for a configuration that failed, as in records."""
+
+
+class MeasureInput(NamedTuple):
+    """A configuration to measure."""
+
+    target: Target
+    task: Task
+    config: Any
+
+
+class MeasureResult(NamedTuple):
+    """What measuring gave: seconds per call (1e9 where it failed), a `MeasureErrorNo`, seconds that it took in all, when, and why it failed."""
+
+    costs: tuple[float, ...]
+    error_no: int
+    all_cost: float
+    timestamp: float
+    error: str = ""
+
+    @property
+    def cost(self) -> float:
+        """The median of the costs."""
+        return float(np.median(self.costs))
+
+
+def result_of(m: Measured) -> MeasureResult:
+    """A result of the engine as tuners take it."""
+    return MeasureResult(m.costs if m.ok else (FAILED_COST,), int(m.error_no), m.all_cost, m.timestamp, m.error)
+
+
+def measured_of(r: MeasureResult) -> Measured:
+    """The same the other way round."""
+    kind = MeasureErrorNo(r.error_no)
+    return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp), r.error)
+
+
+@dataclass(frozen=True)
+class TaskCandidate(Candidate):
+    """One configuration of a task, as it travels to a worker: what the task is made of again."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: str
+    target_text: str
+    config_text: str
+    """JSON of the configuration; that of the kernel's model of the machine is empty."""
+
+    @staticmethod
+    def of(task: Task, config: ConfigSpace) -> TaskCandidate:
+        """The candidate of a configuration."""
+        assert isinstance(config, ConfigEntity)
+        made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
+        return made(task.name, task.args, json.dumps(task.kwargs, sort_keys=True), str(task.target), json.dumps(config.to_json_dict()))
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.name, self.args, json.loads(self.kwargs)])
+
+    @property
+    def config(self) -> str:
+        return self.config_text
+
+    @property
+    def target(self) -> str:
+        return self.target_text
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return create(self.name, self.args, self.target_text, kwargs=json.loads(self.kwargs))
+
+    def lower(self) -> PrimFunc:
+        return self.task.lower(ConfigEntity.from_json_dict(json.loads(self.config_text)))
+
+    def __reduce__(self) -> Any:
+        """A template is a function of a script, perhaps, so its loops travel; what keeps them from being made is said where they are asked for."""
+        from tilewright.tuning.building import Lowered
+
+        return _travelled, (Lowered.of(self),)
+
+
+def _travelled(candidate: Candidate) -> Candidate:
+    return candidate
+
+
+@dataclass(frozen=True)
+class KernelCandidate(TaskCandidate):
+    """One configuration of a kernel of a network. Its constants are given, packed as this configuration wants them."""
+
+    def __reduce__(self) -> Any:
+        return KernelCandidate, (self.name, self.args, self.kwargs, self.target_text, self.config_text)
+
+    def lower(self) -> PrimFunc:
+        return self._kernel().func
+
+    def default(self) -> Candidate:
+        task = self.task
+        assert isinstance(task, KernelTask)
+        return KernelCandidate(self.name, self.args, self.kwargs, self.target_text, json.dumps(task.default_config.to_json_dict()))
+
+    def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        task = self.task
+        assert isinstance(task, KernelTask)
+        function = task.function
+        drawn = {k: _random(k, p.tensor_type.shape, p.tensor_type.dtype) for k, p in enumerate(function.params) if task.constants[k]}
+        return constant_values(self._kernel(), function, drawn)
+
+    def _kernel(self) -> Any:
+        task = self.task
+        assert isinstance(task, KernelTask)
+        return task.lowered(ConfigEntity.from_json_dict(json.loads(self.config_text)))
+
+
+def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, Any]:
+    """Weights: the same for argument k of every configuration, and small enough that sums of many stay near one."""
+    rng, kind = np.random.default_rng(k), dtype.numpy()
+    if dtype.is_float:
+        depth = max(1, int(np.prod(shape[:-1])) if len(shape) > 1 else 1)
+        return np.asarray(rng.standard_normal(shape) / np.sqrt(depth)).astype(kind)
+    if dtype.is_bool:
+        return rng.integers(0, 2, shape).astype(kind)
+    info = np.iinfo(kind)
+    return rng.integers(max(-64, int(info.min)), min(63, int(info.max)) + 1, shape).astype(kind)
+
+
+def measure_option(builder: str | Builder, runner: str | Runner) -> dict[str, Any]:
+    """Who builds and who runs; "local" is this machine. Raises `OptionError` for anything else."""
+    return {"builder": _one("builder", builder, LocalBuilder, "build"), "runner": _one("runner", runner, LocalRunner, "run")}
+
+
+def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
+    if isinstance(given, str):
+        if given != "local":
+            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)")  # type: ignore[attr-defined]
+        return local()
+    if not callable(getattr(given, method, None)):
+        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'")  # type: ignore[attr-defined]
+    return given
+
+
+MeasureBatch = Callable[[Sequence[MeasureInput]], list[MeasureResult]]
+
+
+def create_measure_batch(task: Task, option: Mapping[str, Any], records: Memory | None = None) -> MeasureBatch:
+    """A function that measures configurations of `task`; what `records` know is not measured again."""
+    builder, runner = option["builder"], option["runner"]
+
+    def measure_batch(inputs: Sequence[MeasureInput], on_measured: OnMeasured | None = None) -> list[MeasureResult]:
+        candidates = [TaskCandidate.of(i.task, i.config) for i in inputs]
+        return [result_of(m) for m in measure(candidates, builder, runner, records, on_measured)]
+
+    return measure_batch
+
+
+def at_once(option: Mapping[str, Any]) -> int:
+    """How many configurations are best given to `measure_batch` together."""
+    return max(1, int(getattr(option["builder"], "n_parallel", 0) or 4))
