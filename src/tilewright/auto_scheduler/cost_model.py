@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.auto_scheduler.measure import MeasureResult
 from tilewright.auto_scheduler.program import Program, program_of
 from tilewright.errors import CompileError
 from tilewright.tuning.cost_model import CostModel
@@ -95,8 +95,9 @@ class XGBModel:
         known = sum(len(self._rows.get(k, ())) for k in {p.workload_key for p in programs})
         if not self._model.rows or known < self.num_warmup_sample:
             return guess
-        learnt = self._model.predict(np.stack([p.features for p in programs]))
-        return learnt + 0.03 * (guess - guess.max())
+        learnt: Array = self._model.predict(np.stack([p.features for p in programs]))
+        scores: Array = learnt + 0.03 * (guess - guess.max())
+        return scores
 
 
 def costs(results: Iterable[MeasureResult]) -> list[float]:

@@ -51,29 +51,18 @@ class MeasureResult:
         return float(np.median(self.costs)) if self.error_no == 0 and self.costs else float("inf")
 
 
+@dataclass(frozen=True, slots=True)
 class ScheduledCandidate(Candidate):
     """A loop program as text, the plain one that it has to agree with, and the steps that made it."""
 
-    def __init__(self, key: str, config: str, target: str, script: str, plain: str | None) -> None:
-        self._key, self._config, self._target, self.script, self.plain = key, config, target, script, plain
-
-    @property
-    def key(self) -> str:
-        return self._key
-
-    @property
-    def config(self) -> str:
-        return self._config
-
-    @property
-    def target(self) -> str:
-        return self._target
+    script: str = field(repr=False)
+    plain: str | None = field(default=None, repr=False)
 
     def lower(self) -> PrimFunc:
         return parse(self.script)
 
     def default(self) -> Candidate | None:
-        return None if self.plain is None else ScheduledCandidate(self._key, "{}", self._target, self.plain, None)
+        return None if self.plain is None else ScheduledCandidate(self.key, "{}", self.target, self.plain)
 
 
 class LocalBuilder:
@@ -110,8 +99,9 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
     """What is built and run for an input. Raises `ScheduleError` for a state that makes no program."""
     dag = inp.task.compute_dag
     func = inp.func or dag.func(inp.state)
+    plain = dag.plain_script if inp.task.own is None else inp.task.own.script()
     config = json.dumps(steps_as_json(inp.state.transform_steps))
-    return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), dag.plain_script)
+    return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)
 
 
 def measure(inputs: Sequence[MeasureInput], builder: Any, runner: Any) -> list[MeasureResult]:

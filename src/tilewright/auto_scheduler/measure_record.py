@@ -3,8 +3,7 @@
     {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], [["CHW", 2, "local"], …]]],
      "r": [[seconds, …], error number, seconds in all, time], "v": "v0.6"}
 
-A line is appended in one write. A file that ends in the middle of a line (its writer was killed) is read up to there, and added to
-behind it.
+Lines are appended whole (`tuning/lines.py`). A file that ends in the middle of a line, since its writer was killed, is read up to there.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.search_task import HardwareParams, SearchTask
 from tilewright.auto_scheduler.transform_step import TransformStep, steps_as_json, steps_from_json
 from tilewright.errors import CompileError, OptionError
+from tilewright.tuning.lines import LineFile
 
 if TYPE_CHECKING:
     from tilewright.target.target import Target
@@ -90,16 +90,10 @@ def load_records(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInpu
 
 
 def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-    """Append records to a file, each in one write."""
-    file = os.open(filename, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(file).st_size
-        cut = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-        for inp, result in zip(inputs, results, strict=True):
-            os.write(file, ("\n" if cut else "").encode() + dump_record_to_string(inp, result).encode() + b"\n")
-            cut = False
-    finally:
-        os.close(file)
+    """Append records to a file, in a folder that is there."""
+    file = LineFile(filename)
+    for inp, result in zip(inputs, results, strict=True):
+        file.append(dump_record_to_string(inp, result))
 
 
 def dump_record_to_string(inp: MeasureInput, result: MeasureResult) -> str:

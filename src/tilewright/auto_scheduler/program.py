@@ -39,7 +39,7 @@ class Program:
 
 def program_of(task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None) -> Program:
     """The program of a state. Raises `ScheduleError` where the steps make none."""
-    func = task.compute_dag.func(state)
+    func = task.own if task.own is not None and not state.transform_steps else task.compute_dag.func(state)
     machine = task.machine
     found = features.statements(func)
     cycles = prior.cycles(found, machine)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tilewright.auto_scheduler.transform_step import ANNOTATIONS, PARALLEL, THREADS, UNROLL, VECTORIZE, TransformStep
 from tilewright.errors import ScheduleError

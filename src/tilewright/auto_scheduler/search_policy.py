@@ -142,6 +142,9 @@ class SketchPolicy:
     def propose(self, count: int) -> list[Program]:
         """Up to `count` candidates that have not been measured, the most promising first; none when there are no more."""
         fresh = [p for p in self._ordered() if p.identity not in self.measured]
+        if self.task.own is not None:
+            own = program_of(self.task, self.task.compute_dag.init_state)
+            fresh = [own, *fresh] if own.identity not in self.measured else fresh
         by_chance = min(len(fresh), round(count * self.evolution.random_share))
         picked = fresh[: max(0, count - by_chance)]
         rest = fresh[len(picked) :]

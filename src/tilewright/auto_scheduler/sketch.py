@@ -10,15 +10,15 @@ What is computed before may stand by itself, in the blocks of its reader, or ins
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from tilewright.auto_scheduler import access, rules
+from tilewright.auto_scheduler import rules
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.auto_scheduler.loop_state import Iterator, State
+from tilewright.auto_scheduler.loop_state import Iterator, StageState, State
 from tilewright.auto_scheduler.rules import CACHE_WRITE, INLINE, NEST, RFACTOR, ROWS, TILE, Plan
 from tilewright.errors import ScheduleError
 from tilewright.expr import number_of
@@ -338,7 +338,7 @@ class _Maker:
         s.compute_at(s.stages.index(stage), target, at)
 
 
-def _now(stage: Any, it: Iterator) -> Iterator:
+def _now(stage: StageState, it: Iterator) -> Iterator:
     """A loop of a stage as it is now: marks make new ones of the same name."""
     return next(i for i in stage.iters if i.name == it.name)
 
@@ -358,7 +358,3 @@ def _vector_tiles(extent: int, lanes: int) -> tuple[int, ...]:
         return tuple(whole)
     return tuple(sorted({d for d in _divisors(extent) if d <= lanes} | ({lanes} if extent > lanes else set()), reverse=True)) or (1,)
 
-
-def sizes_of(sequence: Sequence[Iterator]) -> list[int]:
-    """The trips of loops."""
-    return [i.extent for i in sequence]

@@ -240,8 +240,9 @@ def step_from_json(data: Any) -> TransformStep:
     names = [f.name for f in fields(kind)]
     if len(values) != len(names) or not all(_fits(n, v) for n, v in zip(names, values, strict=True)):
         raise ScheduleError(f"step {data!r} does not fit {kind.__name__}, whose fields are {', '.join(names)}")
-    values = [bool(v) if n in ("inner_to_outer", "factor_or_nparts") else v for n, v in zip(names, values, strict=True)]
-    return kind(*values)
+    flags = [bool(v) if n in ("inner_to_outer", "factor_or_nparts") else v for n, v in zip(names, values, strict=True)]
+    made: TransformStep = kind(*flags)  # type: ignore[arg-type]
+    return made
 
 
 def steps_from_json(data: Any) -> tuple[TransformStep, ...]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tilewright import te
 from tilewright.errors import CompileError, OptionError
-from tilewright.expr import Value, number_of
+from tilewright.expr import PrimExpr, number_of
 from tilewright.settings import nearest
 from tilewright.te.tensor import Tensor
 
@@ -102,7 +102,7 @@ def _plain(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case _:
-            number = number_of(value) if isinstance(value, Value) else None
+            number = number_of(value) if isinstance(value, PrimExpr) else None
             if number is None:
                 raise OptionError(f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, sequences and tensors")
             return number
