@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.autotvm.task.kernels import KernelTask, constant_values
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.autotvm.task.task import Task, create
+from tilewright.compiler.kernel import Kernel
 from tilewright.errors import OptionError
 from tilewright.settings import nearest
 from tilewright.target.target import Target
@@ -62,46 +63,27 @@ def measured_of(r: MeasureResult) -> Measured:
     return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp), r.error)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TaskCandidate(Candidate):
-    """One configuration of a task, as it travels to a worker: what the task is made of again."""
-
-    name: str
-    args: tuple[Any, ...]
-    kwargs: str
-    target_text: str
-    config_text: str
-    """JSON of the configuration; that of the kernel's model of the machine is empty."""
+    """One configuration of a task. Its template may be a function of a script, so its loops are made here, and travel."""
 
     @staticmethod
     def of(task: Task, config: ConfigSpace) -> TaskCandidate:
         """The candidate of a configuration."""
         assert isinstance(config, ConfigEntity)
         made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
-        return made(task.name, task.args, json.dumps(task.kwargs, sort_keys=True), str(task.target), json.dumps(config.to_json_dict()))
-
-    @property
-    def key(self) -> str:
-        return json.dumps([self.name, self.args, json.loads(self.kwargs)])
-
-    @property
-    def config(self) -> str:
-        return self.config_text
-
-    @property
-    def target(self) -> str:
-        return self.target_text
+        return made(json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target))
 
     @property
     def task(self) -> Task:
         """The task."""
-        return create(self.name, self.args, self.target_text, kwargs=json.loads(self.kwargs))
+        name, args, kwargs = json.loads(self.key)
+        return create(name, args, self.target, kwargs=kwargs)
 
     def lower(self) -> PrimFunc:
-        return self.task.lower(ConfigEntity.from_json_dict(json.loads(self.config_text)))
+        return self.task.lower(ConfigEntity.from_json_dict(json.loads(self.config)))
 
     def __reduce__(self) -> Any:
-        """A template is a function of a script, perhaps, so its loops travel; what keeps them from being made is said where they are asked for."""
         from tilewright.tuning.building import Lowered
 
         return _travelled, (Lowered.of(self),)
@@ -111,32 +93,30 @@ def _travelled(candidate: Candidate) -> Candidate:
     return candidate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KernelCandidate(TaskCandidate):
     """One configuration of a kernel of a network. Its constants are given, packed as this configuration wants them."""
 
     def __reduce__(self) -> Any:
-        return KernelCandidate, (self.name, self.args, self.kwargs, self.target_text, self.config_text)
+        return KernelCandidate, (self.key, self.config, self.target)
 
     def lower(self) -> PrimFunc:
-        return self._kernel().func
+        return self._lowered()[1].func
 
     def default(self) -> Candidate:
         task = self.task
         assert isinstance(task, KernelTask)
-        return KernelCandidate(self.name, self.args, self.kwargs, self.target_text, json.dumps(task.default_config.to_json_dict()))
+        return KernelCandidate(self.key, json.dumps(task.default_config.to_json_dict()), self.target)
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
-        task = self.task
-        assert isinstance(task, KernelTask)
-        function = task.function
-        drawn = {k: _random(k, p.tensor_type.shape, p.tensor_type.dtype) for k, p in enumerate(function.params) if task.constants[k]}
-        return constant_values(self._kernel(), function, drawn)
+        task, kernel = self._lowered()
+        drawn = {k: _random(k, p.tensor_type.shape, p.tensor_type.dtype) for k, p in enumerate(task.function.params) if task.constants[k]}
+        return constant_values(kernel, drawn)
 
-    def _kernel(self) -> Any:
+    def _lowered(self) -> tuple[KernelTask, Kernel]:
         task = self.task
         assert isinstance(task, KernelTask)
-        return task.lowered(ConfigEntity.from_json_dict(json.loads(self.config_text)))
+        return task, task.lowered(ConfigEntity.from_json_dict(json.loads(self.config)))
 
 
 def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, Any]:
@@ -145,7 +125,7 @@ def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, An
     if dtype.is_float:
         depth = max(1, int(np.prod(shape[:-1])) if len(shape) > 1 else 1)
         return np.asarray(rng.standard_normal(shape) / np.sqrt(depth)).astype(kind)
-    if dtype.is_bool:
+    if dtype == "bool":
         return rng.integers(0, 2, shape).astype(kind)
     info = np.iinfo(kind)
     return rng.integers(max(-64, int(info.min)), min(63, int(info.max)) + 1, shape).astype(kind)
@@ -159,10 +139,10 @@ def measure_option(builder: str | Builder, runner: str | Runner) -> dict[str, An
 def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
     if isinstance(given, str):
         if given != "local":
-            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)")  # type: ignore[attr-defined]
+            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)")
         return local()
     if not callable(getattr(given, method, None)):
-        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'")  # type: ignore[attr-defined]
+        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'")
     return given
 
 

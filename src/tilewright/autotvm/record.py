@@ -96,7 +96,7 @@ def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str])
 
 def write_lines(path: str | os.PathLike[str], rows: Sequence[str]) -> None:
     """Write a file of records whole, or not at all."""
-    write_atomically(Path(path), lambda file: file.write("".join(f"{r}\n" for r in rows).encode()))
+    write_atomically(Path(path), lambda file: file.writelines(f"{r}\n".encode() for r in rows))
 
 
 def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> None:

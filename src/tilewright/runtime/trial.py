@@ -10,7 +10,7 @@ import functools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from tilewright.runtime.module import load_module
 from tilewright.runtime.threads import default_threads
 from tilewright.runtime.trial_data import Array, Guarded, Ranges, arrays_of, difference, random_array
 from tilewright.runtime.wire import Message
+from tilewright.types import DataType
 
 _ATTEMPTS: Final = 3
 _LONGER_MS: Final = 5.0
@@ -79,7 +80,8 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
     module = load_library(pieces[0])
     params = arrays_of(module.entry_name, module.entry_func.params)
     ranges: Ranges = message.get("ranges", {})
-    first = [random_array(p, k, message["seed"], ranges) for k, p in enumerate(params)]
+    known = _values(params, message, pieces)
+    first = [known[p.name] if p.name in known else random_array(p, k, message["seed"], ranges) for k, p in enumerate(params)]
     answers = {}
     if message["check"]:
         given = _given(params, first)
@@ -96,12 +98,14 @@ def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byte
     prepared, options = _PREPARED[0], TrialOptions(**message["options"])
     module = load_library(pieces[0])
     params = arrays_of(module.entry_name, module.entry_func.params)
-    if shapes(params) != shapes(prepared.params):
+    known = _values(params, message, pieces)
+    if _compared(params, known) != _compared(prepared.params, known):
         return {"wrong": f"the code takes ({', '.join(map(str, params))}), and the default schedule ({', '.join(map(str, prepared.params))})"}, []
-    given = _given(params, prepared.first)
+    first = [known.get(p.name, x) for p, x in zip(params, prepared.first, strict=True)]
+    given = _given(params, first)
     call = module.entry_func.bind(*(g.array for g in given))
     call()
-    wrong = _wrong(prepared, given)
+    wrong = _wrong(prepared, first, given)
     if wrong:
         return {"wrong": wrong}, []
     costs, spread = timed(call, options)
@@ -134,12 +138,26 @@ def _given(params: Sequence[Parameter], first: Sequence[Array]) -> list[Guarded]
     return given
 
 
-def _wrong(prepared: _Prepared, given: Sequence[Guarded]) -> str:
+def _values(params: Sequence[Parameter], message: Message, pieces: Sequence[bytes]) -> dict[str, Array]:
+    """What `pieces`, behind the code, say that parameters hold; `message["values"]` are their names."""
+    types = {p.name: p for p in params}
+    return {
+        name: np.frombuffer(data, DataType(types[name].dtype).numpy()).reshape([int(d) for d in types[name].shape])
+        for name, data in zip(message.get("values", ()), pieces[1:], strict=True)
+    }
+
+
+def _compared(params: Sequence[Parameter], known: Mapping[str, Array]) -> list[Any]:
+    """What has to be the same as in the default schedule: all arguments, but for the shapes of those whose values are given."""
+    return [("given", p.dtype, p.written) if p.name in known else one for p, one in zip(params, shapes(params), strict=True)]
+
+
+def _wrong(prepared: _Prepared, first: Sequence[Array], given: Sequence[Guarded]) -> str:
     """What is not as the default schedule leaves it."""
     for k, (p, g) in enumerate(zip(prepared.params, given, strict=True)):
         if g.broken:
             return f"the code wrote beside its array {p.name}"
-        if not p.written and not _same_bytes(g.array, prepared.first[k]):
+        if not p.written and not _same_bytes(g.array, first[k]):
             return f"the code wrote into {p.name}, which it only reads"
         if k in prepared.answers and (text := difference(g.array, prepared.answers[k], p.name)):
             return text

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from tilewright.compiler.functions import build as compile_functions
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
@@ -31,6 +33,7 @@ class Lowered(Candidate):
 
     program: IRModule
     ranges_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    values_of: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def lower(self) -> PrimFunc:
         (func,) = self.program.functions.values()
@@ -40,11 +43,14 @@ class Lowered(Candidate):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         return self.ranges_of
 
+    def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        return self.values_of
+
     @classmethod
     def of(cls, candidate: Candidate) -> Lowered:
         """Lowers it here; raises whatever that raises."""
         func = candidate.lower()
-        return cls(candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges())
+        return cls(candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(), candidate.values())
 
 
 def pickled(value: Any) -> tuple[bytes, bool]:
@@ -81,6 +87,7 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         func = candidate.lower()
         if not isinstance(func, PrimFunc):
             raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc")
+        values = candidate.values()
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []
     try:
@@ -90,7 +97,8 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
             image = path.read_bytes()
     except Exception as error:
         return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
-    return {"ir_hash": structural_hash(func), "seconds": time.perf_counter() - start}, [image]
+    found: Message = {"ir_hash": structural_hash(func), "seconds": time.perf_counter() - start, "values": list(values)}
+    return found, [image, *(np.ascontiguousarray(v).tobytes() for v in values.values())]
 
 
 def _refused(error_no: MeasureErrorNo, error: Exception, start: float) -> Message:

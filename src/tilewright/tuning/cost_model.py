@@ -126,7 +126,8 @@ def _edges(column: Array) -> Array:
     values = np.unique(column)
     if len(values) > _BINS:
         values = np.unique(np.quantile(column, np.linspace(0, 1, _BINS)))
-    return (values[1:] + values[:-1]) / 2
+    between: Array = (values[1:] + values[:-1]) / 2
+    return between
 
 
 class _XGBoost:
@@ -137,7 +138,8 @@ class _XGBoost:
             "max_depth": _DEPTH, "eta": _RATE, "gamma": _LEAST, "min_child_weight": 0, "seed": seed, "verbosity": 0, "nthread": 1,
             "objective": "reg:squarederror" if loss == "reg" else "rank:pairwise",
         }
-        self._loss, self._booster = loss, None
+        self._loss = loss
+        self._booster: Any = None
 
     def fit(self, x: Array, y: Array) -> None:
         import xgboost
@@ -184,4 +186,5 @@ class CostModel:
 
     def predict(self, features: Array) -> Array:
         """A score for each row, the higher the better."""
-        return self._model.predict(features) if self.rows else np.zeros(len(features))  # type: ignore[no-any-return]
+        scores: Array = self._model.predict(features) if self.rows else np.zeros(len(features))
+        return scores

@@ -78,7 +78,7 @@ class LocalBuilder:
         seconds = time.perf_counter() - start
         if "error_no" in found:
             return Built(candidate, None, MeasureErrorNo(found["error_no"]), found["error"], seconds)
-        return Built(candidate, Image(pieces[0], found["ir_hash"]), seconds=seconds)
+        return Built(candidate, Image(pieces[0], found["ir_hash"], tuple(zip(found["values"], pieces[1:], strict=True))), seconds=seconds)
 
     def close(self) -> None:
         """End the worker processes; the next build starts new ones."""

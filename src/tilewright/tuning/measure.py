@@ -72,6 +72,13 @@ class Candidate(ABC):
         """
         return {}
 
+    def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        """What parameters hold that are not random data, by name: constants in the order in which this candidate reads them.
+
+        They need not have the shapes that they have in the default schedule. Called where `lower` is, and after it.
+        """
+        return {}
+
     @property
     def identity(self) -> tuple[str, str, str]:
         """What makes two candidates the same one."""
@@ -88,6 +95,18 @@ class Image:
     library: bytes = field(repr=False)
     ir_hash: str
     """The digest of the loops that it was made from."""
+    values: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    """What parameters hold that are not random data (`Candidate.values`), as bytes."""
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """All bytes of it: the library, then the values."""
+        return [self.library, *(data for _, data in self.values)]
+
+    @property
+    def named(self) -> list[str]:
+        """The parameters that the values are of."""
+        return [name for name, _ in self.values]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ class Trials:
                 return self._failed(_kind(error), str(error), start)
             return self._failed(MeasureErrorNo.UNKNOWN_ERROR, f"the default schedule of this workload cannot be run, so no answer can be checked: {error}", start)
         try:
-            found, _ = self.bench.call(TRIAL, {"key": self._prepared, "options": self.options.to_message()}, [built.image.library], self.timeout)
+            message = {"key": self._prepared, "options": self.options.to_message(), "values": built.image.named}
+            found, _ = self.bench.call(TRIAL, message, built.image.pieces, self.timeout)
         except WorkerError as error:
             error_no, text = _kind(error), str(error)
         else:
@@ -72,8 +73,8 @@ class Trials:
         key = hashlib.sha256(json.dumps([built.candidate.key, ranges, self.seed, built.reference is not None]).encode() + reference.library).hexdigest()
         if self._prepared != key:
             self._prepared = ""
-            message = {"key": key, "seed": self.seed, "ranges": ranges, "check": built.reference is not None}
-            self.bench.call(PREPARE, message, [reference.library], max(self.timeout, _PREPARE_SECONDS))
+            message = {"key": key, "seed": self.seed, "ranges": ranges, "check": built.reference is not None, "values": reference.named}
+            self.bench.call(PREPARE, message, reference.pieces, max(self.timeout, _PREPARE_SECONDS))
             self._prepared = key
 
     def fresh(self) -> None:

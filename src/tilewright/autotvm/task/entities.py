@@ -30,6 +30,7 @@ class VirtualAxis:
     def __init__(self, var: Any, name: str | None = None) -> None:
         """`var` is a length, an axis of a stage, or another virtual axis; raises `OptionError` for anything else."""
         self.name = name or f"axis_{next(self._count)}"
+        self.length: int
         if isinstance(var, VirtualAxis):
             self.name, self.length = name or var.name, var.length
         elif isinstance(var, IterVar):
@@ -62,7 +63,7 @@ class Entity:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.value == self.value  # type: ignore[attr-defined]
+        return type(other) is type(self) and other.value == self.value
 
     def __hash__(self) -> int:
         return hash((self.kind, repr(self.value)))
@@ -227,7 +228,7 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
     made: list[Entity] = []
     for sizes in itertools.product(inner, repeat=outputs - 1):
         whole = math.prod(sizes)
-        if whole <= length and (policy != "factors" and not options.get("no_tail") or length % whole == 0):
+        if whole <= length and ((policy != "factors" and not options.get("no_tail")) or length % whole == 0):
             entity = SplitEntity((-1, *sizes))
             if keep(entity):
                 made.append(entity)

@@ -147,7 +147,7 @@ class KernelSpace(ConfigSpace):
         self.default_index = self.index_of(found[0].default) or 0
 
     @property
-    def branches(self) -> tuple[Branch, ...]:  # type: ignore[override]
+    def branches(self) -> tuple[Branch, ...]:
         return self._branches
 
 
@@ -167,7 +167,7 @@ def _explore(task: KernelTask, fixed: dict[str, Value]) -> Iterator[_Found]:
     axes, default = [], dict[str, Entity]()
     for c in noted.choices:
         selected = noted.taken[c.selects] if c.selects else None
-        kept = [o for o in c.options if not c.selects or dict(zip(c.names, o, strict=True))[c.selects] == selected]
+        kept = [o for o in sorted(c.options, key=_in_order) if not c.selects or dict(zip(c.names, o, strict=True))[c.selects] == selected]
         answers = tuple(tuple(entity_of(n, v) for n, v in zip(c.names, o, strict=True)) for o in kept)
         axes.append(Axis(c.names, answers))
         default.update(zip(c.names, (entity_of(n, noted.taken[n]) for n in c.names), strict=True))
@@ -176,6 +176,11 @@ def _explore(task: KernelTask, fixed: dict[str, Value]) -> Iterator[_Found]:
         if c.selects and c.selects not in fixed:
             yield from _others(task, c, fixed, noted)
             fixed = {**fixed, **{n: noted.taken[n] for n in c.names}}  # further selecting choices differ beside this answer
+
+
+def _in_order(option: tuple[Value, ...]) -> tuple[tuple[int, str], ...]:
+    """Numbers by size, so that neighbours are alike, then words."""
+    return tuple((v, "") if isinstance(v, int) else (0, v) for v in option)
 
 
 def _others(task: KernelTask, c: Choice, fixed: dict[str, Value], noted: Decisions) -> Iterator[_Found]:
@@ -203,11 +208,10 @@ def _results(e: Expr) -> list[TensorType]:
     return [f for f in t.fields if isinstance(f, TensorType)] if isinstance(t, TupleType) else [t] if isinstance(t, TensorType) else []
 
 
-def constant_values(kernel: Kernel, function: Function, draw: Mapping[int, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def constant_values(kernel: Kernel, draw: Mapping[int, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """The packed constants of a kernel by the names of its parameters, made from the arrays `draw` of the function's arguments."""
     made = {}
     for buffer, argument in zip(kernel.func.params, kernel.arguments, strict=False):
         if argument.pack is not None:
-            array = np.ascontiguousarray(argument.pack(*(draw[k] for k in argument.sources)))
-            made[buffer.name] = array
+            made[buffer.name] = np.ascontiguousarray(argument.pack(*(draw[k] for k in argument.sources)))
     return made

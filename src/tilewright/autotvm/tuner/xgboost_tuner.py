@@ -157,7 +157,7 @@ class XGBTuner(RandomTuner):
 
     def _sampled(self) -> list[int]:
         """Candidates near what is fast and at random, few enough that their programs can be made."""
-        order = np.argsort(-np.asarray(self._ys), kind="stable")[:8] if self._ys else []
+        order: Array = np.argsort(-np.asarray(self._ys), kind="stable")[:8]
         near = [self.space.neighbour(self._xs[int(k)], self.rng, far=0.0) for k in order for _ in range(_LOWERED // 16)]
         found = dict.fromkeys([*near, *self.space.sample_ints(_LOWERED // 2, self.rng)])
         return [i for i in found if i not in self.visited]
