@@ -6,8 +6,8 @@ features and what orders candidates before there is enough to learn from. `Rando
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -56,7 +56,7 @@ class XGBModel:
         self.num_warmup_sample = num_warmup_sample
         self._model = CostModel("reg", "auto", seed or 0)
         self._rows: dict[str, list[tuple[Array, float]]] = {}
-        if model_file and os.path.exists(model_file):
+        if model_file and Path(model_file).exists():
             self.update_from_file(model_file)
 
     def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
