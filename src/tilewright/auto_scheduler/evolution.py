@@ -24,8 +24,8 @@ Score = Callable[[Sequence[Program]], Array]
 class Evolution:
     """How a population changes. `random_share` of what is picked for measuring is picked by chance."""
 
-    sample: int = 96
-    population: int = 64
+    sample: int = 64
+    population: int = 32
     generations: int = 3
     mutation: float = 0.85
     random_share: float = 0.05

@@ -150,7 +150,7 @@ def _blocks(s: Stmt, loops: tuple[Loop, ...]) -> Iterator[tuple[Block, tuple[Loo
 
 def _statement(block: Block, loops: tuple[Loop, ...]) -> Statement:
     region = len(loops)
-    while region and loops[region - 1].kind in (UNROLLED, VECTORIZED):
+    while region and (loops[region - 1].kind in (UNROLLED, VECTORIZED) or loops[region - 1].extent == 1):
         region -= 1
     lanes = [f for f in loops if f.kind == VECTORIZED]
     points: dict[PrimExpr, PrimExpr] = {i.var: b for i, b in zip(block.iters, block.bindings, strict=True)}

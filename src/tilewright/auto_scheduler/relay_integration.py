@@ -36,22 +36,21 @@ def extract_tasks(
     if target_host is not None and str(Target(target_host)) != str(chosen):
         raise TargetError(f"target_host is '{target_host}', and code for '{chosen}' runs on that target itself; leave target_host out")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-    with PassContext(opt_level, config=PassContext.current().config):
-        functions = fused_functions(bind_params(module, params) if params else module, chosen)
     tasks: dict[str, SearchTask] = {}
     weights: dict[str, int] = {}
-    for f in functions:
-        try:
-            args, outputs, own = computed(f.function, f.constants, chosen.machine)
-            dag = ComputeDAG(detached(args, outputs))
-        except (NotImplementedError, CompileError):
-            continue  # no native kernel, or one whose loops the search does not know
-        if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
-            continue
-        key = dag.hash_key()
-        if key not in tasks:
-            tasks[key] = SearchTask(workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params, desc=_title(f.function), own=own)
-        weights[key] = weights.get(key, 0) + f.calls
+    with PassContext(opt_level, config=PassContext.current().config):  # which algorithm a kernel has depends on it, too
+        for f in fused_functions(bind_params(module, params) if params else module, chosen):
+            try:
+                args, outputs, own = computed(f.function, f.constants, chosen.machine)
+                dag = ComputeDAG(detached(args, outputs))
+            except (NotImplementedError, CompileError):
+                continue  # no native kernel, or one whose loops the search does not know
+            if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
+                continue
+            key = dag.hash_key()
+            if key not in tasks:
+                tasks[key] = SearchTask(workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params, desc=_title(f.function), own=own)
+            weights[key] = weights.get(key, 0) + f.calls
     return list(tasks.values()), list(weights.values())
 
 

@@ -40,7 +40,7 @@ class SketchPolicy:
     """
 
     DEFAULT_PARAMS: Final = {
-        "eps_greedy": 0.05, "sample_init_min_population": 96, "evolutionary_search_population": 64, "evolutionary_search_num_iters": 3,
+        "eps_greedy": 0.05, "sample_init_min_population": 64, "evolutionary_search_population": 32, "evolutionary_search_num_iters": 3,
         "evolutionary_search_mutation_prob": 0.85,
     }
 

@@ -176,9 +176,10 @@ class _Maker:
         self.state = sketch.dag.init_state.copy()
         self.sums: dict[Operation, Any] = {}
         self.copies: dict[Operation, tuple[Operation, Any]] = {}
-        self.blocks: dict[Operation, Iterator] = {}
-        self.tiles: dict[Operation, Iterator] = {}
-        self.stage_of: dict[int, Any] = {}
+        self.blocks: dict[Operation, int] = {}
+        """The place of the last loop over blocks."""
+        self.tiles: dict[Operation, int] = {}
+        """The place of the last loop over tiles."""
 
     def make(self) -> State:
         roles = self.sketch.plan.roles
@@ -224,41 +225,44 @@ class _Maker:
         s, key = self.state, self.sketch._key(op)
         stage = s.stages[s.stage_id(op)]
         lanes = self.sketch.machine.lanes(op.outputs[0].dtype)
-        outer, middle, inner = [], [], []
-        for n, it in enumerate(list(stage.iters)):
-            if it.kind != "spatial":
-                continue
-            tile, block = self.sketch._tile(op, n, self.setting), int(self.sketch._chosen(self.setting, f"{key}.{n}.block") or 1)
-            block = min(block, -(-it.extent // tile))
+        outer: list[Iterator] = []
+        middle: list[Iterator] = []
+        inner: list[Iterator] = []
+        lane: Iterator | None = None
+        for n, it in enumerate([i for i in stage.iters if i.kind == "spatial"]):
+            tile = self.sketch._tile(op, n, self.setting)
+            block = min(int(self.sketch._chosen(self.setting, f"{key}.{n}.block") or 1), -(-it.extent // tile))
             last = n == len(op.axis) - 1
-            lengths = (block, -(-tile // lanes), min(tile, lanes)) if last else (block, tile)
-            parts = s.split(op, it, lengths)
-            outer.append(parts[0])
-            middle.append(parts[1])
-            inner += parts[2:]
-        if not inner:
+            vectors = -(-tile // lanes) if last else 1
+            sizes = [n_trips for n_trips in (block, vectors, min(tile, lanes) if last else tile) if n_trips > 1]
+            parts = s.split(op, it, sizes) if sizes else [it]
+            outer.append(parts.pop(0))
+            if block > 1:
+                middle.append(parts.pop(0))
+            if last and tile > 1:
+                lane = parts.pop()
+            inner += parts
+        if not outer:
             return
         rest = [i for i in stage.iters if i.kind != "spatial"]
         if self.sketch._chosen(self.setting, f"{key}.order") == "last" or op in self.copies:
-            outer, middle = [outer[-1], *outer[:-1]], [middle[-1], *middle[:-1]]
-        s.reorder(op, [*outer, *middle, *rest, *inner])
-        for it in inner[:-1]:
+            outer = [outer[-1], *outer[:-1]]
+        s.reorder(op, [*outer, *middle, *rest, *inner, *([lane] if lane else [])])
+        for it in inner:
             s.unroll(op, it)
-        s.vectorize(op, inner[-1])
-        shared = len(outer) if self.sketch._chosen(self.setting, f"{key}.shared") == "all" or len(outer) == 1 else len(outer) - 1
-        self.blocks[op], self.tiles[op] = outer[-1], middle[-1]
+        if lane is not None:
+            s.vectorize(op, lane)
+        fused = len(outer) if self.sketch._chosen(self.setting, f"{key}.shared") == "all" or len(outer) == 1 else len(outer) - 1
         if op in self.copies:
-            shared = 1
+            fused = 1
             self._copy(op, outer[0])
         if place == ROOT:
-            fused = s.fuse(op, outer[:shared]) if shared > 1 else outer[0]
-            if shared == len(outer):
-                self.blocks[op] = fused
-            s.parallel(op, fused)
-            if shared == len(outer):
-                self.blocks[op] = stage.iters[0]
+            s.parallel(op, s.fuse(op, outer[:fused]) if fused > 1 else outer[0])
         else:
             self._attach(stage, place)
+            fused = 1
+        self.blocks[op] = len(outer) - fused
+        self.tiles[op] = len(outer) + len(middle) - fused
 
     def _copy(self, op: Operation, at: Iterator) -> None:
         _, copy = self.copies[op]
@@ -290,12 +294,14 @@ class _Maker:
         s, key = self.state, self.sketch._key(op)
         stage = self.sums[op]
         k = s.stages.index(stage)
-        s.compute_at(k, reader, s.stages[s.stage_id(reader)].iters.index(self.tiles[reader]))
+        s.compute_at(k, reader, self.tiles[reader])
         lanes = self.sketch.machine.lanes(op.outputs[0].dtype)
         count = len(op.axis)
-        tile = self.sketch._tile(reader, count - 1, self.setting)  # type: ignore[arg-type]
-        spatial, reduce = stage.iters[: count - 1], stage.iters[count:]
-        vector, lane = s.split(k, stage.iters[count - 1], [min(tile, lanes)])
+        sizes = [self.sketch._tile(reader, n, self.setting) for n in range(count)]  # type: ignore[arg-type]
+        reduce, columns = stage.iters[count:], []
+        spatial = [(it, size > 1) for it, size in zip(stage.iters[: count - 1], sizes[:-1], strict=True)]
+        if count:
+            columns = s.split(k, stage.iters[count - 1], [min(sizes[-1], lanes)]) if sizes[-1] > lanes else [stage.iters[count - 1]]
         outer, inner = [], []
         for n, it in enumerate(reduce):
             most = int(self.setting.get(f"{key}.r{n}.unroll", 1))
@@ -307,10 +313,11 @@ class _Maker:
                 outer.append(it)
         if self.setting.get(f"{key}.window") == "outside" and len(outer) > 1:
             outer = [*outer[1:], outer[0]]
-        s.reorder(k, [*outer, *inner, *spatial, vector, lane])
-        for it in (*inner, *spatial, vector):
+        s.reorder(k, [*outer, *inner, *(it for it, _ in spatial), *columns])
+        for it in (*inner, *(it for it, more in spatial if more), *columns[:-1]):
             s.unroll(k, _now(stage, it))
-        s.vectorize(k, lane)
+        if columns and sizes[-1] > 1:
+            s.vectorize(k, columns[-1])
 
     def _rfactor(self, op: Operation) -> None:
         """Parts of a sum side by side on the cores, each with its own result; then these are added up."""
@@ -334,8 +341,7 @@ class _Maker:
         target = self.dag.ops[int(place.split()[1])]
         if target not in self.blocks:
             raise ScheduleError(f"'{stage.name}' is to stand in the blocks of '{target.name}', which is computed inside of its reader")
-        at = s.stages[s.stage_id(target)].iters.index(self.blocks[target])
-        s.compute_at(s.stages.index(stage), target, at)
+        s.compute_at(s.stages.index(stage), target, self.blocks[target])
 
 
 def _now(stage: StageState, it: Iterator) -> Iterator:
