@@ -60,7 +60,7 @@ def total(n: int) -> list[Tensor]:
 def random_workload(seed: int) -> list[Tensor]:
     """A chain of two to four computations over small whole numbers: products, window sums, row sums and plain arithmetic."""
     choose = random.Random(seed)
-    value = te.placeholder((choose.randint(3, 20), choose.randint(3, 20)), name="P")
+    value = te.placeholder((choose.randint(3, 12), choose.randint(3, 17)), name="P")
     inputs = [value]
     for step in range(choose.randint(2, 4)):
         m, n = (int(d) for d in value.extents)
@@ -72,7 +72,7 @@ def random_workload(seed: int) -> list[Tensor]:
                 value = te.compute((m, other.extents[1]), lambda i, j, v=value, o=other, k=k: te.sum(v[i, k] * o[k, j], axis=k), name=f"M{step}")
             case 1:
                 k = te.reduce_axis((0, 2), "k")
-                value = te.compute((m, n), lambda i, j, v=value, k=k, n=n: te.sum(te.if_then_else(j + k < n, v[i, te.min(j + k, n - 1) if False else (j + k) % n], 0.0), axis=k), name=f"W{step}")
+                value = te.compute((m, n), lambda i, j, v=value, k=k, n=n: te.sum(te.if_then_else(j + k < n, v[i, (j + k) % n], 0.0), axis=k), name=f"W{step}")
             case 2:
                 k = te.reduce_axis((0, n), "k")
                 row = te.compute((m,), lambda i, v=value, k=k: te.max(v[i, k], axis=k), name=f"R{step}")
@@ -92,9 +92,9 @@ class Pretended:
     """A builder and runner that lets the model of the processor say how long a program takes, and fails every `fails`-th."""
 
     def __init__(self, fails: int = 0) -> None:
-        self.fails, self.seen = fails, [""]
+        self.fails, self.seen, self.form = fails, [""], ".tar"
 
-    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+    def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
         return [Built(c, Image(b"", "")) for c in candidates]
 
     def run(self, built: Sequence[Built], on_measured: Any = None) -> list[Measured]:
