@@ -36,6 +36,9 @@ DEFAULT: Final = "default"
 class Planted(Candidate):
     """A candidate of the workload `double`, which `kind` says the behaviour of."""
 
+    key: str
+    config: str
+    target: str
     kind: str = "right"
     checked: bool = True
 

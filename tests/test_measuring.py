@@ -14,16 +14,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from planted import EXPECTED, Planted, planted
+from tilewright import tir
 from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.trial import TrialOptions, flush_caches, timed
 from tilewright.runtime.trial_data import Guarded, arrays_of, difference, random_array
 from tilewright.runtime.worker import Worker
+from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.building import Lowered, pickled
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import Candidate, Measured, MeasureErrorNo, measure
@@ -56,7 +59,7 @@ def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(bu
     texts = {c.kind: m.error for c, m in zip(candidates, results, strict=True)}
     assert "SIGSEGV" in texts["segfault"] and "SIGABRT" in texts["abort"] and "status 3" in texts["exit"]
     assert "1 of 64 elements of B are wrong; at [63]" in texts["one element left out"]
-    assert "wrote beside its array B" in texts["wrote beside"]
+    assert "wrote beside one of its arrays" in texts["wrote beside"]
     assert "wrote into A, which it only reads" in texts["wrote input"]
     assert "float32 A[65]" in texts["other arguments"]
     assert texts["exception"] == "ValueError: the factors do not divide the extent"
@@ -80,6 +83,40 @@ def test_what_is_known_is_not_measured_again(builder: LocalBuilder, runner: Loca
 def test_answers_are_not_checked_where_nothing_is_known_to_be_right(builder: LocalBuilder, runner: LocalRunner) -> None:
     (result,) = measure([planted("wrong answer", 3, checked=False)], builder, runner)
     assert result.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Packed(Planted):
+    """A product with a constant that is stored in parts of `lanes`."""
+
+    lanes: int = 16
+
+    def lower(self) -> PrimFunc:
+        parts = 64 // self.lanes
+        return tir.parse(
+            f'@T.prim_func\ndef scaled(A: T.Buffer((64,), "float32"), W: T.Buffer(({parts}, {self.lanes}), "float32"), B: T.Buffer((64,), "float32")):\n'
+            f"    for i, j in T.grid({parts}, {self.lanes}):\n        B[i * {self.lanes} + j] = A[i * {self.lanes} + j] * W[i, j]\n"
+        )
+
+    def values(self) -> dict[str, np.ndarray[Any, Any]]:
+        flat = np.arange(64, dtype=np.float32) + (1 if self.kind == "other constants" else 0)
+        return {"X" if self.kind == "no such parameter" else "W": flat.reshape(-1, self.lanes)}
+
+    def default(self) -> Candidate | None:
+        return Packed(self.key, "{}", self.target, lanes=4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error_no", "text"),
+    [
+        ("right", MeasureErrorNo.NO_ERROR, "^$"),
+        ("other constants", MeasureErrorNo.WRONG_ANSWER, "elements of B are wrong"),
+        ("no such parameter", MeasureErrorNo.RUNTIME_DEVICE, "'X', float32.4, 16., is given a value and is no parameter of scaled"),
+    ],
+)
+def test_constants_are_stored_as_each_candidate_wants_them(builder: LocalBuilder, runner: LocalRunner, kind: str, error_no: int, text: str) -> None:
+    (result,) = measure([Packed(planted("packed").key, f'{{"index": "{kind}"}}', "llvm", kind)], builder, runner)
+    assert result.error_no == error_no and re.search(text, result.error), result
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class WorkerRaised(WorkerError):
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
-        self.kind = kind
+        self.kind, self.text = kind, text
 
 
 class WorkerCrashed(WorkerError):

@@ -17,6 +17,7 @@ import numpy as np
 from tilewright.auto_scheduler.transform_step import steps_as_json
 from tilewright.errors import CompileError, OptionError
 from tilewright.tir.parser import parse
+from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tuning import measure as engine
 from tilewright.tuning.measure import Candidate, MeasureErrorNo
 
@@ -96,9 +97,10 @@ def engine_of(given: Any, default: type[Any]) -> Any:
 
 
 def candidate(inp: MeasureInput) -> ScheduledCandidate:
-    """What is built and run for an input. Raises `ScheduleError` for a state that makes no program."""
+    """What is built and run for an input. Raises `ScheduleError` for a state that makes no program, or one that would be wrong."""
     dag = inp.task.compute_dag
     func = inp.func or dag.func(inp.state)
+    lower_blocks(func)  # checks that loops may run in parallel and in lanes
     plain = dag.plain_script if inp.task.own is None else inp.task.own.script()
     config = json.dumps(steps_as_json(inp.state.transform_steps))
     return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)

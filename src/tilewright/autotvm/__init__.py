@@ -26,9 +26,10 @@ from tilewright.autotvm.task import (
 )
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import MeasureErrorNo
+from tilewright.tuning.remote import RPCRunner
 
 __all__ = [
     "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackContext",
-    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "apply_history_best", "args_to_workload", "callback",
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best", "args_to_workload", "callback",
     "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "task", "template", "tuner",
 ]

@@ -67,6 +67,10 @@ def measured_of(r: MeasureResult) -> Measured:
 class TaskCandidate(Candidate):
     """One configuration of a task. Its template may be a function of a script, so its loops are made here, and travel."""
 
+    key: str
+    config: str
+    target: str
+
     @staticmethod
     def of(task: Task, config: ConfigSpace) -> TaskCandidate:
         """The candidate of a configuration."""
@@ -104,9 +108,7 @@ class KernelCandidate(TaskCandidate):
         return self._lowered()[1].func
 
     def default(self) -> Candidate:
-        task = self.task
-        assert isinstance(task, KernelTask)
-        return KernelCandidate(self.key, json.dumps(task.default_config.to_json_dict()), self.target)
+        return KernelCandidate(self.key, json.dumps(ConfigEntity(-1, None, {}).to_json_dict()), self.target)
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
         task, kernel = self._lowered()

@@ -121,6 +121,12 @@ class NetworkTuning:
         """The part of the network's time that a task takes."""
         return state.calls * state.best / self.time if state.best < float("inf") and self.time else 0.0
 
+    def close(self) -> None:
+        """End the processes that build and measure, as far as they are of this machine."""
+        for part in self.option.values():
+            if hasattr(part, "close"):
+                part.close()
+
     def run(
         self, seconds: float = float("inf"), trials: int | None = None, report: Callable[[TaskState], None] | None = None,
     ) -> None:

@@ -15,13 +15,14 @@ from typing import Any, Final
 from tilewright.autotvm.measure import TaskCandidate
 from tilewright.autotvm.network import TaskState
 from tilewright.autotvm.record import write_lines
+from tilewright.runtime.trial import machine_name
 from tilewright.tuning import records
 from tilewright.tuning.comparison import Comparison, compared, in_turn
 from tilewright.tuning.measure import Measured
 from tilewright.tuning.records import Record
 
-_CANDIDATES: Final = 3
-_ROUNDS: Final = 9
+_CANDIDATES: Final = 2
+_ROUNDS: Final = 8
 _PAIRS: Final = 80
 _SHARE: Final = 0.25
 """Of the time for comparisons, what one takes."""
@@ -34,6 +35,8 @@ class Verdict:
     state: TaskState
     config: Any
     measured: Measured
+    default: Measured
+    """What the model's choice takes."""
     comparison: Comparison | None = None
     is_kept: bool = False
     """Whether a configuration that is not the model's is taken."""
@@ -46,9 +49,9 @@ class Verdict:
 
     def line(self) -> str:
         """The record of what is taken."""
-        config = self.config if self.is_kept else self.state.task.default_config
+        config, measured = (self.config, self.measured) if self.is_kept else (self.state.task.default_config, self.default)
         candidate = TaskCandidate.of(self.state.task, config)
-        return records.encode(Record(candidate.target, candidate.key, candidate.config, self.measured))
+        return records.encode(Record(candidate.target, candidate.key, candidate.config, measured))
 
 
 def judge(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) -> Verdict | None:
@@ -64,13 +67,20 @@ def judge(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) ->
     if not all(m.ok for m in results[0]):
         return None
     base = [min(m.costs) for m in results[0]]
-    best = Verdict(state, default, _summed(results[0]))
+    plain = _summed(results[0])
+    best = Verdict(state, default, plain, plain)
     for config, measured in zip(others, results[1:], strict=True):
         if all(m.ok for m in measured):
             found = compared(base, [min(m.costs) for m in measured])
             if found.is_faster and (best.comparison is None or found.ratio < best.comparison.ratio):
-                best = Verdict(state, config, _summed(measured), found, is_kept=True)
+                best = Verdict(state, config, _summed(measured), plain, found, is_kept=True)
     return best
+
+
+def unchanged(state: TaskState) -> Verdict:
+    """The verdict on a task of which nothing better is known: the model's choice."""
+    measured = Measured((state.default,), timestamp=time.time(), machine=machine_name())
+    return Verdict(state, state.task.default_config, measured, measured)
 
 
 def _summed(measured: Sequence[Measured]) -> Measured:
@@ -95,7 +105,10 @@ def settle(
     plain, end = compiled([]), time.perf_counter() + seconds
 
     def helps(kept: Sequence[Verdict]) -> Comparison:
-        found = in_turn(plain, compiled(kept), _PAIRS, seconds * _SHARE)
+        tuned = compiled(kept)
+        found = in_turn(plain, tuned, _PAIRS, seconds * _SHARE)
+        if not found.is_faster and not found.is_slower and found.ratio < 1:  # perhaps: asked anew, with more patience
+            found = in_turn(plain, tuned, 4 * _PAIRS, seconds * _SHARE)
         said(f"{len(kept)} tuned kernels: {found}")
         return found
 

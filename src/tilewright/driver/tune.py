@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _FOR_PROOF: Final = 0.2
 """The part of the time that goes into proving what was found."""
+_WORTH: Final = 0.002
+"""A kernel that should save a smaller part of the network's time is left as it is."""
+_ANY: Final = 1e9
+"""Figures may be so far apart: they are compared in pairs."""
 _SHOWN: Final = 12
 _TOLERANCE: Final = 1e-3
 """Of the largest output, by how much the outputs of the tuned and the untuned model may differ: they round differently."""
@@ -79,7 +83,7 @@ class _Session:
             self.trials_file.write_bytes(earlier.read_bytes())
         mod, _ = format_of(self.model).read(self.model, self.shapes or {})
         tasks = tasks_of(mod, None, self.target, progress=lambda done, total: None)
-        option = measure_option(LocalBuilder(), LocalRunner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads))
+        option = measure_option(LocalBuilder(), LocalRunner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3))
         self.tuning = NetworkTuning(tasks, option, Records(self.trials_file), self.tuner)
         known = self.tuning.trials
         typer.echo(f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} s{f', {known} trials known' if known else ''}")
@@ -133,27 +137,30 @@ class _Session:
 
     def prove(self, interrupted: bool) -> None:
         """Compare the best of each task, and then the model, with what the compiler does by itself; write what helps."""
-        from tilewright.autotvm.verdict import judge, settle, write
+        from tilewright.autotvm.measure import measure_option
+        from tilewright.autotvm.verdict import judge, settle, unchanged, write
+        from tilewright.tuning.local import LocalRunner
 
         begin, allowed = time.perf_counter(), (_FOR_PROOF if not interrupted else _FOR_PROOF / 4) * self.seconds
-        states = sorted((s for s in self.tuning.states if s.fastest and s.default < float("inf")), key=lambda s: -s.calls * (s.default - s.best))
+        option = measure_option(self.tuning.option["builder"], LocalRunner(number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY))
+        states = sorted((s for s in self.tuning.states if s.default < float("inf")), key=lambda s: -s.calls * (s.default - s.best))
         verdicts: list[Verdict] = []
         for s in states:
-            if time.perf_counter() - begin > allowed / 2:
+            if time.perf_counter() - begin > allowed / 2 or s.calls * (s.default - s.best) < _WORTH * self.tuning.time:
                 break
-            found = judge(s, self.tuning.option)
+            found = judge(s, option)
             if found is not None:
                 verdicts.append(found)
-        if not verdicts:
-            typer.echo("Nothing was measured long enough to be compared; give it more --minutes")
-            return
+        self.tuning.close()
+        option["runner"].close()
         try:
             found_in_all = settle(verdicts, self._compiled, max(2.0, allowed / 2), typer.echo)
         except KeyboardInterrupt:
             for v in verdicts:
                 v.is_kept = False  # what is not proven is not kept
             found_in_all = None
-        write(self.output, verdicts)
+        judged = {id(v.state) for v in verdicts}
+        write(self.output, [*verdicts, *(unchanged(s) for s in self.tuning.states if s.default < float("inf") and id(s) not in judged)])
         kept = sum(v.is_kept for v in verdicts)
         typer.echo(f"Wrote {self.output}: {kept} tuned kernels of {len(self.tuning.states)}; " + (f"the tuned model takes {found_in_all}" if found_in_all else "none makes the model surely faster, so it stays as it is"))
 

@@ -10,10 +10,10 @@ import functools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
 from tilewright.runtime.threads import default_threads
-from tilewright.runtime.trial_data import Array, Guarded, Ranges, arrays_of, difference, random_array
+from tilewright.runtime.trial_data import Array, Guarded, arrays_of, difference, random_array
 from tilewright.runtime.wire import Message
 from tilewright.types import DataType
 
@@ -59,7 +59,7 @@ class TrialOptions:
 
 @dataclass(slots=True)
 class _Prepared:
-    """The data of a workload, and what is right; no answers: nothing is known to be right."""
+    """The data of a workload, and what is right; no answers: nothing is known to be right. Parameters without those that are constants."""
 
     key: str
     params: tuple[Parameter, ...]
@@ -77,17 +77,14 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
     Raises whatever running it raises.
     """
     _PREPARED.clear()
-    module = load_library(pieces[0])
-    params = arrays_of(module.entry_name, module.entry_func.params)
-    ranges: Ranges = message.get("ranges", {})
-    known = _values(params, message, pieces)
-    first = [known[p.name] if p.name in known else random_array(p, k, message["seed"], ranges) for k, p in enumerate(params)]
+    code = _Code.of(message, pieces)
+    first = [random_array(p, k, message["seed"], message["ranges"]) for k, p in enumerate(code.params)]
     answers = {}
     if message["check"]:
-        given = _given(params, first)
-        module(*(g.array for g in given))
-        answers = {k: g.array.copy() for k, (p, g) in enumerate(zip(params, given, strict=True)) if p.written}
-    _PREPARED.append(_Prepared(message["key"], params, first, answers))
+        given = code.given(first)
+        code.module(*(g.array for g in given.all))
+        answers = {k: g.array.copy() for k, (p, g) in enumerate(zip(code.params, given.open, strict=True)) if p.written}
+    _PREPARED.append(_Prepared(message["key"], code.params, first, answers))
     return {}, []
 
 
@@ -96,20 +93,62 @@ def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byte
     if not _PREPARED or _PREPARED[0].key != message["key"]:
         raise InputError("the workload of this trial was not prepared")
     prepared, options = _PREPARED[0], TrialOptions(**message["options"])
-    module = load_library(pieces[0])
-    params = arrays_of(module.entry_name, module.entry_func.params)
-    known = _values(params, message, pieces)
-    if _compared(params, known) != _compared(prepared.params, known):
-        return {"wrong": f"the code takes ({', '.join(map(str, params))}), and the default schedule ({', '.join(map(str, prepared.params))})"}, []
-    first = [known.get(p.name, x) for p, x in zip(params, prepared.first, strict=True)]
-    given = _given(params, first)
-    call = module.entry_func.bind(*(g.array for g in given))
+    code = _Code.of(message, pieces)
+    if [(p.shape, p.dtype) for p in code.params] != [(p.shape, p.dtype) for p in prepared.params]:
+        return {"wrong": f"the code takes ({', '.join(map(str, code.params))}), and the default schedule ({', '.join(map(str, prepared.params))})"}, []
+    given = code.given(prepared.first)
+    call = code.module.entry_func.bind(*(g.array for g in given.all))
     call()
-    wrong = _wrong(prepared, first, given)
-    if wrong:
+    if wrong := _wrong(prepared, given):
         return {"wrong": wrong}, []
     costs, spread = timed(call, options)
     return {"costs": costs, "spread": spread, "noisy": spread > options.noise}, []
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The arrays of one call, and those of them that are no constants."""
+
+    all: list[Guarded]
+    open: list[Guarded]
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """Functions, what their first one takes, and which of that are constants, with their values."""
+
+    module: FunctionModule
+    all_params: tuple[Parameter, ...]
+    values: dict[str, Array]
+
+    @classmethod
+    def of(cls, message: Message, pieces: Sequence[bytes]) -> _Code:
+        module = load_library(pieces[0])
+        params = arrays_of(module.entry_name, module.entry_func.params)
+        described = zip(message["values"], pieces[1:], strict=True)
+        values = {name: np.frombuffer(data, DataType(dtype).numpy()).reshape(shape) for (name, dtype, shape), data in described}
+        for name, value in values.items():
+            if not any(p.name == name and p.shape == value.shape and p.dtype == DataType(value.dtype) for p in params):
+                raise InputError(f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of {module.entry_func}")
+        return cls(module, params, values)
+
+    @property
+    def params(self) -> tuple[Parameter, ...]:
+        """Those that are no constants."""
+        return tuple(p for p in self.all_params if p.name not in self.values)
+
+    def given(self, first: Sequence[Array]) -> _Given:
+        """New arrays: the constants, and in the other places what is in `first`."""
+        rest = iter(first)
+        every, some = [], []
+        for p in self.all_params:
+            x = self.values[p.name] if p.name in self.values else next(rest)
+            one = Guarded([int(d) for d in p.shape], x.dtype)
+            one.array[...] = x
+            every.append(one)
+            if p.name not in self.values:
+                some.append(one)
+        return _Given(every, some)
 
 
 def load_library(image: bytes) -> FunctionModule:
@@ -124,40 +163,12 @@ def load_library(image: bytes) -> FunctionModule:
         return module
 
 
-def shapes(params: Sequence[Parameter]) -> list[Any]:
-    """What has to be equal where functions take the same arguments."""
-    return [(p.shape, p.dtype) for p in params]
-
-
-def _given(params: Sequence[Parameter], first: Sequence[Array]) -> list[Guarded]:
-    given = []
-    for p, x in zip(params, first, strict=True):
-        one = Guarded([int(d) for d in p.shape], x.dtype)
-        one.array[...] = x
-        given.append(one)
-    return given
-
-
-def _values(params: Sequence[Parameter], message: Message, pieces: Sequence[bytes]) -> dict[str, Array]:
-    """What `pieces`, behind the code, say that parameters hold; `message["values"]` are their names."""
-    types = {p.name: p for p in params}
-    return {
-        name: np.frombuffer(data, DataType(types[name].dtype).numpy()).reshape([int(d) for d in types[name].shape])
-        for name, data in zip(message.get("values", ()), pieces[1:], strict=True)
-    }
-
-
-def _compared(params: Sequence[Parameter], known: Mapping[str, Array]) -> list[Any]:
-    """What has to be the same as in the default schedule: all arguments, but for the shapes of those whose values are given."""
-    return [("given", p.dtype, p.written) if p.name in known else one for p, one in zip(params, shapes(params), strict=True)]
-
-
-def _wrong(prepared: _Prepared, first: Sequence[Array], given: Sequence[Guarded]) -> str:
+def _wrong(prepared: _Prepared, given: _Given) -> str:
     """What is not as the default schedule leaves it."""
-    for k, (p, g) in enumerate(zip(prepared.params, given, strict=True)):
-        if g.broken:
-            return f"the code wrote beside its array {p.name}"
-        if not p.written and not _same_bytes(g.array, first[k]):
+    if any(g.broken for g in given.all):
+        return "the code wrote beside one of its arrays"
+    for k, (p, g) in enumerate(zip(prepared.params, given.open, strict=True)):
+        if not p.written and not _same_bytes(g.array, prepared.first[k]):
             return f"the code wrote into {p.name}, which it only reads"
         if k in prepared.answers and (text := difference(g.array, prepared.answers[k], p.name)):
             return text

@@ -21,6 +21,7 @@ from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.wire import Message
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.measure import Candidate, MeasureErrorNo
+from tilewright.types import DataType
 
 BUILD: Final = "tilewright.tuning.building:build_image"
 BuildFunc = Callable[[PrimFunc, str], FunctionModule]
@@ -31,6 +32,9 @@ BuildFunc = Callable[[PrimFunc, str], FunctionModule]
 class Lowered(Candidate):
     """A candidate whose loops are known: what is left of one that only the process that made it can lower."""
 
+    key: str
+    config: str
+    target: str
     program: IRModule
     ranges_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     values_of: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
@@ -87,7 +91,7 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         func = candidate.lower()
         if not isinstance(func, PrimFunc):
             raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc")
-        values = candidate.values()
+        values = {name: np.ascontiguousarray(value) for name, value in candidate.values().items()}
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []
     try:
@@ -97,8 +101,9 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
             image = path.read_bytes()
     except Exception as error:
         return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
-    found: Message = {"ir_hash": structural_hash(func), "seconds": time.perf_counter() - start, "values": list(values)}
-    return found, [image, *(np.ascontiguousarray(v).tobytes() for v in values.values())]
+    described = [[name, str(DataType(value.dtype)), list(value.shape)] for name, value in values.items()]
+    message = {"ir_hash": structural_hash(func), "values": described, "seconds": time.perf_counter() - start}
+    return message, [image, *(value.reshape(-1).view(np.uint8).tobytes() for value in values.values())]
 
 
 def _refused(error_no: MeasureErrorNo, error: Exception, start: float) -> Message:

@@ -57,7 +57,8 @@ def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> 
     medians = np.median(logs[drawn], axis=1)
     outside = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, [outside, 1 - outside])
-    return Comparison(*(float(np.exp(x)) for x in (np.median(logs), low, high)), len(logs), float(np.median(a)), float(np.median(b)))
+    ratio, low, high = (float(np.exp(x)) for x in (np.median(logs), low, high))
+    return Comparison(ratio, low, high, len(logs), float(np.median(a)), float(np.median(b)))
 
 
 def in_turn(first: Callable[[], object], second: Callable[[], object], pairs: int = 60, seconds: float = float("inf")) -> Comparison:

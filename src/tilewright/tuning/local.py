@@ -17,7 +17,7 @@ from tilewright.runtime.trial import TRIAL, TrialOptions, machine_name
 from tilewright.runtime.worker import Worker
 from tilewright.settings import nearest
 from tilewright.tuning.building import BUILD, BuildFunc, Lowered, default_build, pickled
-from tilewright.tuning.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, not_built, with_build
+from tilewright.tuning.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, Value, not_built, with_build
 from tilewright.tuning.trials import Trials
 from tilewright.tuning.workers import Workers
 
@@ -42,7 +42,8 @@ class LocalBuilder:
         if timeout <= 0 or (n_parallel is not None and n_parallel < 1):
             raise OptionError(f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1")
         self.timeout, self.build_func = timeout, _build_func(build_func)
-        self._workers = Workers(n_parallel or cores(), memory_limit, 1, (BUILD.partition(":")[0],))
+        self.n_parallel = n_parallel or cores()
+        self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
         self._references: dict[tuple[str, str, str, str], Built] = {}
 
     def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
@@ -78,7 +79,8 @@ class LocalBuilder:
         seconds = time.perf_counter() - start
         if "error_no" in found:
             return Built(candidate, None, MeasureErrorNo(found["error_no"]), found["error"], seconds)
-        return Built(candidate, Image(pieces[0], found["ir_hash"], tuple(zip(found["values"], pieces[1:], strict=True))), seconds=seconds)
+        values = tuple(Value(name, dtype, tuple(shape), data) for (name, dtype, shape), data in zip(found["values"], pieces[1:], strict=True))
+        return Built(candidate, Image(pieces[0], found["ir_hash"], values), seconds=seconds)
 
     def close(self) -> None:
         """End the worker processes; the next build starts new ones."""

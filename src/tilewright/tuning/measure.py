@@ -43,19 +43,27 @@ class MeasureErrorNo(IntEnum):
     """Not the candidate's fault, as far as is known: no worker, no device, a connection that broke each time."""
 
 
-@dataclass(frozen=True, slots=True)
 class Candidate(ABC):
-    """One way to compute a workload: a frozen dataclass of a module, since candidates are pickled by reference to their class.
+    """One way to compute a workload. Candidates are pickled, and what is of the running script itself is lowered before (`tuning/building.py`).
 
-    Two candidates with equal `key`, `config` and `target` are the same one and are measured once.
+    Two candidates with equal `key`, `config` and `target` are the same one and are measured once. These three are fields or properties.
     """
 
-    key: str
-    """The workload: JSON of `[task name, args, kwargs]`, as in the "input" of AutoTVM's records."""
-    config: str
-    """The decisions: a JSON object; for AutoTVM `{"index": …, "code_hash": …, "entity": […]}`."""
-    target: str
-    """The target as text: `llvm -mcpu=…`."""
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # no attributes of the class, which a dataclass would take for defaults of its fields
+
+        @property
+        def key(self) -> str:
+            """The workload: JSON of `[task name, args, kwargs]`, as in the "input" of AutoTVM's records."""
+
+        @property
+        def config(self) -> str:
+            """The decisions: a JSON object; for AutoTVM `{"index": …, "code_hash": …, "entity": […]}`."""
+
+        @property
+        def target(self) -> str:
+            """The target as text: `llvm -mcpu=…`."""
 
     @abstractmethod
     def lower(self) -> PrimFunc:
@@ -73,9 +81,9 @@ class Candidate(ABC):
         return {}
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
-        """What parameters hold that are not random data, by name: constants in the order in which this candidate reads them.
+        """What parameters hold that are constants, by their names: stored as this candidate wants them, so that their shapes may be its own.
 
-        They need not have the shapes that they have in the default schedule. Called where `lower` is, and after it.
+        Called after `lower`, in the same process. The other parameters are those of the default schedule, in their order.
         """
         return {}
 
@@ -83,6 +91,16 @@ class Candidate(ABC):
     def identity(self) -> tuple[str, str, str]:
         """What makes two candidates the same one."""
         return self.key, self.config, self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a parameter holds, as it travels."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +113,8 @@ class Image:
     library: bytes = field(repr=False)
     ir_hash: str
     """The digest of the loops that it was made from."""
-    values: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
-    """What parameters hold that are not random data (`Candidate.values`), as bytes."""
-
-    @property
-    def pieces(self) -> list[bytes]:
-        """All bytes of it: the library, then the values."""
-        return [self.library, *(data for _, data in self.values)]
-
-    @property
-    def named(self) -> list[str]:
-        """The parameters that the values are of."""
-        return [name for name, _ in self.values]
+    values: tuple[Value, ...] = field(default=(), repr=False)
+    """The constants among its parameters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,7 @@ class Trials:
                 return self._failed(_kind(error), str(error), start)
             return self._failed(MeasureErrorNo.UNKNOWN_ERROR, f"the default schedule of this workload cannot be run, so no answer can be checked: {error}", start)
         try:
-            message = {"key": self._prepared, "options": self.options.to_message(), "values": built.image.named}
-            found, _ = self.bench.call(TRIAL, message, built.image.pieces, self.timeout)
+            found, _ = self.bench.call(TRIAL, {"key": self._prepared, "options": self.options.to_message(), **_values(built.image)}, _pieces(built.image), self.timeout)
         except WorkerError as error:
             error_no, text = _kind(error), str(error)
         else:
@@ -73,8 +72,8 @@ class Trials:
         key = hashlib.sha256(json.dumps([built.candidate.key, ranges, self.seed, built.reference is not None]).encode() + reference.library).hexdigest()
         if self._prepared != key:
             self._prepared = ""
-            message = {"key": key, "seed": self.seed, "ranges": ranges, "check": built.reference is not None, "values": reference.named}
-            self.bench.call(PREPARE, message, reference.pieces, max(self.timeout, _PREPARE_SECONDS))
+            message = {"key": key, "seed": self.seed, "ranges": ranges, "check": built.reference is not None, **_values(reference)}
+            self.bench.call(PREPARE, message, _pieces(reference), max(self.timeout, _PREPARE_SECONDS))
             self._prepared = key
 
     def fresh(self) -> None:
@@ -84,6 +83,14 @@ class Trials:
 
     def _failed(self, error_no: MeasureErrorNo, error: str, start: float) -> Measured:
         return failed(error_no, error, time.perf_counter() - start, machine=self.machine)
+
+
+def _values(image: Image) -> Message:
+    return {"values": [[v.name, v.dtype, list(v.shape)] for v in image.values]}
+
+
+def _pieces(image: Image) -> list[bytes]:
+    return [image.library, *(v.data for v in image.values)]
 
 
 def _kind(error: WorkerError) -> MeasureErrorNo:

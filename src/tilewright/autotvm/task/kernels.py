@@ -123,13 +123,15 @@ class KernelTask(Task):
         return self.lowered(config).func
 
     def lowered(self, config: ConfigSpace, flat: bool = False) -> Kernel:
-        """The kernel of a configuration; raises `OptionError` for answers that this kernel does not take."""
+        """The kernel of a configuration; raises `OptionError` for answers that this kernel does not take.
+
+        Answers to what it does not ask, because of others, do nothing.
+        """
         assert isinstance(config, ConfigEntity)
         decisions = Decisions(config.decisions)
         made = self.kernel(decisions, flat)
-        wrong = sorted({*decisions.refused, *decisions.unused})
-        if wrong:
-            raise OptionError(f"{self.title} takes no such {', '.join(wrong)}: {dict(decisions.given)}")
+        if decisions.refused:
+            raise OptionError(f"{self.title} takes no such {', '.join(sorted(set(decisions.refused)))}: {dict(decisions.given)}")
         return made
 
     def instantiate(self, config: ConfigSpace) -> tuple[Any, Any]:

@@ -257,7 +257,7 @@ class ConfigSpace:
         one, other = self.point(a), self.point(b)
         if one[0] != other[0] or len(one) < 3:
             return a if rng.random() < 0.5 else b
-        cut = int(rng.integers(1, len(one)))
+        cut = int(rng.integers(2, len(one)))
         made = self.index_of_point((*one[:cut], *other[cut:]))
         return made if self.is_index_valid(made) else a
 
