@@ -57,9 +57,10 @@ def test_keys_name_a_function_and_its_arguments() -> None:
 
 
 def test_registering() -> None:
-    @auto_scheduler.register_workload("named_for_a_test", override=True)
     def anything(n: int) -> Any:
         return te.placeholder((n,))
+
+    auto_scheduler.register_workload("named_for_a_test", anything, override=True)
 
     with pytest.raises(OptionError, match="workload 'named_for_a_test' is registered already"):
         auto_scheduler.register_workload("named_for_a_test", lambda: None)

@@ -22,8 +22,8 @@ from tilewright.auto_scheduler.evolution import crossed, mutated
 from tilewright.auto_scheduler.sketch import sketches
 from tilewright.errors import ScheduleError
 from tilewright.te.tensor import Tensor
-from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.interpreter import run
+from tilewright.tir.transform.lower_blocks import lower_blocks
 
 FILE = Path(__file__).parent / "text" / "auto_scheduler.md"
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
@@ -50,7 +50,7 @@ def check(dag: auto_scheduler.ComputeDAG, state: Any, tolerance: float = 0.0) ->
         data = [a.copy() for a in given]
         run(lower_blocks(dag.func(s)), data)
         results.append(data[-1])
-    np.testing.assert_allclose(*results, rtol=tolerance, atol=0)
+    np.testing.assert_allclose(results[0], results[1], rtol=tolerance, atol=0)
 
 
 @pytest.mark.parametrize("case", [pytest.param(m, id=m["name"]) for m in CASE.finditer(FILE.read_text())])

@@ -27,7 +27,7 @@ from tilewright.auto_scheduler import (
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
 from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest, DispatchContext
-from tilewright.auto_scheduler.measure import LocalBuilder, LocalRunner, MeasureInput, MeasureResult
+from tilewright.auto_scheduler.measure import LocalBuilder, LocalRunner, MeasureInput, MeasureResult, RPCRunner, recover_measure_input
 from tilewright.auto_scheduler.measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
 from tilewright.auto_scheduler.relay_integration import extract_tasks
 from tilewright.auto_scheduler.search_policy import PreloadMeasuredStates, SketchPolicy
@@ -36,9 +36,41 @@ from tilewright.auto_scheduler.task_scheduler import TaskScheduler
 from tilewright.auto_scheduler.workload_registry import make_workload_key, register_workload
 
 __all__ = [
-    "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "HardwareParams", "LayoutRewriteOption", "LocalBuilder", "LocalRunner", "MeasureInput",
-    "MeasureResult", "PreloadMeasuredStates", "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler",
-    "TuningOptions", "XGBModel", "compute_dag", "cost_model", "create_task", "dispatcher", "extract_tasks", "load_best_record", "load_records",
-    "loop_state", "make_workload_key", "measure", "measure_record", "register_workload", "save_records", "search_policy", "search_task",
-    "task_scheduler", "workload_registry",
+    "ApplyHistoryBest",
+    "ComputeDAG",
+    "DispatchContext",
+    "HardwareParams",
+    "LayoutRewriteOption",
+    "LocalBuilder",
+    "LocalRunner",
+    "MeasureInput",
+    "MeasureResult",
+    "PreloadMeasuredStates",
+    "RPCRunner",
+    "RandomModel",
+    "RecordReader",
+    "RecordToFile",
+    "SearchTask",
+    "SketchPolicy",
+    "TaskScheduler",
+    "TuningOptions",
+    "XGBModel",
+    "compute_dag",
+    "cost_model",
+    "create_task",
+    "dispatcher",
+    "extract_tasks",
+    "load_best_record",
+    "load_records",
+    "loop_state",
+    "make_workload_key",
+    "measure",
+    "measure_record",
+    "recover_measure_input",
+    "register_workload",
+    "save_records",
+    "search_policy",
+    "search_task",
+    "task_scheduler",
+    "workload_registry",
 ]

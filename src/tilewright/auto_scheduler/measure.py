@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.auto_scheduler.program import check_legal
 from tilewright.auto_scheduler.transform_step import steps_as_json
 from tilewright.errors import CompileError, OptionError
 from tilewright.tir.parser import parse
-from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tuning import measure as engine
 from tilewright.tuning.measure import Candidate, MeasureErrorNo
 
@@ -54,8 +54,11 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCandidate(Candidate):
-    """A loop program as text, the plain one that it has to agree with, and the steps that made it."""
+    """A loop program as text, the plain one that it has to agree with, and the steps that made it (`config`)."""
 
+    key: str
+    config: str
+    target: str
     script: str = field(repr=False)
     plain: str | None = field(default=None, repr=False)
 
@@ -89,6 +92,18 @@ class LocalRunner:
         self.engine = Runner(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
 
 
+class RPCRunner:
+    """Times candidates on devices behind a tracker: those with the key `key`, one trial at a time on each."""
+
+    def __init__(
+        self, key: str, host: str, port: int, priority: int = 1, n_parallel: int | None = None, timeout: float = 10, number: int = 3, repeat: int = 1,
+        min_repeat_ms: float = 100, cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False,
+    ) -> None:
+        from tilewright.tuning.remote import RPCRunner as Runner
+
+        self.engine = Runner(key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+
+
 def engine_of(given: Any, default: type[Any]) -> Any:
     """The builder or runner of `tilewright.tuning` behind one of the names of the field, behind "local", or itself."""
     if isinstance(given, str):
@@ -100,7 +115,7 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
     """What is built and run for an input. Raises `ScheduleError` for a state that makes no program, or one that would be wrong."""
     dag = inp.task.compute_dag
     func = inp.func or dag.func(inp.state)
-    lower_blocks(func)  # checks that loops may run in parallel and in lanes
+    check_legal(func)
     plain = dag.plain_script if inp.task.own is None else inp.task.own.script()
     config = json.dumps(steps_as_json(inp.state.transform_steps))
     return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)

@@ -298,7 +298,8 @@ class _Maker:
         lanes = self.sketch.machine.lanes(op.outputs[0].dtype)
         count = len(op.axis)
         sizes = [self.sketch._tile(reader, n, self.setting) for n in range(count)]  # type: ignore[arg-type]
-        reduce, columns = stage.iters[count:], []
+        reduce = stage.iters[count:]
+        columns: list[Iterator] = []
         spatial = [(it, size > 1) for it, size in zip(stage.iters[: count - 1], sizes[:-1], strict=True)]
         if count:
             columns = s.split(k, stage.iters[count - 1], [min(sizes[-1], lanes)]) if sizes[-1] > lanes else [stage.iters[count - 1]]
