@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from tilewright.tuning import measure as engine
 from tilewright.tuning.measure import Candidate, MeasureErrorNo
 
 if TYPE_CHECKING:
-    from tilewright.auto_scheduler.search_task import SearchTask
+    from tilewright.auto_scheduler.search_task import SearchTask, TuningOptions
     from tilewright.tir.stmt import PrimFunc
 
 
@@ -104,11 +105,16 @@ class RPCRunner:
         self.engine = Runner(key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
 
 
-def engine_of(given: Any, default: type[Any]) -> Any:
-    """The builder or runner of `tilewright.tuning` behind one of the names of the field, behind "local", or itself."""
-    if isinstance(given, str):
-        return default().engine
-    return getattr(given, "engine", given)
+@contextmanager
+def engines(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
+    """The builder and the runner of `tilewright.tuning` that options of tuning ask for; what "local" stands for ends its processes behind the `with` block."""
+    made = [kind().engine if isinstance(given, str) else None for given, kind in ((options.builder, LocalBuilder), (options.runner, LocalRunner))]
+    try:
+        yield made[0] or getattr(options.builder, "engine", options.builder), made[1] or getattr(options.runner, "engine", options.runner)
+    finally:
+        for one in made:
+            if one is not None:
+                one.close()
 
 
 def candidate(inp: MeasureInput) -> ScheduledCandidate:

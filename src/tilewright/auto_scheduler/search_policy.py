@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.auto_scheduler.cost_model import XGBModel
 from tilewright.auto_scheduler.evolution import Evolution
 from tilewright.auto_scheduler.loop_state import State
-from tilewright.auto_scheduler.measure import LocalBuilder, LocalRunner, MeasureInput, MeasureResult, engine_of, measure
+from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult, engines, measure
 from tilewright.auto_scheduler.program import Program, program_of
 from tilewright.auto_scheduler.sketch import Sketch, sketches
 from tilewright.errors import CompileError, ScheduleError
@@ -110,16 +110,16 @@ class SketchPolicy:
             best = self._ordered()
             self.best_state = best[0].state if best else None
             return self.best_state
-        builder, runner = engine_of(options.builder, LocalBuilder), engine_of(options.runner, LocalRunner)
         end = self.trials + options.num_measure_trials
-        while self.trials < end:
-            before = self.trials
-            self.round(min(options.num_measures_per_round, end - self.trials), builder, runner, options)
-            stalled = options.early_stopping is not None and self.trials - self.best_at >= options.early_stopping
-            if self.trials == before or stalled:
-                if self.verbose and options.verbose:
-                    print("no candidates are left" if self.trials == before else f"no better candidate in {self.trials - self.best_at} trials: the search ends")
-                break
+        with engines(options) as (builder, runner):
+            while self.trials < end:
+                before = self.trials
+                self.round(min(options.num_measures_per_round, end - self.trials), builder, runner, options)
+                stalled = options.early_stopping is not None and self.trials - self.best_at >= options.early_stopping
+                if self.trials == before or stalled:
+                    if self.verbose and options.verbose:
+                        print("no candidates are left" if self.trials == before else f"no better candidate in {self.trials - self.best_at} trials: the search ends")
+                    break
         return self.best_state
 
     def round(self, count: int, builder: Any, runner: Any, options: TuningOptions) -> tuple[list[MeasureInput], list[MeasureResult]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
-from tilewright.auto_scheduler.measure import LocalBuilder, LocalRunner, engine_of
+from tilewright.auto_scheduler.measure import engines
 from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.errors import OptionError
 from tilewright.settings import nearest
@@ -74,21 +74,25 @@ class TaskScheduler:
         """Rounds of the tasks until all trials are used up. Each task has a first round."""
         self._begin = time.monotonic()
         self.policies = self._make_policies(search_policy, search_policy_params)
-        builder, runner = engine_of(tune_option.builder, LocalBuilder), engine_of(tune_option.runner, LocalRunner)
         each = max(1, min(tune_option.num_measures_per_round, tune_option.num_measure_trials // len(self.tasks)))
-        used = 0
-        while used < tune_option.num_measure_trials and len(self.dead) < len(self.tasks):
-            k = self.next_task()
-            for callback in self.callbacks:
-                callback.pre_tune(self, k)
-            inputs, _ = self.policies[k].round(min(each, tune_option.num_measure_trials - used), builder, runner, tune_option)
-            used += len(inputs)
-            policy = self.policies[k]
-            self.history[k].append(policy.best_cost)
-            if not inputs or (per_task_early_stopping is not None and policy.trials - policy.best_at >= per_task_early_stopping):
-                self.dead.add(k)
-            for callback in self.callbacks:
-                callback.post_tune(self, k)
+        left = tune_option.num_measure_trials
+        with engines(tune_option) as (builder, runner):
+            while left > 0 and len(self.dead) < len(self.tasks):
+                k = self.next_task()
+                for callback in self.callbacks:
+                    callback.pre_tune(self, k)
+                inputs, _ = self.policies[k].round(min(each, left), builder, runner, tune_option)
+                left -= len(inputs)
+                self._after(k, len(inputs), per_task_early_stopping)
+                for callback in self.callbacks:
+                    callback.post_tune(self, k)
+
+    def _after(self, k: int, measured: int, early_stopping: int | None) -> None:
+        """Note how a task stands, and whether it is given up."""
+        policy = self.policies[k]
+        self.history[k].append(policy.best_cost)
+        if not measured or (early_stopping is not None and policy.trials - policy.best_at >= early_stopping):
+            self.dead.add(k)
 
     def next_task(self) -> int:
         """The task whose round comes next."""
