@@ -21,6 +21,7 @@ import numpy as np
 
 import tilewright as tvm
 from tilewright import auto_scheduler, te, topi
+from tilewright.expr import const, maximum
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor
 
@@ -58,18 +59,12 @@ def attention(heads: int, n: int, depth: int) -> list[Tensor]:
     q, k, v = te.placeholder((heads, n, depth), name="Q"), te.placeholder((heads, depth, n), name="K"), te.placeholder((heads, n, depth), name="V")
     r, j1, j2, j3 = (te.reduce_axis((0, e), name) for e, name in ((depth, "r"), (n, "j1"), (n, "j2"), (n, "j3")))
     s = te.compute((heads, n, n), lambda b, i, j: te.sum(q[b, i, r] * k[b, r, j], axis=r), name="S")
-    t = te.compute((heads, n, n), lambda b, i, j: topi_max(s[b, i, j], 0.0) + 1.0, name="T")
+    t = te.compute((heads, n, n), lambda b, i, j: maximum(s[b, i, j], const(0.0, "float32")) + 1.0, name="T")
     m = te.compute((heads, n), lambda b, i: te.max(t[b, i, j1], axis=j1), name="M")
     e = te.compute((heads, n, n), lambda b, i, j: te.exp(t[b, i, j] - m[b, i]), name="E")
     total = te.compute((heads, n), lambda b, i: te.sum(e[b, i, j2], axis=j2), name="L")
     o = te.compute((heads, n, depth), lambda b, i, d: te.sum(e[b, i, j3] * v[b, j3, d], axis=j3), name="O")
     return [q, k, v, te.compute((heads, n, depth), lambda b, i, d: o[b, i, d] / total[b, i], name="R")]
-
-
-def topi_max(a: Any, b: float) -> Any:
-    from tilewright.expr import as_expr, const, maximum
-
-    return maximum(as_expr(a), const(b, "float32"))
 
 
 # Schedules by hand.
@@ -85,7 +80,7 @@ def tile_in_registers(s: Schedule, stage: Any, spatial: list[Any], depth: list[A
 
 def matmul_by_hand(n: int, rows: int, columns: int, unroll: int, packed: bool) -> tuple[Schedule, list[Tensor]]:
     args = matmul(n)
-    a, b, c = args
+    _, b, c = args
     s = te.create_schedule(c.op)
     local = s.cache_write(c, "local")
     copy = s.cache_read(b, "global", [local]) if packed else None
