@@ -13,8 +13,7 @@ import time
 from collections.abc import Sequence
 
 from planted import planted
-from tilewright.tuning.local import LocalBuilder, LocalRunner
-from tilewright.tuning.measure import Built, Candidate, Image, Measured, OnMeasured, measure
+from tilewright.tuning.measure import Builder, Built, Candidate, Image, Measured, OnMeasured, Runner, measure
 from tilewright.tuning.records import Records
 
 
@@ -36,12 +35,17 @@ class Quick:
         return results
 
 
+def _local() -> tuple[Builder, Runner]:
+    from tilewright.tuning.local import LocalBuilder, LocalRunner
+
+    return LocalBuilder(n_parallel=1), LocalRunner(number=2, repeat=1, cooldown_interval=0)
+
+
 def main() -> None:
     path, count, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     candidates = [planted("right", k) for k in range(count)]
     records = Records(path)
-    quick = Quick()
-    builder, runner = (quick, quick) if kind == "quick" else (LocalBuilder(n_parallel=1), LocalRunner(number=2, repeat=1, cooldown_interval=0))
+    builder, runner = (Quick(), Quick()) if kind == "quick" else _local()
     print("begin", flush=True)
     for first in range(0, count, 16):
         part = candidates[first : first + 16]

@@ -114,7 +114,7 @@ def test_decisions_by_name() -> None:
         assert decide_one("a", 1, lambda: [(2,)]) == 1
     assert d is not None
     assert (d.refused, d.unused) == (["a"], ["z"])
-    assert decide_one("a", 1, lambda: [][0]) == 1  # nobody looks at the options
+    assert decide_one("a", 1, lambda: 1 / 0) == 1  # nobody looks at the options
 
 
 def network() -> tuple[Any, dict[str, Any]]:
@@ -174,16 +174,14 @@ def test_a_build_takes_the_best_of_records(tmp_path: Path, caplog: pytest.LogCap
     assert sum("tuned, " in s for s in said) >= 3
     assert any("no record, the model decides" in s for s in said)
     assert history.report == {"taken": 6}
-    for t in tasks[:3]:
-        assert str(history.query(t.target, t.workload)["tile_k"] if "tile_k" in other_config(t) else "") in str(other_config(t))
     np.testing.assert_allclose(tuned, plain, rtol=1e-4, atol=1e-5)
 
 
 def test_the_cache_tells_records_apart(tmp_path: Path) -> None:
     model, cache = tmp_path / "m.onnx", Cache(tmp_path / "cache")
-    mlp(str(model))
+    model.write_bytes(mlp().SerializeToString())
     plain = tvm.compile(model, cache=cache)
-    mod, _ = relay.frontend.from_onnx(str(model))
+    mod, _ = relay.frontend.from_onnx(mlp())
     (task, *_) = autotvm.task.extract_from_program(mod["main"], {}, "llvm")
     result = autotvm.MeasureResult((1.0,), 0, 1.0, 0.0)
     records = [(autotvm.MeasureInput(task.target, task, other_config(task)), result)]

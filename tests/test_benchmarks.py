@@ -148,3 +148,9 @@ def test_a_program_for_open_sizes_is_timed_beside_those_for_each_size(tmp_path: 
 def test_every_program_finds_what_it_imports(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", f"import {program}"], cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_candidates_are_built_and_timed() -> None:
+    done = run("measuring.py", 4)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].split() == ["builders", "built/s", "timed/s", "failed", "best"]

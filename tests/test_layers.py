@@ -41,7 +41,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "contrib"}
+STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "exec", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -64,6 +64,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay.quantize", "compiler.calibration"): "relay.quantize.quantize is the field's name for quantizing a network, which runs it on data, compiled",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
+    ("compiler.model", "autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -19,15 +20,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planted import EXPECTED, Planted, planted
+import tilewright as tvm
+from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
 from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.manifest import Parameter
-from tilewright.runtime.trial import TrialOptions, flush_caches, timed
+from tilewright.runtime.trial import TrialOptions, flush_caches, load_library, timed, trial
 from tilewright.runtime.trial_data import Guarded, arrays_of, difference, random_array
 from tilewright.runtime.worker import Worker
 from tilewright.tir.stmt import PrimFunc
-from tilewright.tuning.building import Lowered, pickled
+from tilewright.tuning.building import Lowered, default_build, pickled, travelling
+from tilewright.tuning.lines import LineFile
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import Candidate, Measured, MeasureErrorNo, measure
 from tilewright.tuning.records import Record, Records, decode, encode
@@ -149,6 +152,10 @@ def test_a_candidate_of_the_script_itself_is_lowered_here(builder: LocalBuilder,
         right = planted("right")
         local = Local(right.key, right.config, right.target, "right", False)
         assert pickled(local)[1] and not pickled(Lowered.of(local))[1]
+        travelled, _ = pickle.loads(travelling(local, default_build, with_default=True))
+        assert travelled.identity == local.identity and travelled.default() is None
+        checked = Local(right.key, right.config, right.target)
+        assert pickle.loads(travelling(checked, default_build, with_default=True))[0].default().config == planted(DEFAULT).config
         (result,) = measure([local], builder, runner)
         assert result.ok, result.error
     finally:
@@ -245,6 +252,20 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
         TrialOptions(**options)  # type: ignore[arg-type]
 
 
+def test_a_worker_that_cannot_start_says_why() -> None:
+    with pytest.raises(WorkerCrashed, match=r"a worker process could not be started: the process (ended with status|was ended by)"):
+        Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
+
+
+def test_a_trial_is_of_functions_and_prepared(tmp_path: Path) -> None:
+    x = tvm.relay.var("x", shape=(4,), dtype="float32")
+    tvm.relay.build(tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.nn.relu(x))), "llvm").export_library(tmp_path / "m.tar")
+    with pytest.raises(InputError, match="a trial takes a library of functions, and this is a model"):
+        load_library((tmp_path / "m.tar").read_bytes())
+    with pytest.raises(InputError, match="the workload of this trial was not prepared"):
+        trial({"key": "nobody"}, [])
+
+
 def test_builders_and_runners_refuse_what_makes_no_sense() -> None:
     with pytest.raises(OptionError, match="there is no build_func 'defalt'; did you mean 'default'"):
         LocalBuilder(build_func="defalt")
@@ -287,6 +308,11 @@ def test_what_is_no_record_is_refused_with_its_place(tmp_path: Path, line: str) 
 def test_records_need_a_folder(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="in a folder that exists"):
         Records(tmp_path / "nowhere" / "r.json")
+
+
+def test_a_record_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a record is one line, and this one has several"):
+        LineFile(tmp_path / "r.json").append("a\nb")
 
 
 def test_a_torn_line_is_mended_and_nothing_of_it_is_read(tmp_path: Path) -> None:
@@ -363,7 +389,7 @@ def test_killed_while_it_writes_nothing_is_lost_and_nothing_comes_twice(tmp_path
 
 
 def test_killed_while_workers_run_nothing_is_lost_and_no_process_stays(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path / "r.json", 12, "local", 1, 1.0, seed=3) >= 0
+    assert kill_and_resume(tmp_path / "r.json", 8, "local", 1, 1.0, seed=3) >= 0
 
 
 @pytest.mark.slow

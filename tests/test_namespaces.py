@@ -15,6 +15,10 @@ from tilewright import relay
 from tilewright.errors import CompileError, InputError, OptionError, TargetError
 
 NAMES = (
+    "autotvm.LocalBuilder", "autotvm.LocalRunner", "autotvm.RPCRunner", "autotvm.apply_history_best", "autotvm.callback.log_to_file", "autotvm.callback.progress_bar",
+    "autotvm.measure_option", "autotvm.record.pick_best", "autotvm.task.DispatchContext", "autotvm.task.create", "autotvm.task.dispatcher.ApplyHistoryBest",
+    "autotvm.task.extract_from_program", "autotvm.task.space.ConfigSpace", "autotvm.template", "autotvm.tuner.DropletTuner", "autotvm.tuner.GATuner",
+    "autotvm.tuner.XGBTuner",
     "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
     "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",
     "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash", "ir.transform.PassContext", "ir.transform.Sequential",

@@ -37,30 +37,43 @@ class MeasureInput(NamedTuple):
     config: Any
 
 
-class MeasureResult(NamedTuple):
-    """What measuring gave: seconds per call (1e9 where it failed), a `MeasureErrorNo`, seconds that it took in all, when, and why it failed."""
-
+class _Result(NamedTuple):
     costs: tuple[float, ...]
     error_no: int
     all_cost: float
     timestamp: float
-    error: str = ""
+
+
+class MeasureResult(_Result):
+    """What measuring gave: seconds per call (1e9 where it failed), a `MeasureErrorNo`, seconds that it took in all, and when."""
+
+    details: Measured | None = None
+    """All that the engine knows of it."""
 
     @property
     def cost(self) -> float:
         """The median of the costs."""
         return float(np.median(self.costs))
 
+    @property
+    def error(self) -> str:
+        """Why it failed, as far as is known."""
+        return "" if self.details is None else self.details.error
+
 
 def result_of(m: Measured) -> MeasureResult:
     """A result of the engine as tuners take it."""
-    return MeasureResult(m.costs if m.ok else (FAILED_COST,), int(m.error_no), m.all_cost, m.timestamp, m.error)
+    made = MeasureResult(m.costs if m.ok else (FAILED_COST,), int(m.error_no), m.all_cost, m.timestamp)
+    made.details = m
+    return made
 
 
 def measured_of(r: MeasureResult) -> Measured:
     """The same the other way round."""
+    if r.details is not None:
+        return r.details
     kind = MeasureErrorNo(r.error_no)
-    return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp), r.error)
+    return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,9 @@ class _Session:
         self.target = Target(target)
         if self.target.accelerators:
             raise TargetError(f"kernels of the processor are tuned, and '{target}' has accelerators before it; give the processor alone")
+        here = Target("llvm")
+        if self.target.family != here.family or not self.target.features <= here.features:
+            raise TargetError(f"code for '{target}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
         self.start = time.perf_counter()
         self.trials_file = output.with_name(f"{output.stem}.trials{output.suffix}")
         self.tuning: NetworkTuning

@@ -6,6 +6,7 @@ import contextlib
 import select
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ class Connection:
         self.channel = Channel(link.fileno(), link.fileno(), *_BEFORE)
         self.peer: Message = {}
         """What the other side said of itself."""
+        weakref.finalize(self, link.close)  # of one that nobody keeps: `connect_tracker(…).request(…)`
 
     def send(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = 60) -> None:
         """As `Channel.send`."""

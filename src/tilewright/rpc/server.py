@@ -139,7 +139,7 @@ class Server:
         with self._changed:
             if not self.tracker:
                 return True
-            taken = token == self._token
+            taken = bool(token) and token == self._token
             if taken:
                 self._token = ""
                 self._changed.notify_all()

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Final
 
 from tilewright.errors import WorkerCrashed, WorkerRaised, WorkerTimedOut
@@ -37,7 +37,7 @@ class Worker:
     def __init__(self, memory_limit: int | None = None, threads: int | None = None, modules: Sequence[str] = ()) -> None:
         """`memory_limit` is the address space in bytes (None: half of this machine's memory), `threads` what native code may use.
 
-        `modules` are imported when a process starts, so that no call has to wait for that.
+        `modules` are imported when a process starts, so that no call has to wait for that; what cannot be imported is told by the call that needs it.
         """
         self.memory_limit = memory_limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         self.threads, self.modules = threads, tuple(modules)
@@ -71,6 +71,13 @@ class Worker:
         if "raised" in answer:
             raise WorkerRaised(answer["raised"], answer["text"])
         return answer["gives"], got
+
+    def need(self, modules: Iterable[str]) -> None:
+        """Have these imported when a process starts, too; one that runs without them is replaced."""
+        new = [m for m in dict.fromkeys(modules) if m not in self.modules]
+        if new:
+            self.modules = (*self.modules, *new)
+            self.restart()
 
     def restart(self) -> None:
         """End the process; the next call has a new one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib
 import os
@@ -26,7 +27,8 @@ def main() -> None:
         sys.path[:] = start["path"]
         limit_resources(start["memory_limit"])
         for module in start["modules"]:
-            importlib.import_module(module)
+            with contextlib.suppress(ImportError):  # the call that needs it says so
+                importlib.import_module(module)
         channel.send({"ready": os.getpid()})
         while True:
             serve_one(channel)

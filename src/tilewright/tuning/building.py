@@ -38,11 +38,15 @@ class Lowered(Candidate):
     program: IRModule
     ranges_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     values_of: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    default_of: Candidate | None = None
 
     def lower(self) -> PrimFunc:
         (func,) = self.program.functions.values()
         assert isinstance(func, PrimFunc)
         return func
+
+    def default(self) -> Candidate | None:
+        return self.default_of
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         return self.ranges_of
@@ -51,10 +55,14 @@ class Lowered(Candidate):
         return self.values_of
 
     @classmethod
-    def of(cls, candidate: Candidate) -> Lowered:
-        """Lowers it here; raises whatever that raises."""
+    def of(cls, candidate: Candidate, with_default: bool = False) -> Lowered:
+        """Lowers it here, and with it the default schedule if that is asked for; raises whatever that raises."""
         func = candidate.lower()
-        return cls(candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(), candidate.values())
+        default = candidate.default() if with_default else None
+        return cls(
+            candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(), candidate.values(),
+            None if default is None else cls.of(default),
+        )
 
 
 def pickled(value: Any) -> tuple[bytes, bool]:
@@ -63,6 +71,15 @@ def pickled(value: Any) -> tuple[bytes, bool]:
     pickler = _Pickler(file)
     pickler.dump(value)
     return file.getvalue(), pickler.of_script
+
+
+def travelling(candidate: Candidate, build_func: BuildFunc, with_default: bool = False) -> bytes:
+    """A candidate and a build function for another process. A candidate of the script itself is lowered here; raises whatever that raises.
+
+    `with_default`: whether the other process asks it for its default schedule.
+    """
+    data, of_script = pickled((candidate, build_func))
+    return pickled((Lowered.of(candidate, with_default), build_func))[0] if of_script else data
 
 
 class _Pickler(pickle.Pickler):
@@ -101,8 +118,9 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
             image = path.read_bytes()
     except Exception as error:
         return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
+    ranges = [[name, float(low), float(high)] for name, (low, high) in candidate.ranges().items()]
     described = [[name, str(DataType(value.dtype)), list(value.shape)] for name, value in values.items()]
-    message = {"ir_hash": structural_hash(func), "values": described, "seconds": time.perf_counter() - start}
+    message = {"ir_hash": structural_hash(func), "values": described, "ranges": ranges, "seconds": time.perf_counter() - start}
     return message, [image, *(value.reshape(-1).view(np.uint8).tobytes() for value in values.values())]
 
 

@@ -16,13 +16,15 @@ from tilewright.runtime.threads import default_threads
 from tilewright.runtime.trial import TRIAL, TrialOptions, machine_name
 from tilewright.runtime.worker import Worker
 from tilewright.settings import nearest
-from tilewright.tuning.building import BUILD, BuildFunc, Lowered, default_build, pickled
-from tilewright.tuning.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, Value, not_built, with_build
+from tilewright.tuning.building import BUILD, BuildFunc, default_build, pickled, travelling
+from tilewright.tuning.measure import Built, Candidate, Image, Measured, MeasureErrorNo, OnMeasured, Value, failed, not_built, with_build
 from tilewright.tuning.trials import Trials
 from tilewright.tuning.workers import Workers
 
 _LOG: Final = logging.getLogger(__name__)
 _BUILD_FUNCS: Final = {"default": default_build}
+_SCRIPT: Final = {"__main__": "tilewright.serialization"}
+"""What workers need for candidates of the script itself: these travel as loops."""
 _KEPT_REFERENCES: Final = 64
 _FRESH_AFTER: Final = 500
 """Trials that one process makes before another takes over: each leaves some kilobytes behind."""
@@ -48,6 +50,7 @@ class LocalBuilder:
 
     def build(self, candidates: Sequence[Candidate], form: str = ".tar") -> list[Built]:
         """One `Built` for each candidate, in order, with the image of its default schedule."""
+        self._workers.need({_SCRIPT.get(m, m) for m in sorted({type(c).__module__ for c in candidates})})
         defaults = [_default_of(c) for c in candidates]
         wanted = {(*d.identity, form): d for d in defaults if isinstance(d, Candidate)}
         new = {key: d for key, d in wanted.items() if key not in self._references}
@@ -65,9 +68,7 @@ class LocalBuilder:
     def _one(self, worker: Worker, candidate: Candidate, form: str) -> Built:
         start = time.perf_counter()
         try:
-            data, of_script = pickled((candidate, self.build_func))
-            if of_script:
-                data, _ = pickled((Lowered.of(candidate), self.build_func))
+            data = travelling(candidate, self.build_func)
         except Exception as error:
             return Built(candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}", time.perf_counter() - start)
         try:
@@ -80,7 +81,8 @@ class LocalBuilder:
         if "error_no" in found:
             return Built(candidate, None, MeasureErrorNo(found["error_no"]), found["error"], seconds)
         values = tuple(Value(name, dtype, tuple(shape), data) for (name, dtype, shape), data in zip(found["values"], pieces[1:], strict=True))
-        return Built(candidate, Image(pieces[0], found["ir_hash"], values), seconds=seconds)
+        ranges = tuple((name, low, high) for name, low, high in found["ranges"])
+        return Built(candidate, Image(pieces[0], found["ir_hash"], values, ranges), seconds=seconds)
 
     def close(self) -> None:
         """End the worker processes; the next build starts new ones."""
@@ -119,21 +121,22 @@ class LocalRunner:
         """One result for each, in order; those that were not built give the error they have."""
         results = []
         for k, one in enumerate(built):
-            measured = not_built(one) if one.image is None else self._measured(one)
+            measured = not_built(one) if one.image is None else with_build(self.run_image(one.image, one.reference), one)
             results.append(measured)
             if on_measured is not None:
                 on_measured(k, measured)
         tell_of_noise(results)
         return results
 
-    def _measured(self, built: Built) -> Measured:
+    def run_image(self, image: Image, reference: Image | None) -> Measured:
+        """The result of one trial; `reference` is the code whose answers are right."""
         self._made += 1
         if self._made % _FRESH_AFTER == 0:
             self._trials.fresh()
         try:
-            measured = with_build(self._trials.run(built), built)
+            measured = self._trials.run(image, reference)
         except OSError as error:
-            return replace(not_built(built), error_no=MeasureErrorNo.UNKNOWN_ERROR, error=f"no trial could be made: {error}")
+            return failed(MeasureErrorNo.UNKNOWN_ERROR, f"no trial could be made: {error}")
         time.sleep(self.cooldown_interval)
         return measured
 

@@ -76,7 +76,7 @@ class Candidate(ABC):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Between which numbers the random data of a parameter is, by its name, where the usual range does not fit (`tuning/data.py`).
 
-        An integer parameter that chooses places in another needs one.
+        An integer parameter that chooses places in another needs one. Those of the default schedule count. Called after `lower`, as `values`.
         """
         return {}
 
@@ -115,6 +115,8 @@ class Image:
     """The digest of the loops that it was made from."""
     values: tuple[Value, ...] = field(default=(), repr=False)
     """The constants among its parameters."""
+    ranges: tuple[tuple[str, float, float], ...] = ()
+    """Between which numbers the random data of a parameter is: `Candidate.ranges`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tilewright.errors import OptionError, RPCError
 from tilewright.rpc.client import RPCSession, TrackerSession, connect_tracker
 from tilewright.runtime.trial import TrialOptions
 from tilewright.tuning.local import tell_of_noise
-from tilewright.tuning.measure import Built, Measured, MeasureErrorNo, OnMeasured, failed, not_built, with_build
+from tilewright.tuning.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed, not_built, with_build
 from tilewright.tuning.trials import Trials
 
 _ATTEMPTS: Final = 3
@@ -29,6 +29,7 @@ _SESSION_SECONDS: Final = 600.0
 class _Job:
     place: int
     built: Built
+    image: Image
     attempts: int = 0
 
 
@@ -76,7 +77,8 @@ class RPCRunner:
         except RPCError:
             return 1  # whoever waits for the device says why there is none
         try:
-            return max(1, sum(s["key"] == f"server:{self.key}" for s in tracker.summary()["server_info"]))
+            keys = [s["key"] for s in tracker.summary()["server_info"]]
+            return max(1, keys.count(f"server:{self.key}"))
         finally:
             tracker.close()
 
@@ -99,7 +101,7 @@ class RPCRunner:
         trials = Trials(session, self.options, self.timeout, self._seed, session.machine)
         while time.monotonic() < end and (job := run.take()) is not None:
             try:
-                measured = with_build(trials.run(job.built), job.built)
+                measured = with_build(trials.run(job.image, job.built.reference), job.built)
             except (OSError, RPCError) as error:
                 run.put_back(job, str(error))
                 return
@@ -124,7 +126,7 @@ class _Run:
             if one.image is None:
                 self._tell(k, not_built(one))
             else:
-                self._jobs.put(_Job(k, one))
+                self._jobs.put(_Job(k, one, one.image))
 
     @property
     def left(self) -> int:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from tilewright.errors import WorkerCrashed, WorkerError, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.trial import PREPARE, TRIAL, TrialOptions
 from tilewright.runtime.wire import Message
-from tilewright.tuning.measure import Built, Image, Measured, MeasureErrorNo, failed
+from tilewright.tuning.measure import Image, Measured, MeasureErrorNo, failed
 
 _PREPARE_SECONDS: Final = 60.0
 """The default schedule is no candidate that may be slow, but it may be large."""
@@ -41,20 +41,19 @@ class Trials:
     machine: str
     _prepared: str = ""
 
-    def run(self, built: Built) -> Measured:
-        """Time what was built. Raises only what has to do with the bench: `ConnectionError`, `RPCError`."""
-        assert built.image is not None
+    def run(self, image: Image, reference: Image | None) -> Measured:
+        """Time the image; `reference` gives the right answers. Raises only what has to do with the bench: `OSError`, `RPCError`."""
         start = time.perf_counter()
         error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
         try:
-            self._prepare(built, built.reference or built.image)
+            self._prepare(reference or image, reference is not None)
         except WorkerError as error:
             self.fresh()
-            if built.reference is None:
+            if reference is None:
                 return self._failed(_kind(error), str(error), start)
             return self._failed(MeasureErrorNo.UNKNOWN_ERROR, f"the default schedule of this workload cannot be run, so no answer can be checked: {error}", start)
         try:
-            found, _ = self.bench.call(TRIAL, {"key": self._prepared, "options": self.options.to_message(), **_values(built.image)}, _pieces(built.image), self.timeout)
+            found, _ = self.bench.call(TRIAL, {"key": self._prepared, "options": self.options.to_message(), **_values(image)}, _pieces(image), self.timeout)
         except WorkerError as error:
             error_no, text = _kind(error), str(error)
         else:
@@ -67,13 +66,17 @@ class Trials:
         self.fresh()  # code that fails may have written anywhere
         return self._failed(error_no, text, start)
 
-    def _prepare(self, built: Built, reference: Image) -> None:
-        ranges = {name: list(pair) for name, pair in built.candidate.ranges().items()}
-        key = hashlib.sha256(json.dumps([built.candidate.key, ranges, self.seed, built.reference is not None]).encode() + reference.library).hexdigest()
+    def _prepare(self, reference: Image, check: bool) -> None:
+        ranges = {name: [low, high] for name, low, high in reference.ranges}
+        message = {"seed": self.seed, "ranges": ranges, "check": check, **_values(reference)}
+        pieces = _pieces(reference)
+        digest = hashlib.sha256(json.dumps(message).encode())
+        for piece in pieces:
+            digest.update(piece)
+        key = digest.hexdigest()
         if self._prepared != key:
             self._prepared = ""
-            message = {"key": key, "seed": self.seed, "ranges": ranges, "check": built.reference is not None, **_values(reference)}
-            self.bench.call(PREPARE, message, _pieces(reference), max(self.timeout, _PREPARE_SECONDS))
+            self.bench.call(PREPARE, {**message, "key": key}, pieces, max(self.timeout, _PREPARE_SECONDS))
             self._prepared = key
 
     def fresh(self) -> None:

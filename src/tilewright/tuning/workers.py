@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -21,6 +21,11 @@ class Workers:
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self.workers:
             self._free.put(worker)
+
+    def need(self, modules: Iterable[str]) -> None:
+        """Have modules imported before any call."""
+        for worker in self.workers:
+            worker.need(modules)
 
     def map(self, work: Callable[[Worker, T], R], items: Sequence[T]) -> list[R]:
         """`work(worker, item)` for each item, as many at once as there are workers; the results in order. Raises what `work` raises first."""

@@ -23,8 +23,8 @@ _EXPLORED: Final = 0.1
 """The part of a plan that is chosen at random."""
 _LOWERED: Final = 96
 """Candidates of a plan whose programs are looked at, where features are of programs."""
-_CHAINS: Final = 128
-_STEPS: Final = 60
+_CHAINS: Final = 64
+_STEPS: Final = 48
 
 
 class XGBTuner(RandomTuner):
