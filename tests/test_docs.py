@@ -224,6 +224,15 @@ def test_the_python_of_the_page_on_modules_and_passes_runs(capsys: pytest.Captur
     assert blocks(page, "text")[1].strip() in printed and "AddToSubtract: " in printed and "fold_constant.py:" in printed
 
 
+def test_the_python_of_the_page_on_schedules_without_templates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    for source in blocks(ROOT / "docs" / "auto_scheduler.md", "python"):
+        exec(compile(source, "auto_scheduler.md", "exec"), names)
+    assert "s[C].parallel(" in capsys.readouterr().out
+    assert {f.name for f in tmp_path.iterdir()} == {"matmul.json", "network.json"}
+
+
 def test_every_step_of_a_te_schedule_is_described() -> None:
     text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
     steps = {name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")} - {"restart", "normalize"}

@@ -57,6 +57,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.op_attributes", "relay.op.left_out"): "the same",
     ("ir.structural", "relay.text_lines"): "a difference shows the lines of the programs' text",
     ("ir.transform", "relay.check_rewrites"): "the option relay.check_rewrites runs relay's interpreter after each pass",
+    ("te.tensor", "topi"): "a + b of whole tensors is the field's spelling of topi.add",
     ("runtime", "ir.container"): "tvm.runtime.convert is the field's name for making containers of programs",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",

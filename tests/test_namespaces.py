@@ -31,6 +31,12 @@ NAMES = (
     "lower", "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.create_schedule", "te.extern", "te.placeholder",
     "relay.einsum", "relay.random.threefry_key", "relay.searchsorted", "relay.topk", "relay.vision.non_max_suppression", "relay.vision.roi_align",
     "tir", "tir.ir_builder.create", "topi", "topi.argsort", "topi.image.resize2d", "topi.random.uniform", "topi.vision.non_max_suppression",
+    "auto_scheduler.ApplyHistoryBest", "auto_scheduler.ComputeDAG", "auto_scheduler.HardwareParams", "auto_scheduler.LocalBuilder",
+    "auto_scheduler.LocalRunner", "auto_scheduler.PreloadMeasuredStates", "auto_scheduler.RPCRunner", "auto_scheduler.RandomModel",
+    "auto_scheduler.RecordReader", "auto_scheduler.RecordToFile", "auto_scheduler.SearchTask", "auto_scheduler.SketchPolicy",
+    "auto_scheduler.TaskScheduler", "auto_scheduler.TuningOptions", "auto_scheduler.XGBModel", "auto_scheduler.extract_tasks",
+    "auto_scheduler.load_best_record", "auto_scheduler.load_records", "auto_scheduler.make_workload_key", "auto_scheduler.measure.MeasureInput",
+    "auto_scheduler.measure_record.load_record_from_string", "auto_scheduler.register_workload", "auto_scheduler.save_records",
     "transform.Pass",
     "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential", "transform.module_pass",
 )

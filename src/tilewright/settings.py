@@ -59,6 +59,7 @@ SETTINGS: Final = _table(
         (False, True, "skip"),
     ),
     Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
+    Setting("relay.backend.use_auto_scheduler", bool, False, "whether kernels have the schedules of an auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
         "relay.backend.winograd", str, "auto",
         "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",

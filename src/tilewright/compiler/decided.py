@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tilewright.compiler.kernel import Found
     from tilewright.relay.expr import Function
     from tilewright.target.target import Target
 
@@ -24,6 +25,10 @@ class Advisor(ABC):
     @abstractmethod
     def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
         """The decisions for a fused function (`topi/decisions.py`), argument k of which is known while compiling where `constants[k]`; None: the model's."""
+
+    def arrangement(self, target: Target) -> Found | None:
+        """Who arranges the loops of kernels that are known; None: their own schedules do."""
+        return None
 
     @property
     @abstractmethod
@@ -38,6 +43,13 @@ def current() -> Any:
     """The innermost advisor, or None."""
     entered = _CURRENT.get()
     return entered[-1] if entered else None
+
+
+def around(advisor: Any) -> Any:
+    """The advisor that was entered before this one, or None."""
+    entered = _CURRENT.get()
+    at = entered.index(advisor) if advisor in entered else 0
+    return entered[at - 1] if at else None
 
 
 def enter(advisor: Any) -> None:

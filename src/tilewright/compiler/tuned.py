@@ -19,6 +19,8 @@ log: Final = logging.getLogger(__name__)
 def lower(function: Function, constants: Sequence[bool], target: Target, name: str, **options: Any) -> Kernel:
     """`kernel.lower` under the decisions of the current advisor, which the log tells of."""
     advisor = decided.current()
+    if advisor is not None and not options.get("symbols"):
+        options["found"] = advisor.arrangement(target)
     given = None if advisor is None or options.get("symbols") else advisor.decisions(function, constants, target)
     if given is None:
         if advisor is not None:
