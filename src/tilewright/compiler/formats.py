@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.errors import ModelError
+from tilewright.errors import PackageError
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
@@ -85,10 +85,10 @@ def _read_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tupl
 
 
 def require_torch(model: Any) -> None:
-    """Raise `ModelError` where torch, which reads its own files, is not installed."""
+    """Raise `PackageError` where torch, which reads its own files, is not installed."""
     if importlib.util.find_spec("torch") is None:
         named = Path(model).name if isinstance(model, (str, os.PathLike)) else "the model"
-        raise ModelError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
+        raise PackageError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
 
 
 def _survey_pytorch(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
