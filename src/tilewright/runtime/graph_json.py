@@ -16,7 +16,7 @@ from typing import Any
 
 from tilewright.errors import ArtifactError
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import KernelCall, TensorInfo
+from tilewright.runtime.program import TensorInfo, kernel_symbols
 
 
 def graph_json(manifest: Manifest) -> str:
@@ -28,7 +28,7 @@ def graph_json(manifest: Manifest) -> str:
         "name": manifest.name,
         "attrs": {
             "func_name": f"{manifest.c_name}_run", "num_inputs": str(count), "num_outputs": str(len(outputs)), "flatten_data": "0",
-            "kernels": ",".join(dict.fromkeys(s.symbol for s in manifest.steps if isinstance(s, KernelCall))),
+            "kernels": ",".join(kernel_symbols(manifest.steps)),
         },
         "inputs": [[i, 0, 0] for i in range(count)],
     }

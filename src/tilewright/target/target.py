@@ -35,12 +35,10 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",)}
 """Kind -> the keys it always has."""
 
 _TEXT, _NUMBER, _LIST = "text", "number", "list"
-OPTIONS: Final = {
+_OPTIONS: Final = {
     "mcpu": _TEXT, "mtriple": _TEXT, "mattr": _LIST, "mabi": _TEXT, "mfloat-abi": _TEXT, "device": _TEXT, "model": _TEXT,
     "keys": _LIST, "libs": _LIST, "num-cores": _NUMBER, "vector-width": _NUMBER, "opt-level": _NUMBER, "tag": _TEXT,
 }
-"""The options of a processor, and what each is."""
-
 _CURRENT: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("target", default=())
 
 
@@ -253,8 +251,6 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
         raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out")
     if kinds and processor not in KEYS:
         raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'")
-    if accelerators and processor not in KEYS:
-        raise TargetError(f"the target '{text}' ends in '{processor}', which is no processor that code can be made for; end it in one: '{text}, llvm'")
 
 
 def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
@@ -296,9 +292,9 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _option(name: str, value: Any) -> Any:
-    kind = OPTIONS.get(name)
+    kind = _OPTIONS.get(name)
     if kind is None:
-        raise TargetError(f"'-{name}' is not an option of a target: {_nearest(name, OPTIONS, 'option')}")
+        raise TargetError(f"'-{name}' is not an option of a target: {_nearest(name, _OPTIONS, 'option')}")
     if value in ("", None):
         raise TargetError(f"the target's option '-{name}' has no value")
     if kind is _NUMBER:
