@@ -53,6 +53,6 @@ def _kernel(e: Expr) -> Expr | None:
         return None
     constants = [c for c in post_order(e.op.body) if isinstance(c, Constant)]
     params = {c: Var(f"constant_{k}", c.checked_type) for k, c in enumerate(constants)}
-    body = rewrite(e.op.body, params.get)
+    body = rewrite(e.op.body, lambda c: params.get(c) if isinstance(c, Constant) else None)
     function = Function((*e.op.params, *params.values()), body, attrs={"Primitive": 1, STAND_IN: e.op.attrs["Composite"]}, span=e.op.span)
     return Call(function, (*e.args, *constants), span=e.span)

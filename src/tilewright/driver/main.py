@@ -71,7 +71,11 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
     check_target_options(context)
 
 
-@app.command("compile")
+@app.command("compile", epilog=examples(
+    "tilewright compile mobilenet.tflite -o mobilenet.so",
+    'tilewright compile model.onnx --input-shapes "x:[1,3,224,224]" --target "llvm -mcpu=x86-64-v3"',
+    'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
+))
 def compile_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
@@ -113,7 +117,10 @@ def compile_command(
         _show_details(compiled)
 
 
-@app.command("run")
+@app.command("run", epilog=examples(
+    "tilewright run mobilenet.so -i inputs.npz -o outputs.npz",
+    "tilewright run model.onnx --print-top 5 --print-time",
+))
 def run_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
@@ -163,7 +170,7 @@ def run_command(
         typer.echo("\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
 
 
-@app.command("check")
+@app.command("check", epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json'))
 def check_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     input_shapes: Shapes = "",
@@ -180,7 +187,7 @@ def check_command(
         raise typer.Exit(1)
 
 
-@app.command("offload")
+@app.command("offload", epilog=examples('tilewright offload model.tflite --target "npu, llvm" --why', 'tilewright offload model.tflite --target npu -o partition.svg'))
 def offload_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
@@ -204,7 +211,7 @@ def offload_command(
     report.require(share)
 
 
-@app.command("quantize")
+@app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
 def quantize_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],

@@ -8,10 +8,18 @@ from typing import Annotated
 import typer
 
 from tilewright.driver.options import STAGES
-from tilewright.driver.tvmc.model import FORMATS
 from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS
 
-ModelFormat = StrEnum("ModelFormat", {name.upper(): name for name in FORMATS})
+class ModelFormat(StrEnum):
+    """The field's formats of models, of which some are not read here (`model.FORMATS` says why)."""
+
+    ONNX = "onnx"
+    TFLITE = "tflite"
+    PYTORCH = "pytorch"
+    RELAY = "relay"
+    KERAS = "keras"
+    PB = "pb"
+    PADDLE = "paddle"
 
 
 class OutputFormat(StrEnum):

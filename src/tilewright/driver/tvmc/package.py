@@ -13,8 +13,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import tarfile
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,11 +76,11 @@ class TVMCPackage:
             raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
         self.notes: tuple[str, ...] = ()
         """What the compiler has to say of the package that it wrote."""
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     def _members(self) -> dict[str, bytes]:
         try:
-            with tarfile.open(self.package_path, "r:*") as archive:
+            with tarfile.open(self.package_path, "r:") as archive:
                 found = {m.name.removeprefix("./"): archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
@@ -93,9 +95,10 @@ class TVMCPackage:
     def lib_path(self) -> str:
         """Where the library lies, in a folder that is there as long as the package."""
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="tvmc-")
-            (Path(self._folder.name) / self.lib_name).write_bytes(self._library)
-        return str(Path(self._folder.name) / self.lib_name)
+            self._folder = Path(tempfile.mkdtemp(prefix="tvmc-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            (self._folder / self.lib_name).write_bytes(self._library)
+        return str(self._folder / self.lib_name)
 
     def executable(self) -> Executable | Any:
         """The program, in this process. Raises `ArtifactError` when it is damaged or made for another machine, or its graph is of another program."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -49,7 +50,7 @@ def run_module(
         raise OptionError("--rpc-tracker, --rpc-key: packages run in this process, not over the network; copy the package there and run it")
     if fill_mode not in list(tensors.Fill):
         raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}")
-    given = files.read_arrays(inputs) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
+    given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     program = tvmc_package.executable()
     fed = tensors.feed(program.inputs, given, tensors.Fill(fill_mode))
     answer = program(fed)
