@@ -16,6 +16,7 @@ import pytest
 import tilewright as tvm
 from small_models import cnn, mlp, onnxruntime_answers
 from test_command_lines import rewritten
+from tflite_small import _models
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.driver import tvmc
@@ -339,3 +340,23 @@ def test_a_quantized_network_gives_the_same_bytes_on_an_arm(tmp_path: Path) -> N
     x = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), np.uint8)
     wanted = tvm.compile(model)(x)
     assert run_on_arm(model, x, wanted, tmp_path)[0].tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("name", ["conv_int8", "average_pool_uint8"])
+def test_partitions_of_float_operators_leave_roundings_alone(name: str) -> None:
+    """A network that BNNS and oneDNN take nothing of has the answers of the runtime that it is from."""
+    model = _models()[name]()
+    plain, *others = (tvm.compile(model, target=target, config={"relay.library_calls.stand_in": True}) for target in ("llvm", "bnns, llvm"))
+    random = np.random.default_rng(0)
+    given = [random.integers(-100, 100, t.shape).astype(t.dtype.numpy()) for t in plain.inputs]
+    for other in others:
+        for a, b in zip(np.atleast_1d(plain(*given)), np.atleast_1d(other(*given)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=0 if a.dtype.kind in "iu" else 1e-5)
+
+
+def test_sums_go_to_bnns_whichever_way_round_they_stand() -> None:
+    x, w = relay.var("x", shape=(2, 4)), relay.const(np.eye(3, 4, dtype=np.float32))
+    module = tvm.IRModule.from_expr(relay.Function([x], relay.add(relay.const(np.ones((3,), np.float32)), relay.nn.dense(x, w))))
+    partitioned = relay.op.contrib.bnns.partition_for_bnns(module)
+    assert [f.attrs["Compiler"] for n, f in partitioned.items() if n != "main"] == ["bnns"]
+    assert tvm.compile(module, target="bnns, llvm", config={"relay.library_calls.stand_in": True})(np.ones((2, 4), np.float32)).tolist() == [[2, 2, 2]] * 2

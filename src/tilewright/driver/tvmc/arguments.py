@@ -10,6 +10,7 @@ import typer
 from tilewright.driver.options import STAGES
 from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS
 
+
 class ModelFormat(StrEnum):
     """The field's formats of models, of which some are not read here (`model.FORMATS` says why)."""
 
