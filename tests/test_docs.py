@@ -244,3 +244,10 @@ def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFix
 
 def test_every_switch_has_a_description() -> None:
     assert [s.name for s in SETTINGS.values() if len(s.doc) < 10] == []
+
+
+def test_the_python_of_the_command_line_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source,) = blocks(ROOT / "docs" / "command_line.md", "python")
+    exec(compile(source, "command_line.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "def @main" in said and "mean (ms)" in said and "(1, 10)" in said
