@@ -15,7 +15,7 @@ from tilewright import relay
 from tilewright.errors import CompileError, InputError, OptionError, TargetError
 
 NAMES = (
-    "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
+    "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu", "driver.tvmc.TVMCModel", "driver.tvmc.compile", "driver.tvmc.load", "driver.tvmc.run",
     "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",
     "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash", "ir.transform.PassContext", "ir.transform.Sequential",
     "ir.transform.module_pass", "nd.NDArray", "nd.array", "nd.cpu", "nd.empty", "nd.from_dlpack", "relay.Call", "relay.Function", "relay.Var",
