@@ -15,7 +15,7 @@ from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
-from tilewright.target.llvm.codegen import emit_module
+from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import assembly, compile_import, compile_text
 from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
@@ -62,10 +62,10 @@ def build(
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
     flat = [lower_loops(f) for f in lowered]
-    text = emit_module(flat, chosen)
+    text, scratch = emit_measured(flat, chosen)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
-        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
+        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions, scratch=scratch,
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
     objects = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))

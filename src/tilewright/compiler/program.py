@@ -21,7 +21,7 @@ from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel, lower
-from tilewright.compiler.memory import check_memory
+from tilewright.compiler.memory import check_memory, check_scratch
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.compiler.stand_ins import STAND_IN
@@ -44,8 +44,9 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
-from tilewright.target.llvm.codegen import emit
+from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
 from tilewright.target.llvm.external import symbol_of
@@ -126,7 +127,7 @@ def build_flow(
     )
     made = [replace(m, constants_bytes=builder.constants.size) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    program.fallible.update(k for k, m in enumerate(made) if any(map(fails, m.steps)))
+    program.fallible.update(k for k, m in enumerate(made) if m.scratch.heap or any(map(fails, m.steps)))
     manifest = replace(manifest, calls=tuple(builder.calls))
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
@@ -156,6 +157,7 @@ def _manifest(
         cpu=target.mcpu,
         features=tuple(sorted(target.features)),
         compiler=__version__,
+        scratch=most(builder.scratch),
         **rest,
     )
 
@@ -206,6 +208,8 @@ class _Builder:
         self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
+        self.scratch: list[Scratch] = []
+        """What each kernel takes of a thread."""
         self.calls: list[ExternalStep] = []
         """What is called back where control flow is native code."""
         self.names: dict[str, str] = {}
@@ -260,10 +264,17 @@ class _Builder:
         if self.cache is None:
             return symbol, kernel
         with self.report.phase("emit"):
-            text = emit(kernel.func, self.target)
+            text = self._text(kernel.func)
         self.report.llvm[symbol] = text
         self.objects[symbol] = self.object(symbol, text)
         return symbol, kernel
+
+    def _text(self, func: PrimFunc) -> str:
+        """The LLVM text of a kernel; what it takes of each thread is noted. Raises `CompileError` where that is more than the machine has."""
+        text, scratch = emit_measured((func,), self.target)
+        check_scratch(scratch, self.target)
+        self.scratch.append(scratch)
+        return text
 
     def object(self, symbol: str, text: str) -> bytes:
         if self.cache is None:
@@ -317,7 +328,7 @@ class _Builder:
             with self.report.phase("lower"):
                 func = host_kernel(self.loops[call.symbol], symbol, storage, self.target)
             with self.report.phase("emit"):
-                text = emit(func, self.target)
+                text = self._text(func)
             self.report.llvm[symbol] = text
             self.objects[key] = self.object(symbol, text)
             self.names[key] = symbol

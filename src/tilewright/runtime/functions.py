@@ -24,6 +24,7 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.manifest import Parameter, Scalar
 from tilewright.runtime.program import Code
+from tilewright.runtime.scratch import ALWAYS_THERE, NOTHING, Scratch, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
 from tilewright.types import DataType
@@ -36,19 +37,26 @@ _KERNEL_ALIGNMENT: Final = 16
 class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
-    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code) -> None:
+    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, scratch: Scratch = NOTHING) -> None:
+        """`scratch` is the most that a function of its module takes of each thread."""
         self.name = name
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
         self.scalars = tuple(p for p in params if isinstance(p, Scalar))
-        self._code = code
+        self._code, self._scratch = code, scratch
         kinds = [ctypes.c_void_p] * (len(self.arrays) + 1) + [_c_type(p.dtype) for p in self.scalars]
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters."""
+        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory for it."""
         given, passed, numbers = self._passed(args)
-        self._run(POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
+        context, scratch = POOLS.context(default_threads(), self._code), self._scratch
+        if scratch.stack > ALWAYS_THERE:
+            check_stack(self.name, scratch)
+        before = refused(context) if scratch.heap else 0
+        self._run(context, *(_address(x) for x in passed), *numbers)
+        if scratch.heap and refused(context) != before:
+            raise scratch.lacking(self.name)
         for p, mine, theirs in zip(self.arrays, passed, given, strict=True):
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
@@ -151,7 +159,7 @@ class FunctionModule:
             raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}")
         if self._code is None:
             self._code = self.artifact.code()
-        return NativeFunction(name, params, self._code)
+        return NativeFunction(name, params, self._code, self.artifact.manifest.scratch)
 
     def get_source(self, fmt: str = "") -> str:
         """The code as text: `ll` (LLVM, also without `fmt`), `asm`, or `tir` (the loops that it was made from)."""

@@ -74,7 +74,7 @@ def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int,
                 break
             if r == 1 and v > _MOST_VECTORS_OF_A_ROW:
                 break
-            if r * v > most_sums or r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
+            if r * v > 1 and (r * v > most_sums or r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1):
                 continue
             tiles = -(-columns // (v * lanes)) * (rows // r)
             cost = tiles * _tile_cycles(r, v, depth, machine)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import NO_SCRATCH, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
+from tilewright.runtime.scratch import REFUSED_AT
 from tilewright.runtime.sizes import Size
 from tilewright.runtime.table import first_piece, part_bytes, positions
 from tilewright.target.llvm.external import EXTERNAL, emit_external
@@ -85,6 +86,7 @@ class _Function:
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
         self._parts = manifest.parts
+        self._heap = manifest.scratch.heap
         lengths = part_bytes(manifest)
         self._lengths = {INPUT: lengths[:count], OUTPUT: lengths[count:]}
         self._table, self._symbols = constants + 2, len(manifest.symbols)
@@ -113,7 +115,8 @@ class _Function:
         if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]
-        return [head, *self._head, *self._body, "  ret i32 0", "}"]
+        before, after = refusal(self._heap)
+        return [head, *before, *self._head, *self._body, *after, "}"]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
         """A call after which the function ends, with its status, where it failed."""
@@ -190,12 +193,26 @@ class _Function:
         return name
 
 
+def refusal(heap: int) -> tuple[list[str], list[str]]:
+    """Lines for the begin and the end of a function whose kernels take memory of the C library: it returns `NO_SCRATCH` where one was refused it."""
+    if not heap:
+        return [], ["  ret i32 0"]
+    count = f"getelementptr i8, ptr %ctx, i64 {REFUSED_AT}"
+    return (
+        [f"  %refused.at = {count}", "  %refused.before = load atomic i64, ptr %refused.at monotonic, align 8"],
+        [
+            "  %refused.after = load atomic i64, ptr %refused.at monotonic, align 8", "  %refused.none = icmp eq i64 %refused.before, %refused.after",
+            f"  %status = select i1 %refused.none, i32 0, i32 {NO_SCRATCH}", "  ret i32 %status",
+        ],
+    )
+
+
 _LOOP: Final = """\
 define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{
 entry:
   %moved = alloca [{slots} x ptr], align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %moved, ptr %args, i64 {bytes}, i1 false)
-{sizes}  br label %part
+{sizes}{before}  br label %part
 part:
   %k = phi i64 [ 0, %entry ], [ %next, %part ]
   call void @{symbol}_part(ptr %ctx, ptr %moved)
@@ -204,7 +221,7 @@ part:
   %more = icmp ult i64 %next, {parts}
   br i1 %more, label %part, label %done
 done:
-  ret i32 0
+{after}
 }}"""
 _MOVE: Final = """\
   %slot{k} = getelementptr inbounds ptr, ptr %moved, i64 {k}
@@ -225,8 +242,10 @@ def _loop(manifest: Manifest, symbol: str) -> str:
     if names:
         sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align 8\n{sizes}"
     moves = "\n".join(_MOVE.format(k=k, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
+    before, after = refusal(manifest.scratch.heap)
+    lines = {"before": "".join(f"{line}\n" for line in before), "after": "\n".join(after)}
     slots = len(steps) + (3 if manifest.symbols else 2)
-    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes)
+    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)
 
 
 def _quoted(symbol: str) -> str:
@@ -354,7 +373,7 @@ done:
   ret void
 }}
 
-; 0: done, 1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
+; 0: done; 1, -1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
 define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
   %args = alloca [{slots} x ptr], align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %args, ptr %inputs, i64 {input_bytes}, i1 false)
