@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 from tilewright.ir.module import IRModule
@@ -48,8 +49,8 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
 def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
     """What is added to a convolution is a vector of its channels."""
     path = _path(e, "nn.conv2d")
-    for at, below in zip(path, path[1:], strict=False):
-        if at.op.name == "add":  # type: ignore[attr-defined]
+    for at, below in itertools.pairwise(path):
+        if at.op.name == "add":
             other = at.args[0] if at.args[1] is below else at.args[1]
             shape, channels = tensor(other).shape, tensor(conv).shape[1]
             vector = len(shape) >= 3 and shape[-3] == channels and all(d == 1 for i, d in enumerate(shape) if i != len(shape) - 3)
