@@ -361,3 +361,11 @@ def test_sums_go_to_bnns_whichever_way_round_they_stand() -> None:
     partitioned = relay.op.contrib.bnns.partition_for_bnns(module)
     assert [f.attrs["Compiler"] for n, f in partitioned.items() if n != "main"] == ["bnns"]
     assert tvm.compile(module, target="bnns, llvm", config={"relay.library_calls.stand_in": True})(np.ones((2, 4), np.float32)).tolist() == [[2, 2, 2]] * 2
+
+
+def test_kernels_of_a_file_that_changed_are_not_looked_for(network: Path, tmp_path: Path) -> None:
+    program = tvm.load(tvm.compile(network).save(tmp_path / "a.so"))
+    with (tmp_path / "a.so").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ArtifactError, match="is hidden in the code, and cannot be timed apart"):
+        program.profile(IMAGE)

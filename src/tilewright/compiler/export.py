@@ -19,7 +19,7 @@ from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
-from tilewright.runtime.program import entry_symbols, kernel_symbols
+from tilewright.runtime.program import entry_symbols
 from tilewright.target.elf import write_data_object
 from tilewright.target.link import Linker, link_shared
 from tilewright.target.llvm.compile import compile_text
@@ -88,9 +88,8 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
         library = folder / "linked.so"
         callable_from_c = (f"{manifest.c_name}_run", f"{manifest.c_name}_close") if manifest.is_native else ()
         entries = manifest.functions or (*entry_symbols(manifest.steps), *callable_from_c)
-        kernels = kernel_symbols(manifest.steps)  # seen from outside, so that each can be timed on its own (runtime/profile.py)
         data = (*_DATA, "tw_modules") if modules else _DATA
-        link_shared(objects, library, (*_POOL, *data, *entries, *kernels, *([CALLBACK] if manifest.calls else [])), manifest.triple.split("-")[0], linker)
+        link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 

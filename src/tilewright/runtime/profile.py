@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import ArtifactError, OptionError, RunError
+from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import CONSTANT, WORKSPACE, Code, Copy, KernelCall, OutsideStep, Place, Step
 
@@ -85,9 +86,9 @@ def _call(step: Step, code: Code, context: int, memory: Memory, outside: Callabl
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
             try:
-                entry = code.address(step.symbol)
-            except (KeyError, ValueError) as error:
-                raise ArtifactError(f"the kernel '{step.symbol}' is hidden in the code, and cannot be timed apart; load the program from a .so that this version wrote") from error
+                entry = code.hidden_address(step.symbol) if isinstance(code, SharedLibrary) else code.address(step.symbol)
+            except KeyError as error:
+                raise ArtifactError(f"the kernel '{step.symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that") from error
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(entry)
             given = [context, *(_address(place, memory) for place in step.args)]
             return lambda: function(*given)
