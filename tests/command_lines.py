@@ -2,7 +2,7 @@
 
 The files that they name are made by `test_command_lines.py`: `m.onnx` a perceptron, `o.onnx` one of open size, `c.onnx` convolutions, `t.tflite`
 integers, `r.relay` and `q.relay` text of known and open size, `p.pt` an archive that is none of torch's; `g.tar`, `a.tar`, `l.tar`, `v.tar` packages (graph,
-aot, library format, tar of objects), `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs.
+aot, library format, tar of objects), `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs.
 """
 
 from __future__ import annotations
@@ -179,6 +179,8 @@ REFUSED: tuple[Case, ...] = (
     ("tvmc compile p.pt --target llvm", 4, "give them with --input-shapes"),
     ("tvmc compile o.onnx --target llvm", 4, "--input-shapes"),
     ("tvmc compile q.relay --target llvm", 4, "--input-shapes"),
+    ("tvmc compile o.onnx --target llvm --input-shapes x:[-1,16] -f mlf", 4, "leaves sizes of 'x' open"),
+    ("tvmc compile o.onnx --target llvm --input-shapes x:[-1,16] --desired-layout NHWC", 4, "leaves sizes of 'x' open"),
     ("tvmc compile q.relay --target llvm --input-shapes x:[2,5]", 4, "was given the shape [2, 5]"),
     ("tvmc compile q.relay --target llvm --input-shapes z:[2,4]", 4, "has no input 'z'"),
     ("tvmc compile m.onnx --target llvm --input-shapes x=3", 4, "cannot read 'x=3'"),
@@ -261,6 +263,9 @@ RUNNING: tuple[Case, ...] = (
     ("tvmc run g.tar --print-time --repeat 3 --number 2 --end-to-end", 0, "mean (ms)"),
     ("tvmc run g.tar --profile", 0, "kernel_0_dense_add_relu"),
     ("tvmc run -v g.tar", 0, "output_0"),
+    ("tvmc run w.tar", 4, "has the open shape"),
+    ("tvmc run w.tar -i in.npz --print-time", 0, "mean (ms)"),
+    ("tvmc run w.tar -i in.npz --profile", 4, "time it as a whole"),
     ("tvmc run v.tar --profile", 4, "is hidden in the code"),
     ("tvmc run nosuch.tar", 4, "does not exist"),
     ("tvmc run m.onnx", 4, "is no package of tvmc"),

@@ -59,6 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = {"g": "", "a": "--executor aot", "l": "-f mlf", "v": "-f tar", "f": "-f tar --target-llvm-mtriple=aarch64-linux-gnu"}
     for name, options in lines.items():
         assert tvmc.main(["compile", str(made / "m.onnx"), "--target", "llvm", "-o", str(made / f"{name}.tar"), *shlex.split(options)]) == 0
+    assert tvmc.main(["compile", str(made / "o.onnx"), "--target", "llvm", "-f", "tar", "--input-shapes", "x:[0,16]", "-o", str(made / "w.tar")]) == 0
     assert tilewright.main(["compile", str(made / "m.onnx"), "-o", str(made / "s.so")]) == 0
     with tarfile.open(made / "g.tar") as package:
         library = package.extractfile("mod.so").read()  # type: ignore[union-attr]

@@ -75,8 +75,7 @@ def compile_model(
     if desired_layout_ops and not desired_layout:
         raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too")
     if desired_layout:
-        tvmc_model = tvmc_model.copy()
-        tvmc_model._mod = with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops)
+        tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
     elif mixed_precision_ops:
         _ = tvmc_model.mod  # what is said of operators here is no part of the key of a file in the cache
     if dump_offloads:

@@ -56,9 +56,14 @@ class TVMCModel:
 
     @property
     def mod(self) -> IRModule:
-        """The network."""
+        """The network. Raises `OptionError` where sizes of its inputs were left open: then there is a program, and no network of known types."""
         if self._mod is None:
             assert self.path is not None
+            if name := next((n for n, dims in self.shapes.items() if not all(isinstance(d, int) for d in dims)), None):
+                raise OptionError(
+                    f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, off-loading and the Model Library Format need the network "
+                    "with all of its sizes; give numbers"
+                )
             self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
             self._params.update(params)
         return self._mod
@@ -84,9 +89,11 @@ class TVMCModel:
 
     def copy(self) -> TVMCModel:
         """Another model of the same network, which can be changed without changing this one."""
-        made = TVMCModel(self.mod.copy(), self.params)
-        made.shapes = dict(self.shapes)
-        return made
+        return self.with_mod(self.mod.copy())
+
+    def with_mod(self, mod: IRModule) -> TVMCModel:
+        """A model of another network, with the parameters and the shapes of this one."""
+        return TVMCModel(mod, self.params, shape_dict=self.shapes)
 
     def save(self, model_path: str | os.PathLike[str]) -> None:
         """Write network and parameters to a tar, which `TVMCModel(model_path=…)` reads."""
