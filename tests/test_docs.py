@@ -293,3 +293,10 @@ def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixtur
     tune[tune.index("--minutes") + 1] = "0.05"
     assert main(tune) == 0, capsys.readouterr().err
     assert main(build) == 0, capsys.readouterr().err
+
+
+def test_the_python_of_the_command_line_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source,) = blocks(ROOT / "docs" / "command_line.md", "python")
+    exec(compile(source, "command_line.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "def @main" in said and "mean (ms)" in said and "(1, 10)" in said

@@ -49,6 +49,10 @@ class OpNotImplemented(ModelError):
     """The model has operators that no frontend converter exists for; all of them are listed."""
 
 
+class PackageError(ModelError):
+    """A Python package that this needs is not installed; the message says which, and how to install it."""
+
+
 class ShapeError(CompileError):
     """A type or shape rule of an operator is violated."""
 

@@ -52,6 +52,7 @@ SETTINGS: Final = _table(
         "relay.qnn.numerics", str, "", "whose roundings quantized operators have; empty: those of the runtime that the model is from",
         ("", "tflite", "onnx", "torch", "torch-x86", "torch-onednn", "torch-fbgemm", "torch-qnnpack", "fast"),
     ),
+    Setting("relay.library_calls.stand_in", bool, False, "kernels of ours, named after them, in the place of calls of BNNS"),
     Setting("relay.SplitBatch.images", int, 0, "how many images of a batch to compute at once; 0: as many as suit the caches, -1: all"),
     Setting(
         "relay.check_rewrites", object, False,

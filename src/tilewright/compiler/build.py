@@ -21,6 +21,7 @@ from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Point, Program, Stages
 from tilewright.compiler.staged_session import StagedSession
+from tilewright.compiler.stand_ins import with_stand_ins
 from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
@@ -55,7 +56,7 @@ def build_made(
     begin = worth.clock()
     with no_garbage_collection():
         try:
-            mod, modules = take_external(offload(make(), chosen), chosen.processor)
+            mod, modules = take_external(with_stand_ins(offload(make(), chosen)), chosen.processor)
             loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
             chosen = chosen.processor
             operators = len(calls(mod["main"].body))

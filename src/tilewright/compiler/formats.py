@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.errors import ModelError
+from tilewright.errors import ModelError, PackageError
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
@@ -43,6 +43,8 @@ def format_of(model: Any) -> Format:
     if head[4:8] == b"TFL3" or type(model).__module__.partition(".")[0] == "tflite":
         return TFLITE
     suffix = Path(model).suffix if isinstance(model, (str, os.PathLike)) else ""
+    if suffix == ".relay":
+        return RELAY
     if suffix in _OF_TORCH or (head[:4] == b"PK\3\4" and suffix != ".onnx") or type(model).__module__.partition(".")[0] == "torch":
         return PYTORCH
     return ONNX
@@ -85,10 +87,10 @@ def _read_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> tupl
 
 
 def require_torch(model: Any) -> None:
-    """Raise `ModelError` where torch, which reads its own files, is not installed."""
+    """Raise `PackageError` where torch, which reads its own files, is not installed."""
     if importlib.util.find_spec("torch") is None:
         named = Path(model).name if isinstance(model, (str, os.PathLike)) else "the model"
-        raise ModelError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
+        raise PackageError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
 
 
 def _survey_pytorch(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
@@ -105,6 +107,23 @@ def _read_pytorch(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModul
     return from_shapes(model, shapes or {}), {}
 
 
+def _read_relay(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    from tilewright.relay.frontend.from_text import from_text
+
+    try:
+        text = Path(model).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{model}: cannot be read as text: {error}") from None
+    return from_text(text, shapes, Path(model).name), {}
+
+
+def _survey_relay(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
+    main = _read_relay(model, shapes)[0]["main"]
+    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype)) for p in main.params], []
+
+
 ONNX: Final = Format("ONNX", _survey_onnx, _read_onnx)
 TFLITE: Final = Format("TFLite", _survey_tflite, _read_tflite)
+RELAY: Final = Format("Relay", _survey_relay, _read_relay)
+"""Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known by its bytes."""
 PYTORCH: Final = Format("PyTorch", _survey_pytorch, _read_pytorch, says_shapes=False)

@@ -25,7 +25,7 @@ from tilewright.compiler import decided
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.content import digest_external, digest_model
-from tilewright.compiler.formats import PYTORCH, format_of
+from tilewright.compiler.formats import PYTORCH, RELAY, format_of
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
 from tilewright.compiler.options import Options
@@ -44,6 +44,7 @@ from tilewright.target.target import Target
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
+    from tilewright.target.link import Linker
 
 Array = np.ndarray[Any, Any]
 Shapes = Mapping[str, Sequence[Any]]
@@ -68,7 +69,7 @@ def compile(
 ) -> Model:
     """Compile a model for this machine or for `target`; with accelerators before it ("npu, llvm"), these take what they compute.
 
-    `model` is a path to an ONNX, TFLite or PyTorch file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an
+    `model` is a path to an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an
     `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
     Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. With open dimensions, names or
     ranges (`("1..64", 3, "h", "w")`), there is one program for all sizes, which can be saved (`OpenSizeWarning` where the model has none);
@@ -96,6 +97,10 @@ def compile(
         from tilewright.compiler.module_model import ModuleModel
 
         kind = ModuleModel
+    elif isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY:
+        from tilewright.compiler.module_model import ModuleModel
+
+        kind, model = ModuleModel, RELAY.read(model, shapes)[0]
     elif not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
         from tilewright.compiler.module_model import ModuleModel
 
@@ -313,14 +318,14 @@ class Model:
                 raise InputError(f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}")
         return self._tree(groups), flat(values)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours.
 
         A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
         """
         tree = self._stages
         if tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
-            return self.artifact.save(path)
+            return self.artifact.save(path, linker)
         if self._has_groups:
             raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors")
         from tilewright.compiler.saved_stages import Way, save_stages

@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import io
 import json
 import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,6 +64,29 @@ def export_model_library_format(
     members = {"metadata.json": json.dumps({"version": VERSION, "modules": modules}, indent=2, sort_keys=True).encode(), **members}
     write_atomically(path, lambda file: _write(file, members))
     return path
+
+
+def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
+    """The program of a library of one model, by the names and bytes of its files, as the `.tar` that `runtime.artifact` reads.
+
+    Raises `ArtifactError` for a library of several models, or one without the files of a program.
+    """
+    manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
+    if len(manifests) != 1:
+        raise ArtifactError(f"{path}: {len(manifests)} programs are in this model library; one can be run")
+    text = content[manifests[0]]
+    objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
+    external = sorted((n for n in content if n.startswith("external/")), key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
+    modules = b"".join(content[n] for n in external)
+    members = {
+        **{name: data for name, data in objects.items() if name != "constants.o"}, **({"modules": modules} if modules else {}),
+        "manifest.json": text, "manifest.sha256": hashlib.sha256(text).hexdigest().encode(), "constants.o": objects.get("constants.o", b""),
+    }
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in members.items():
+            archive.addfile(member(name, len(data)), io.BytesIO(data))
+    return made.getvalue()
 
 
 def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -126,4 +150,4 @@ def _write(file: Any, members: dict[str, bytes]) -> None:
             archive.addfile(member(f"./{name}", len(data)), io.BytesIO(data))
 
 
-__all__ = ["VERSION", "export_model_library_format"]
+__all__ = ["VERSION", "artifact_members", "export_model_library_format"]

@@ -9,6 +9,7 @@ written to its place, so that a large model is in memory about once, and not twi
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from tilewright.compiler.kernel import Argument, Kernel
 from tilewright.compiler.memory import check_memory, check_scratch
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
+from tilewright.compiler.stand_ins import STAND_IN
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.expr import Var as Symbol
@@ -396,5 +398,7 @@ def _aligned(nbytes: int) -> int:
 
 def _title(function: Function) -> str:
     """The operators of a primitive function, for symbols and messages: `conv2d_add_relu`."""
+    if STAND_IN in function.attrs:
+        return f"{re.sub(r'[^A-Za-z0-9_]', '_', str(function.attrs[STAND_IN]))}_stand_in"
     names = [e.op.name.rpartition(".")[2] for e in post_order(function.body) if isinstance(e, Call) and hasattr(e.op, "name")]
     return "_".join(names[:6]) or "copy"

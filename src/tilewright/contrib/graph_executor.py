@@ -9,11 +9,16 @@ from tilewright.errors import InputError
 from tilewright.nd import Device, NDArray
 from tilewright.params import load_param_dict
 from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.graph_json import check_graph
 from tilewright.runtime.module import FactoryModule, Session
 
 
 def create(graph_json: str, lib: FactoryModule, device: Device) -> GraphModule:
-    """The older way in, with what `graph, lib, params = relay.build(…)` gave."""
+    """The older way in, with what `graph, lib, params = relay.build(…)` gave, or the files `mod.json` and `mod.so` of a package.
+
+    Raises `ArtifactError` for a graph that cannot be read, or is of another program.
+    """
+    check_graph(graph_json, lib.artifact.manifest)
     return GraphModule(lib["default"](device))
 
 

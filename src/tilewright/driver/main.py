@@ -9,61 +9,41 @@ from __future__ import annotations
 
 import json
 import time
-import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tilewright.compiler.grouping import flat
 from tilewright.driver import files, offload, options, tensors
-from tilewright.driver.tune import tune_command
-from tilewright.errors import InputError, InternalError, OptionError, TVMError
+from tilewright.driver.application import (
+    WRONG_USE,
+    Config,
+    Target,
+    Verbose,
+    Version,
+    application,
+    check_target_options,
+    chosen_accelerators,
+    chosen_target,
+    examples,
+    run,
+)
+from tilewright.driver.tune import EXAMPLES, tune_command
+from tilewright.errors import InputError, OptionError, TVMError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# typer brings its own click in new versions and uses the installed one in old ones: ask it for its class.
-_UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
+app = application("tilewright", "Compile trained models to native programs, and run them.")
+app.info.no_args_is_help = True
 
-app = typer.Typer(
-    name="tilewright",
-    help="Compile trained models to native programs, and run them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@dataclass
-class Verbosity:
-    """How often -v was written, before the command or after it."""
-
-    level: int = 0
-
-
-def _count_verbose(context: typer.Context, value: int) -> int:
-    context.find_root().obj.level += value
-    return value
-
-
-def _show_version(value: bool) -> None:
-    if value:
-        typer.echo(f"tilewright {version('tilewright')}")
-        raise typer.Exit
-
-
-Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Say more; show tracebacks.")]
-Target = Annotated[str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'. Quote it.")]
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
 Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
-Config = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
+Switches = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
 
 Mixed = Annotated[
     str,
@@ -81,20 +61,25 @@ Plugins = Annotated[
 Required = Annotated[
     str, typer.Option("--require-offload", metavar="SHARE", help="Fail where accelerators take less than this of the multiply-accumulates, like 95%.")
 ]
-Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="What `tilewright tune` wrote: kernels as were measured to be best.")]
+CrossCompiler = Annotated[str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, like aarch64-linux-gnu-gcc.")]
+CrossOptions = Annotated[str, typer.Option(metavar="TEXT", help="Its options, in one text: '-O2 -shared'.")]
+Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="What tilewright tune wrote: kernels as they were measured to be best.")]
 Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
 
 
 @app.callback()
-def common(
-    verbose: Verbose = 0,
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
-) -> None:
+def common(context: typer.Context, verbose: Verbose = 0, version: Version = False, config: Config = "") -> None:
     """Compile trained models to native programs, and run them."""
+    check_target_options(context)
 
 
-@app.command("compile")
+@app.command("compile", epilog=examples(
+    "tilewright compile mobilenet.tflite -o mobilenet.so",
+    'tilewright compile model.onnx --input-shapes "x:[1,3,224,224]" --target "llvm -mcpu=x86-64-v3"',
+    'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
+))
 def compile_command(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL.tar.")] = None,
     target: Target = "llvm",
@@ -102,7 +87,7 @@ def compile_command(
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
     threads: Threads = None,
     opt_level: Level = 3,
-    pass_config: Config = None,
+    pass_config: Switches = None,
     disabled_pass: Disabled = "",
     mixed_precision: Mixed = "",
     mixed_precision_acc_type: Sums = "float32",
@@ -110,6 +95,8 @@ def compile_command(
     require_offload: Required = "",
     plugin: Plugins = None,
     tuning_records: Records = None,
+    cross_compiler: CrossCompiler = "",
+    cross_compiler_options: CrossOptions = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -118,12 +105,14 @@ def compile_command(
     if path.suffix not in options.FORMATS:
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
     begin = time.perf_counter()
+    target = chosen_target(context, target)
+    linker = options.linker(cross_compiler, cross_compiler_options)
     offload.load_plugins(plugin or [])
     if require_offload:
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
     compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
-    compiled.save(path)
+    compiled.save(path, linker)
     for stage in stages:
         files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
     typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
@@ -131,8 +120,12 @@ def compile_command(
         _show_details(compiled)
 
 
-@app.command("run")
+@app.command("run", epilog=examples(
+    "tilewright run mobilenet.so -i inputs.npz -o outputs.npz",
+    "tilewright run model.onnx --print-top 5 --print-time",
+))
 def run_command(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
     outputs: Annotated[Path | None, typer.Option("-o", "--outputs", help="Where to write the outputs by name: a .npz.")] = None,
@@ -145,7 +138,7 @@ def run_command(
     input_shapes: Shapes = "",
     threads: Threads = None,
     opt_level: Level = 3,
-    pass_config: Config = None,
+    pass_config: Switches = None,
     disabled_pass: Disabled = "",
     mixed_precision: Mixed = "",
     mixed_precision_acc_type: Sums = "float32",
@@ -165,7 +158,7 @@ def run_command(
         compiled: Any = tilewright.load(model, threads)
     else:
         shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
+        compiled = _compile(model, chosen_target(context, target), shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
@@ -181,7 +174,7 @@ def run_command(
         typer.echo("\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
 
 
-@app.command("check")
+@app.command("check", epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json'))
 def check_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     input_shapes: Shapes = "",
@@ -198,8 +191,9 @@ def check_command(
         raise typer.Exit(1)
 
 
-@app.command("offload")
+@app.command("offload", epilog=examples('tilewright offload model.tflite --target "npu, llvm" --why', 'tilewright offload model.tflite --target npu -o partition.svg'))
 def offload_command(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     target: Annotated[str, typer.Option("--target", help="Accelerators, then the processor, like 'npu, llvm'. Quote it.")],
     why: Annotated[bool, typer.Option("--why", help="For every operator left on the CPU: why, and the smallest edit that would move it.")] = False,
@@ -214,15 +208,16 @@ def offload_command(
     offload.check_picture(output)
     share = offload.share("--require-offload", require_offload) if require_offload else 0.0
     offload.load_plugins(plugin or [])
-    report = offload.explained(model, target, options.input_shapes(input_shapes) or None)
+    report = offload.explained(model, chosen_accelerators(context, target), options.input_shapes(input_shapes) or None)
     typer.echo(report.to_json() if as_json else report.text() if why else report.summary() + "\n", nl=False)
     if output is not None:
         offload.write_picture(report, output)
     report.require(share)
 
 
-@app.command("quantize")
+@app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
 def quantize_command(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],
     data: Annotated[Path, typer.Option("--data", exists=True, dir_okay=False, help="A .npz of inputs by name; samples along the first axis.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL_int8.tar.")] = None,
@@ -251,7 +246,7 @@ def quantize_command(
         model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration, percentile=percentile, per_channel=not per_tensor,
         symmetric=symmetric, bias_correction=bias_correction, max_error=max_error, skip=options.names("--skip", skip),
     )
-    compiled = made.compile(target, threads)
+    compiled = made.compile(chosen_target(context, target), threads)
     compiled.save(path)
     if report is not None:
         files.write_text(report, json.dumps(made.report.as_dict(), indent=1) + "\n")
@@ -261,7 +256,7 @@ def quantize_command(
         _show_details(compiled)
 
 
-app.command("tune")(tune_command)
+app.command("tune", epilog=EXAMPLES)(tune_command)
 
 
 def _compile(
@@ -298,27 +293,10 @@ def _show_details(compiled: Any) -> None:
         typer.echo(f"  {phase:24s} {seconds:8.3f} s")
 
 
-def _explain(error: BaseException, verbose: bool) -> tuple[int, str]:
-    """Exit code and message for what ended a command."""
-    if isinstance(error, _UsageError):
-        return 2, error.format_message()
-    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        return 130, "interrupted"
-    if isinstance(error, TVMError) and not isinstance(error, InternalError):
-        return 2 if isinstance(error, OptionError) else 1, str(error)
-    what = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
-    return 1, f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'}"
+def _exit_code(error: TVMError) -> int:
+    return WRONG_USE if isinstance(error, OptionError) else 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
-    verbosity = Verbosity()
-    try:
-        return app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="tilewright", obj=verbosity) or 0
-    except (Exception, KeyboardInterrupt) as error:  # the last place before the user, who shall not see a traceback unasked
-        if verbosity.level:
-            traceback.print_exception(error)
-        code, message = _explain(error, bool(verbosity.level))
-    if message:  # empty when the help was asked for by saying nothing
-        typer.echo(f"Error: {message}", err=True)
-    return code
+    return run(app, "tilewright", arguments, _exit_code)

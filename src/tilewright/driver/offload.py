@@ -12,6 +12,7 @@ from tilewright.driver import files
 from tilewright.errors import OptionError
 
 if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
     from tilewright.relay.offload import Offload
     from tilewright.target.accelerators import Accelerator
 
@@ -61,13 +62,19 @@ def load_plugins(paths: Sequence[str]) -> None:
 def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Offload:
     """The report of a model file for the accelerators of a target."""
     from tilewright.compiler.formats import format_of
-    from tilewright.relay.offload import explain_offload, table_of
+    from tilewright.relay.offload import table_of
+
+    for a in accelerators_of(target):
+        table_of(a.name)
+    return explained_module(*format_of(model).read(model, shapes), target)
+
+
+def explained_module(mod: IRModule, params: Mapping[str, Any], target: str) -> Offload:
+    """The same of a network that was read before."""
+    from tilewright.relay.offload import explain_offload
     from tilewright.relay.transform.bind_params import bind_params
 
     chosen = accelerators_of(target)
-    for a in chosen:
-        table_of(a.name)
-    mod, params = format_of(model).read(model, shapes)
     options = {a.name: {k.replace("-", "_"): v for k, v in a.options} for a in chosen}
     return explain_offload(bind_params(mod, params), [a.name for a in chosen], options=options)
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright import settings
 from tilewright.errors import OptionError
+
+if TYPE_CHECKING:
+    from tilewright.target.link import Linker
 
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
@@ -20,8 +23,11 @@ _SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*(?::\d+)?|(?:[A-Za-z_]\w*=)?\d+\.\.\
 _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
 
-def input_shapes(text: str) -> dict[str, tuple[Any, ...]]:
-    """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes. Open dimensions stay as they are written."""
+def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[Any, ...]]:
+    """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes. Open dimensions stay as they are written.
+
+    Where `below_one_is_open`, as the field has it, a size that is 0 or negative is open, too, and is called after the input and its place.
+    """
     shapes: dict[str, tuple[Any, ...]] = {}
     position = 0
     while text[position:].strip(" ,\t\n"):
@@ -29,6 +35,8 @@ def input_shapes(text: str) -> dict[str, tuple[Any, ...]]:
         if match is None:
             raise OptionError(f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] y:[1,10]\"")
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
+        if below_one_is_open:
+            sizes = [f"{re.sub(r'[^A-Za-z0-9_]', '_', f'd_{name}_{k}')}" if re.fullmatch(r"-\d+|0+", size) else size for k, size in enumerate(sizes)]
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
             raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64, n=32..1280:32")
@@ -58,6 +66,14 @@ def _value(name: str, word: str, kind: type) -> Any:
         raise OptionError(f"--pass-config: {name} is {kind.__name__}, and '{word}' is not one") from None
 
 
+def flag(option: str, word: Any) -> bool:
+    """1 or 0, true or false, on or off."""
+    found = _WORDS.get(str(word).lower())
+    if found is None:
+        raise OptionError(f"{option}: '{word}' is neither 1 nor 0")
+    return found
+
+
 def mixed_precision(kind: str, sums: str) -> list[str]:
     """The switches of `--mixed-precision` and `--mixed-precision-acc-type`; none where the first is not given."""
     if not kind:
@@ -75,6 +91,15 @@ def numerics(runtime: str) -> list[str]:
     if runtime and runtime not in known:
         raise OptionError(f"--numerics: there is no '{runtime}'; choose from {', '.join(known)}")
     return [f"relay.qnn.numerics={runtime}"] if runtime else []
+
+
+def linker(compiler: str, words: str) -> Linker | None:
+    """What `--cross-compiler` and its options link with; None without, which leaves the choice to the compiler."""
+    if words and not compiler:
+        raise OptionError("--cross-compiler-options are those of the program after --cross-compiler; name it, for example --cross-compiler aarch64-linux-gnu-gcc")
+    from tilewright.target.link import user_linker
+
+    return user_linker(compiler, words) if compiler else None
 
 
 def names(option: str, text: str, known: tuple[str, ...] = ()) -> list[str]:

@@ -37,7 +37,7 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     """An array for one input: random means uniform in [0, 1) for floats, 0 or 1 for the others."""
     if not all(isinstance(size, int) for size in info.shape):
         shape = ", ".join(map(str, info.shape))
-        raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\"")
+        raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or give it with --inputs")
     if (needed := info.nbytes) > (there := machine_bytes()):
         raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())

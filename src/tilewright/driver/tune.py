@@ -15,11 +15,13 @@ import numpy as np
 import typer
 
 from tilewright.driver import options
+from tilewright.driver.application import Target, Verbose, chosen_target, examples
 from tilewright.errors import TargetError
 
 if TYPE_CHECKING:
     from tilewright.autotvm.network import NetworkTuning, TaskState
     from tilewright.autotvm.verdict import Verdict
+    from tilewright.target.target import Target as Processor
 
 _FOR_PROOF: Final = 0.2
 """The part of the time that goes into proving what was found."""
@@ -32,48 +34,54 @@ _TOLERANCE: Final = 1e-3
 """Of the largest output, by how much the outputs of the tuned and the untuned model may differ: they round differently."""
 
 
-def _count_verbose(context: typer.Context, value: int) -> int:
-    context.find_root().obj.level += value
-    return value
+EXAMPLES: Final = examples(
+    "tilewright tune model.onnx --minutes 10 -o records.json",
+    'tilewright tune model.onnx --input-shapes "x:[1,3,224,224]" --threads 4 --tuner ga',
+)
 
 
 def tune_command(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write what is best.")] = Path("records.json"),
     minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to take in all.")] = 10.0,
     trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many configurations to measure at most, in this call.")] = None,
     tuner: Annotated[str, typer.Option("--tuner", help="How configurations are chosen: auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="How many threads the model runs with. Default: all cores.")] = None,
-    target: Annotated[str, typer.Option("--target", help="What to tune for; it has to run here.")] = "llvm",
+    target: Target = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
     tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call to begin with.")] = None,
-    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Show tracebacks.")] = 0,
+    verbose: Verbose = 0,
 ) -> None:
     """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again goes on from there."""
     from tilewright.autotvm.tuner.names import tuner_named
 
     tuner_named(tuner)  # a wrong name is told before anything takes time
-    session = _Session(model, output, minutes * 60, threads, target, options.input_shapes(input_shapes) or None, tuner)
+    session = _Session(model, output, minutes * 60, threads, measurable(chosen_target(context, target)), options.input_shapes(input_shapes) or None, tuner)
     session.begin(tuning_records)
     interrupted = session.search(trials)
     session.prove(interrupted)
+
+
+def measurable(text: str) -> Processor:
+    """The target that a text names. Raises `TargetError` where its code does not run here, or is not of the processor alone."""
+    from tilewright.target.target import Target as Processor
+
+    target, here = Processor(text), Processor("llvm")
+    if target.accelerators:
+        raise TargetError(f"kernels of the processor are tuned, and '{text}' has accelerators before it; give the processor alone")
+    if target.family != here.family or not target.features <= here.features:
+        raise TargetError(f"code for '{text}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
+    return target
 
 
 class _Session:
     """One call of the command."""
 
     def __init__(
-        self, model: Path, output: Path, seconds: float, threads: int | None, target: str, shapes: dict[str, tuple[Any, ...]] | None, tuner: str,
+        self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor, shapes: dict[str, tuple[Any, ...]] | None, tuner: str,
     ) -> None:
-        from tilewright.target.target import Target
-
-        self.model, self.output, self.seconds, self.threads, self.shapes, self.tuner = model, output, seconds, threads, shapes, tuner
-        self.target = Target(target)
-        if self.target.accelerators:
-            raise TargetError(f"kernels of the processor are tuned, and '{target}' has accelerators before it; give the processor alone")
-        here = Target("llvm")
-        if self.target.family != here.family or not self.target.features <= here.features:
-            raise TargetError(f"code for '{target}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
+        self.model, self.output, self.seconds, self.threads, self.target, self.shapes, self.tuner = model, output, seconds, threads, target, shapes, tuner
         self.start = time.perf_counter()
         self.trials_file = output.with_name(f"{output.stem}.trials{output.suffix}")
         self.tuning: NetworkTuning

@@ -22,6 +22,7 @@ from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
+from tilewright.runtime.profile import Profile, time_steps
 from tilewright.runtime.program import (
     CONSTANT,
     INPUT,
@@ -196,6 +197,25 @@ class Executable:
         finally:
             self._frames.append(frame)
             del blocks
+
+    def profile(self, *args: Any, number: int = 10, **kwargs: Any) -> Profile:
+        """Time each step of the program, `number` times in order, with these inputs (random ones where none are given).
+
+        Raises `RunError` for programs whose steps cannot be called one by one: those with control flow, of open sizes, or with texts.
+        """
+        if not self.manifest.steps or self.manifest.symbols or self._texts:
+            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: it has control flow, open sizes or texts; time it as a whole")
+        arrays = self._arrange(args or (self.example_inputs(),), kwargs)
+        results = [np.empty(shape, dtype) for dtype, shape in self._gives]
+        if self._generation != POOLS.generation:
+            self._enter_pool()
+        frame = self._new_frame()
+        memory = {INPUT: [*map(_address, arrays)], OUTPUT: [*map(_address, results)], CONSTANT: [_address(self._constants)], WORKSPACE: [_address(frame.workspace)]}
+
+        def outside(step: OutsideStep) -> None:
+            self._run_outside(_Outside(step), frame, arrays, results, False)
+
+        return time_steps(self.manifest, self.code, self._context, memory, outside, number)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import os
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.runtime.symbols import symbol_values
+
+_ANCHOR: Final = "tw_pool_create"
+"""A symbol that every library shows, and has inside."""
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    """What tells a file from another, and from what it was before."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class SharedLibrary:
     """`address(symbol)` as long as this object lives; unloaded with it."""
+
+    _hidden: dict[str, int] | None = None
 
     def __init__(self, descriptor: int, path: Path) -> None:
         """Load the open file `descriptor`; `path` is for messages.
@@ -30,6 +42,7 @@ class SharedLibrary:
                 self._library = ctypes.CDLL(str(name))
         except OSError as error:
             raise ArtifactError(f"{path}: the system cannot load this library: {error}") from error
+        self._path, self._file = path.resolve(), _identity(os.fstat(descriptor))
         weakref.finalize(self, _ctypes.dlclose, self._library._handle).atexit = False
 
     def address(self, symbol: str) -> int:
@@ -38,6 +51,15 @@ class SharedLibrary:
             return ctypes.addressof(ctypes.c_char.in_dll(self._library, symbol))
         except ValueError as error:
             raise KeyError(symbol) from error
+
+    def hidden_address(self, symbol: str) -> int:
+        """Where a symbol is that is for the library alone: kernels, for those who time them. Raises `KeyError` where the file does not say (any more)."""
+        if self._hidden is None:
+            with self._path.open("rb") as file:
+                if _identity(os.fstat(file.fileno())) != self._file:
+                    raise KeyError(symbol)
+                self._hidden = symbol_values(file.read())
+        return self.address(_ANCHOR) + self._hidden[symbol] - self._hidden[_ANCHOR]
 
     def bytes_at(self, symbol: str, count: int) -> np.ndarray[Any, Any]:
         """The `count` bytes at `symbol`, read-only; valid as long as this object lives."""

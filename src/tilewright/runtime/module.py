@@ -15,6 +15,7 @@ from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
 
@@ -140,8 +141,8 @@ class FactoryModule:
         return {}
 
     def get_graph_json(self) -> str:
-        """The steps of the program, as its manifest has them."""
-        return self.artifact.manifest.to_json()
+        """The program as a graph of the field: its inputs, and one call of its native code."""
+        return graph_json(self.artifact.manifest)
 
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
         """Write to `path`, as `fmt` (`so` or `tar`) where the extension does not say."""

@@ -115,6 +115,11 @@ class ExternalStep:
     origin: str = ""
 
 
+def kernel_symbols(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The kernels that steps call, each once."""
+    return tuple(dict.fromkeys(s.symbol for s in steps if isinstance(s, KernelCall)))
+
+
 NativeStep = KernelCall | Copy
 OutsideStep = HostStep | ExternalStep
 Step = NativeStep | OutsideStep

@@ -7,6 +7,7 @@ Tried in order: the system's C compiler driver (this architecture only), `ld.lld
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.errors import ArtifactError
+from tilewright.errors import ArtifactError, OptionError
 from tilewright.runtime.host import host_arch
 from tilewright.target.elf import write_data_object
 
@@ -59,6 +60,18 @@ def find_linkers(arch: str) -> list[Linker]:
     return found
 
 
+def user_linker(compiler: str, options: str = "") -> Linker:
+    """The user's compiler driver, with options as a shell would split them. Raises `OptionError` where it is not found, or they cannot be split."""
+    path = shutil.which(compiler)
+    if path is None:
+        raise OptionError(f"there is no compiler '{compiler}' on the search path; install it, or give its path")
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise OptionError(f"the options of {compiler}, '{options}', cannot be read: {error}") from None
+    return Linker(compiler, (path, *words), True)
+
+
 def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch: str, linker: Linker | None = None) -> None:
     """Link `objects` for `arch` into the shared library `out` that shows only `exports`.
 
@@ -78,7 +91,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch
         if failure is None:
             return
         failures.append(f"{candidate.name}: {failure}")
-    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "\n".join(failures))
+    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures))
 
 
 def _stand_ins(linker: Linker, arch: str, folder: Path, image: bytes) -> list[Path]:
@@ -102,4 +115,4 @@ def _run(command: Sequence[str]) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return None if done.returncode == 0 else (done.stderr or done.stdout).strip()[-2000:]
+    return None if done.returncode == 0 else "; ".join((done.stderr or done.stdout).strip()[-2000:].splitlines())

@@ -231,7 +231,26 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
             raise TargetError(f"the target is not valid JSON: {error}") from error
     if isinstance(target, Mapping) and "accelerators" in target:
         return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
-    return split_accelerators(target) if isinstance(target, str) else ((), target)
+    if not isinstance(target, str):
+        return (), target
+    accelerators, processor = split_accelerators(target)
+    _check_parts(target, [a.name for a in accelerators], processor.split(" ", maxsplit=1)[0])
+    return accelerators, processor
+
+
+def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
+    """Raise `TargetError` where the parts of a target are not accelerators, each once, and one processor behind them."""
+    names = [*accelerators, processor]
+    kinds = [n for n in names if n in KEYS]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if len(kinds) > 2:
+        raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor")
+    if twice is not None:
+        raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options")
+    if len(kinds) > 1:
+        raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out")
+    if kinds and processor not in KEYS:
+        raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'")
 
 
 def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
@@ -246,6 +265,10 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
     else:
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}")
     if kind not in KEYS:
+        from tilewright.relay.op.contrib import known_targets
+
+        if kind in known_targets():
+            raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'")
         raise TargetError(f"'{kind}' is not a kind of target: {_nearest(kind, KEYS, 'kind')}")
     return kind, {name: _option(name, value) for name, value in options.items()}
 

@@ -47,6 +47,22 @@ class SettleNumerics(Pass):
         return new
 
 
+@dataclass(frozen=True)
+class SettleMain(Pass):
+    """The same for `main` alone; the other functions, which may be for other compilers, are told what it said. For partitions of float operators,
+    whose passes over `main` would give its integers the roundings of the field."""
+
+    def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
+        if "main" not in mod or NUMERICS not in mod["main"].attrs:
+            return mod
+        name_of_runtime = str(mod["main"].attrs[NUMERICS])
+        new = mod.copy()
+        for name, function in mod.items():
+            if isinstance(function, Function):
+                new.update_func(name, _settled(function, name_of_runtime) if name == "main" else with_numerics(function, name_of_runtime))
+        return new
+
+
 def settled(function: Function) -> Function:
     """The same for one function, by what it says itself."""
     return _settled(function, str(function.attrs[NUMERICS])) if NUMERICS in function.attrs else function

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, PackageError
 
 Array = np.ndarray[Any, Any]
 
@@ -43,12 +43,12 @@ def is_installed() -> bool:
 def compile_model(model: bytes, config: str, name: str) -> CommandStream:
     """The command stream of a TFLite model whose operators all run on the device `config`.
 
-    Raises `CompileError` where Vela is not installed, does not know the device, or does not take the model, with what it said.
+    Raises `PackageError` where Vela is not installed, `CompileError` where it does not know the device, or does not take the model, with what it said.
     """
     if config not in CONFIGS:
         raise CompileError(f"there is no Ethos-U '{config}'; Vela compiles for {', '.join(CONFIGS)}")
     if not is_installed():
-        raise CompileError(f"@{name} is for Ethos-U, whose compiler, Vela, is not installed; pip install ethos-u-vela")
+        raise PackageError(f"@{name} is for Ethos-U, whose compiler, Vela, is not installed; pip install ethos-u-vela")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "part.tflite")
         path.write_bytes(model)

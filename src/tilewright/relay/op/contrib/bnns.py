@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
-from tilewright.relay.expr import Call, Expr
+from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, edited, inner, kept, partition_with, rank_is, tensor
+from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, edited, kept, partition_with, rank_is, tensor
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.settle_numerics import SettleMain
 
 TARGET: Final = "bnns"
 FLOAT: Final = ("float32",)
@@ -33,7 +36,7 @@ def _dense(with_bias: bool, gelu: bool) -> DFPattern:
 
 
 def _check_conv2d(e: Expr) -> bool | Refusal:
-    conv = inner(e, "nn.conv2d")
+    conv = _path(e, "nn.conv2d")[-1]
     op: Any = conv.op
     found = kept([
         dtype_is(conv.args[0], FLOAT, "the input"), rank_is(conv.args[0], (4,), "the input"),
@@ -45,20 +48,26 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
 
 def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
     """What is added to a convolution is a vector of its channels."""
-    at: Any = e
-    while at is not conv:
+    path = _path(e, "nn.conv2d")
+    for at, below in itertools.pairwise(path):
         if at.op.name == "add":
-            shape, channels = tensor(at.args[1]).shape, tensor(conv).shape[1]
+            other = at.args[0] if at.args[1] is below else at.args[1]
+            shape, channels = tensor(other).shape, tensor(conv).shape[1]
             vector = len(shape) >= 3 and shape[-3] == channels and all(d == 1 for i, d in enumerate(shape) if i != len(shape) - 3)
             return kept([(vector, f"what is added to nn.conv2d is {shape}; it is a vector of its {channels} channels there", f"add a ({channels}, 1, 1) to it")])
-        at = at.args[0]
     return True
 
 
+def _path(e: Expr, name: str) -> list[Call]:
+    """The calls from a match to that of the operator `name`, the first argument that is no constant of each; patterns of sums fit either way round."""
+    found = [e]
+    while found[-1].op.name != name:  # type: ignore[attr-defined]
+        found.append(next(a for a in found[-1].args if not isinstance(a, Constant)))  # type: ignore[attr-defined]
+    return found  # type: ignore[return-value]
+
+
 def _check_dense(e: Expr) -> bool | Refusal:
-    at: Any = e
-    while at.op.name != "nn.dense":
-        at = at.args[0]
+    at = _path(e, "nn.dense")[-1]
     return kept([dtype_is(at.args[0], FLOAT, "the input"), rank_is(at.args[0], (2,), "the input")])
 
 
@@ -102,11 +111,11 @@ def pattern_table() -> PatternTable:
 def partition_for_bnns(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
     """The module with what BNNS takes as functions for `bnns`: constants and batch norms folded first.
 
-    That makes integer arithmetic of quantized operators, so partition for the targets of those before.
+    That makes integer arithmetic of quantized operators, with the roundings of the runtime that the network is from, so partition for the targets of those before.
     """
     from tilewright.relay import transform
 
-    before = [transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(), transform.DynamicToStatic(), transform.FoldConstant()]
+    before = [ChooseNumerics(), SettleMain(), transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(), transform.DynamicToStatic(), transform.FoldConstant()]
     return partition_with(pattern_table(), TARGET, mod, params, mod_name, before=before)
 
 

@@ -19,6 +19,8 @@ from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
 from tilewright.relay.op.registry import Op
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.settle_numerics import SettleMain
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.external_functions import InlineCompilerFunctionsBoundTo
@@ -241,7 +243,7 @@ def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, m
     """
     bound = bind_params(mod, params) if params else mod
     passes = (
-        InferType(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(), FoldConstant(), MergeComposite(pattern_table()),
+        InferType(), ChooseNumerics(), SettleMain(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(), FoldConstant(), MergeComposite(pattern_table()),
         AnnotateTarget(TARGET), MergeCompilerRegions(), PartitionGraph(mod_name),
     )
     found = Sequential(passes, name="partition_for_dnnl")(bound)

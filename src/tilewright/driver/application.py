@@ -1,0 +1,152 @@
+"""What every command line of ours has: how often `-v` was written, a file of options, examples behind the help, errors in one line with an exit code.
+
+    app = application("tilewright", "Compile trained models to native programs, and run them.")
+    code = run(app, "tilewright", arguments, exit_code)
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+
+from tilewright import logs
+from tilewright.driver.config import option_values
+from tilewright.driver.targets import TargetOption, read_target, split_target_options
+from tilewright.errors import InternalError, OptionError, TVMError
+from tilewright.target.accelerators import parts
+from tilewright.target.target import KEYS
+
+# typer brings its own click in new versions and uses the installed one in old ones: ask it for its class.
+UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
+
+WRONG_USE, INTERRUPTED, OURS = 2, 130, 1
+"""Exit codes of commands that are not written right, of those that were interrupted, and of faults of the compiler."""
+_LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
+_WIDTH: Final = 100
+
+
+@dataclass
+class Invocation:
+    """What was said beside the options of a command: how often -v, and options of parts of the target."""
+
+    level: int = 0
+    target_options: tuple[TargetOption, ...] = ()
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """That of the command line that is run."""
+    found = context.find_root().obj
+    assert isinstance(found, Invocation)
+    return found
+
+
+def application(name: str, words: str) -> typer.Typer:
+    """An empty command line. Its help has lines of one width whatever the terminal, so that pages can show it."""
+    return typer.Typer(
+        name=name, help=words, rich_markup_mode=None, pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "terminal_width": _WIDTH, "max_content_width": _WIDTH},
+    )
+
+
+def examples(*lines: str) -> str:
+    """What stands behind a help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _count_verbose(context: typer.Context, value: int) -> int:
+    said = invocation(context)
+    said.level += value
+    if value:
+        logs.configure(_LEVELS[min(said.level, len(_LEVELS) - 1)])
+    return value
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"tilewright {version('tilewright')}")
+        raise typer.Exit
+
+
+def _configure(context: typer.Context, value: str) -> str:
+    if value and not context.resilient_parsing:
+        commands: Mapping[str, Any] = context.command.commands  # type: ignore[attr-defined]
+        known = {p.name for command in commands.values() for p in command.params}
+        values = option_values(value, known)
+        context.default_map = dict.fromkeys(commands, values)
+    return value
+
+
+def check_target_options(context: typer.Context) -> None:
+    """Raise `OptionError` where options of parts of a target were given to a command that has no target. For the callback of an application."""
+    given = invocation(context).target_options
+    command: Any = context.command.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None  # type: ignore[attr-defined]
+    if given and command is not None and all(p.name != "target" for p in command.params):
+        raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target")
+
+
+def chosen_target(context: typer.Context, text: str) -> str:
+    """What `--target` says, with the options of its parts, as one text."""
+    return str(read_target(text, invocation(context).target_options))
+
+
+def chosen_accelerators(context: typer.Context, text: str) -> str:
+    """The same, where the processor may be left out."""
+    whole = text.endswith(".json") or text.lstrip().startswith("{") or parts(text)[-1].split(" ", maxsplit=1)[0] in KEYS
+    return chosen_target(context, text if whole else f"{text}, llvm")
+
+
+Target = Annotated[
+    str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it."),
+]
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Say more: warnings and tracebacks, -vv what is done, -vvv details.")]
+Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
+Config = Annotated[
+    str, typer.Option("--config", metavar="FILE|NAME", callback=_configure, is_eager=True, help="A JSON file of options, or the name of one that comes with this package; the command line goes before it."),
+]
+
+
+def spread(arguments: Sequence[str], many: Sequence[str]) -> list[str]:
+    """`--ops a b --x` as `--ops a --ops b --x`, for the options that take several values."""
+    made: list[str] = []
+    open_option = ""
+    for word in arguments:
+        if word.startswith("-") and len(word) > 1:
+            open_option = word if word in many else ""
+            if not open_option:
+                made.append(word)
+            continue
+        made += [open_option, word] if open_option else [word]
+    return made
+
+
+def run(app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code: Callable[[TVMError], int], many: Sequence[str] = ()) -> int:
+    """Run one command line and give its exit code; `exit_code` is that of an error of the user's. What went wrong is said in one line on stderr."""
+    said = Invocation()
+    try:
+        given, said.target_options = split_target_options(sys.argv[1:] if arguments is None else arguments)
+        return app(args=spread(given, many), standalone_mode=False, prog_name=name, obj=said) or 0
+    except (Exception, KeyboardInterrupt) as error:  # the last place before the user, who shall not see a traceback unasked
+        if said.level:
+            traceback.print_exception(error)
+        code, message = _explained(error, bool(said.level), exit_code)
+    if message:  # empty when the help was asked for by saying nothing
+        typer.echo(f"Error: {message}", err=True)
+    return code
+
+
+def _explained(error: BaseException, verbose: bool, exit_code: Callable[[TVMError], int]) -> tuple[int, str]:
+    """Exit code and message for what ended a command."""
+    if isinstance(error, UsageError):
+        return WRONG_USE, error.format_message()
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, TVMError) and not isinstance(error, InternalError):
+        return exit_code(error), str(error)
+    what = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
+    return OURS, f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'}"

@@ -1,0 +1,76 @@
+"""Files of options for `--config`: JSON whose keys are the names of options, with `targets`, `executor` and `runtime` as objects.
+
+    {"targets": [{"kind": "bnns"}, {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}],
+     "executor": {"kind": "aot", "unpacked-api": true},
+     "pass-config": {"relay.FuseOps.max_depth": 8},
+     "opt-level": 3}
+
+A name without `.json` is that of a file that comes with the package, in `configs/host/`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.errors import OptionError
+from tilewright.settings import nearest
+
+SHIPPED: Final = Path(__file__).parent / "configs" / "host"
+
+
+def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
+    """The values of options by the names of their parameters. Raises `OptionError` for a file that cannot be read, and keys that are none of `known`."""
+    path = _path(name)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError(f"--config: cannot read '{path}': {error.strerror or error}") from None
+    except ValueError as error:
+        raise OptionError(f"--config: '{path}' is no JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise OptionError(f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name")
+    values = {key: value for option, given in content.items() for key, value in _values(option.replace("-", "_"), given, path).items()}
+    for key in values:
+        if key not in known:
+            options = sorted(k for k in known if k)
+            raise OptionError(f"--config: '{path}' gives '{key.replace('_', '-')}', which is no option{nearest(key, options).replace('_', '-')}")
+    return values
+
+
+def _path(name: str) -> Path:
+    if Path(name).suffix == ".json":
+        return Path(name)
+    shipped = sorted(p.stem for p in SHIPPED.glob("*.json"))
+    if name not in shipped:
+        raise OptionError(f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of {', '.join(shipped)}")
+    return SHIPPED / f"{name}.json"
+
+
+def _values(key: str, given: Any, path: Path) -> dict[str, Any]:
+    """What one key says, by the names of parameters."""
+    if key == "targets":
+        if not isinstance(given, list) or not all(isinstance(t, dict) and "kind" in t for t in given):
+            raise OptionError(f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first")
+        return {"target": ", ".join(_target(t) for t in given)}
+    if key in ("executor", "runtime") and isinstance(given, dict):
+        if "kind" not in given:
+            raise OptionError(f"--config: the {key} of '{path}' has no 'kind'")
+        kind = given["kind"]
+        return {key: kind, **{f"{key}_{kind}_{name.replace('-', '_')}": _word(v) for name, v in given.items() if name != "kind"}}
+    if key == "pass_config" and isinstance(given, dict):
+        return {key: [f"{name}={_word(v)}" for name, v in given.items()]}
+    return {key: given if isinstance(given, list) else _word(given)}
+
+
+def _target(t: Mapping[str, Any]) -> str:
+    words = (f"-{k}={shlex.quote(','.join(map(str, v)) if isinstance(v, list) else _word(v))}" for k, v in t.items() if k != "kind")
+    return " ".join([str(t["kind"]), *words])
+
+
+def _word(value: Any) -> str:
+    """A value as it is written on a command line."""
+    return str(int(value)) if isinstance(value, bool) else str(value)

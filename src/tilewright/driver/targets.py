@@ -1,0 +1,97 @@
+"""Targets as both commands read them: text, JSON or a file of JSON after `--target`, and one option at a time as `--target-llvm-mcpu=znver4`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tilewright.errors import OptionError
+from tilewright.settings import nearest
+from tilewright.target.accelerators import parts
+from tilewright.target.target import KEYS, Target
+
+_PREFIX: Final = "--target-"
+_OTHERS: Final = ("--target-host",)
+"""Options of commands that begin as those of targets do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """`--target-<words>=<value>`: an option of one part of the target, whose name is the beginning of the words."""
+
+    words: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{_PREFIX}{self.words}"
+
+    def split(self, names: Iterable[str]) -> tuple[str, str]:
+        """The part, the longest of `names` that fits, and the name of its option; empty where none fits."""
+        part = max((n for n in names if self.words.startswith(f"{n}-") and self.words != f"{n}-"), key=len, default="")
+        return part, self.words.removeprefix(f"{part}-")
+
+
+def split_target_options(arguments: Sequence[str]) -> tuple[list[str], tuple[TargetOption, ...]]:
+    """The arguments without the options of parts of the target, and those. Raises `OptionError` where one has no value."""
+    rest: list[str] = []
+    found: list[TargetOption] = []
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        if word == "--":
+            return [*rest, word, *left], tuple(found)
+        if not name.startswith(_PREFIX) or name in _OTHERS:
+            rest.append(word)
+            continue
+        if not equals and (not left or left[0].startswith("--")):
+            raise OptionError(f"{name} has no value; write {name}=VALUE")
+        found.append(TargetOption(name.removeprefix(_PREFIX), value if equals else left.pop(0)))
+    return rest, tuple(found)
+
+
+def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
+    """The target that `--target` says, with further options of its parts.
+
+    `text` is a target, JSON, or the path of a file of JSON. Raises `TargetError`, and `OptionError` for an option of a part that the target does not have, or has it already.
+    """
+    target = Target(_text(text))
+    if not options:
+        return target
+    pieces = parts(str(target))
+    names = [p.split(" ", maxsplit=1)[0] for p in pieces]
+    for o in options:
+        part, name = o.split(names)
+        if not part:
+            raise _absent(o, text)
+        at = names.index(part)
+        if any(word.lstrip("-").partition("=")[0] == name for word in shlex.split(pieces[at])[1:]):
+            raise OptionError(f"{o}: the target '{pieces[at]}' says {name} already; say it once")
+        pieces[at] += f" -{name}={shlex.quote(o.value)}"
+    return Target(", ".join(pieces))
+
+
+def _absent(option: TargetOption, text: str) -> OptionError:
+    """What is wrong with an option of a part that the target does not have."""
+    from tilewright.relay.op.contrib import known_targets
+
+    known = sorted({*KEYS, *known_targets()})
+    part, _ = option.split(known)
+    if part:
+        return OptionError(f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out")
+    near = nearest(option.words.partition("-")[0], known)
+    return OptionError(f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of {', '.join(known)}")
+
+
+def _text(text: str) -> str:
+    """What a file says, where the text is the path of one."""
+    path = Path(text)
+    if path.suffix != ".json" or text.lstrip().startswith("{"):
+        return text
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"--target: cannot read '{text}': {getattr(error, 'strerror', None) or error}") from None

@@ -1,0 +1,159 @@
+"""`tvmc compile`: from a loaded model to a package. The compiler is the one of `tilewright.compile`; here are the field's options and what they become."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import tilewright
+from tilewright.driver import files, offload, options
+from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
+from tilewright.driver.tvmc.model import TVMCModel
+from tilewright.driver.tvmc.package import TVMCPackage, write_package
+from tilewright.driver.tvmc.transforms import computed_in, with_layouts
+from tilewright.errors import InputError, OptionError
+from tilewright.runtime.program import kernel_symbols
+from tilewright.target.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.compiler.model import Model
+    from tilewright.runtime.artifact import Artifact
+
+OUTPUT_FORMATS: Final = ("so", "tar", "mlf")
+_STAND_IN: Final = "relay.library_calls.stand_in"
+
+
+def compile_model(
+    tvmc_model: TVMCModel,
+    target: str | Mapping[str, Any] | Target,
+    opt_level: int = 3,
+    executor: Executor | str | None = None,
+    runtime: Runtime | str = "cpp",
+    tuning_records: str | os.PathLike[str] | None = None,
+    package_path: str | os.PathLike[str] | None = None,
+    cross: str = "",
+    cross_options: str = "",
+    output_format: str = "so",
+    dump_code: str | Sequence[str] = (),
+    dump_offloads: str = "",
+    target_host: str | None = None,
+    disabled_pass: Sequence[str] = (),
+    pass_context_configs: Sequence[str] = (),
+    use_vm: bool = False,
+    mod_name: str = "default",
+    workspace_pool: WorkspacePool | None = None,
+    desired_layout: Sequence[str] = (),
+    desired_layout_ops: Sequence[str] = (),
+    mixed_precision: bool = False,
+    mixed_precision_ops: Sequence[str] = (),
+    mixed_precision_calculation_type: str = "float16",
+    mixed_precision_acc_type: str = "float32",
+) -> TVMCPackage:
+    """Compile a model and write its package to `package_path` (a temporary file without one).
+
+    `output_format` is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
+    written beside the package; `dump_offloads` a file, or `-` for the standard output. Parts for BNNS become kernels that stand in for its calls
+    (`<row>_stand_in`). Raises `OptionError` for what cannot be asked for, and what `tilewright.compile` raises.
+    """
+    path = Path(package_path or tvmc_model.default_package_path())
+    packed = _executor(executor, output_format, use_vm)
+    runs = Runtime(runtime) if isinstance(runtime, str) else runtime
+    if output_format not in OUTPUT_FORMATS:
+        raise OptionError(f"--output-format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}")
+    runs.check_format(output_format)
+    linker = options.linker(cross, cross_options)
+    if linker and output_format != "so":
+        raise OptionError(f"--cross-compiler links a library, and -f {output_format} has objects that are not linked; leave one of them out")
+    chosen = _target(target, target_host)
+    stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
+    config = [*pass_context_configs, *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)]
+    switches = {**({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
+    if desired_layout_ops and not desired_layout:
+        raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too")
+    if desired_layout:
+        tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
+    elif mixed_precision_ops:
+        _ = tvmc_model.mod  # what is said of operators here is no part of the key of a file in the cache
+    if dump_offloads:
+        report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
+        print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
+    ops = computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type) if mixed_precision_ops else contextlib.nullcontext()
+    with ops, _tuned(tuning_records):
+        made = tilewright.compile(tvmc_model.source, tvmc_model.shapes or None, chosen, opt_level=opt_level, config=switches, disabled_pass=list(disabled_pass))
+        artifact = _named(made, mod_name)
+        for stage in stages:
+            files.write_text(path.with_name(f"{path.name}.{stage}"), made.dump(stage))
+    if workspace_pool is not None:
+        workspace_pool.check(artifact)
+    if output_format == "mlf":
+        _write_library(artifact, path, tvmc_model)
+    else:
+        write_package(artifact, path, packed.kind, output_format, linker)
+    package = TVMCPackage(path)
+    standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
+    package.notes = (f"bnns: {len(standing)} calls are of stand-ins, kernels of this compiler named ..._stand_in: BNNS itself is in systems of Apple's alone",) if standing else ()
+    return package
+
+
+def _executor(executor: Executor | str | None, output_format: str, use_vm: bool) -> Executor:
+    """The executor; without one `aot` for the Model Library Format, and else `graph`."""
+    if use_vm:
+        if executor is not None:
+            raise OptionError("use_vm and an executor are two ways to say who runs the program; give one of them")
+        return Executor("vm")
+    if executor is None:
+        return Executor("aot" if output_format == "mlf" else "graph")
+    found = Executor(executor) if isinstance(executor, str) else executor
+    if output_format == "mlf" and found.kind != "aot":
+        raise OptionError(f"--executor {found.kind} cannot be in the Model Library Format, whose programs are functions in C; say --executor aot, or -f so")
+    return found
+
+
+def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Target:
+    chosen = Target(target)
+    if host and Target(host).processor != chosen.processor:
+        raise OptionError(f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out")
+    return chosen
+
+
+def _mixed(wanted: bool, operators: Sequence[str], kind: str, sums: str) -> list[str]:
+    if wanted:
+        if kind == "float32":
+            raise OptionError("--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say float16 or bfloat16")
+        return options.mixed_precision(kind, sums)
+    if operators:
+        raise OptionError("--mixed-precision-ops says which operators --mixed-precision is about; give that, too")
+    return []
+
+
+def _named(made: Model, name: str) -> Artifact:
+    """The program, under the name of the module, which its C interface has."""
+    try:
+        artifact = made.artifact
+    except InputError as error:
+        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"') from None
+    return replace(artifact, manifest=replace(artifact.manifest, name=name))
+
+
+def _write_library(artifact: Artifact, path: Path, model: TVMCModel) -> None:
+    from tilewright.compiler.model_library import export_model_library_format
+    from tilewright.runtime.module import FactoryModule
+
+    with files.replacing(path) as scratch:
+        made = scratch.with_name(f"{scratch.name}.tar")
+        try:
+            export_model_library_format(FactoryModule(artifact), made, [model.mod])
+            made.replace(scratch)
+        finally:
+            made.unlink(missing_ok=True)
+
+
+def _tuned(records: str | os.PathLike[str] | None) -> contextlib.AbstractContextManager[Any]:
+    """The schedules of a file of records, for what is compiled inside."""
+    if records is None or not str(records):
+        return contextlib.nullcontext()
+    raise OptionError(f"--tuning-records {records}: schedules are chosen by what is known of the processor, and none are read from records; leave the option out")

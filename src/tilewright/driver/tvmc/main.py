@@ -1,0 +1,189 @@
+"""The field's command line: `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
+
+Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written right, 4 for what cannot be
+done, 5 when a Python package is missing. What went wrong stands on stderr after `Error:`, in one line, never as a traceback unless `-v` asks for one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tilewright.driver import options, tensors
+from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, chosen_target, examples, run
+from tilewright.driver.tvmc import arguments as a
+from tilewright.driver.tvmc.compiler import compile_model
+from tilewright.driver.tvmc.composition import HINTS, Executor, Runtime, workspace_pool
+from tilewright.driver.tvmc.model import load_model
+from tilewright.driver.tvmc.package import TVMCPackage
+from tilewright.driver.tvmc.runner import DEVICES, run_module
+from tilewright.errors import OptionError, PackageError, TVMError
+from tilewright.target.accelerators import parts
+
+NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
+"""Exit codes without a command, for what cannot be done, and when a Python package is missing."""
+_SUMMARY: Final = "The command line of the field: compile models to packages, and run them."
+
+app = application("tvmc", _SUMMARY)
+
+
+@app.callback(invoke_without_command=True)
+def common(context: typer.Context, verbose: Verbose = 0, version: Version = False, config: Config = "") -> None:
+    """The command line of the field: compile models to packages, and run them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(NOTHING)
+    check_target_options(context)
+
+
+@app.command("compile", epilog=examples(
+    "tvmc compile mobilenet.tflite --target llvm -o module.tar",
+    'tvmc compile model.onnx --target "llvm -mcpu=x86-64-v3" --input-shapes "x:[1,3,224,224]"',
+    'tvmc compile model.onnx --target "bnns, llvm -device=arm_cpu -mtriple=aarch64-linux-gnu" \\',
+    '    --cross-compiler aarch64-linux-gnu-gcc --cross-compiler-options "-O2 -shared"',
+    "tvmc --config aarch64 compile model.onnx -f mlf -o library.tar",
+))
+def compile_command(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
+    target: Target,
+    output: a.Output = "module.tar",
+    output_format: a.OutputForm = a.OutputFormat.SO,
+    model_format: a.Format = None,
+    input_shapes: a.Shapes = "",
+    module_name: a.ModuleName = "default",
+    cross_compiler: a.CrossCompiler = "",
+    cross_compiler_options: a.CrossOptions = "",
+    dump_code: a.Dump = "",
+    dump_offloads: a.Offloads = "",
+    opt_level: a.Level = 3,
+    pass_config: a.PassConfig = None,
+    disabled_pass: a.Disabled = "",
+    tuning_records: a.Records = "",
+    desired_layout: a.Layout = None,
+    desired_layout_ops: a.LayoutOps = None,
+    mixed_precision: a.Mixed = False,
+    mixed_precision_ops: a.MixedOps = None,
+    mixed_precision_calculation_type: a.MixedType = a.Precision.FLOAT16,
+    mixed_precision_acc_type: a.MixedSums = a.Precision.FLOAT32,
+    executor: a.ExecutorName = None,
+    executor_graph_link_params: a.GraphLink = "",
+    executor_aot_link_params: a.AotLink = "",
+    executor_aot_interface_api: a.AotInterface = "",
+    executor_aot_unpacked_api: a.AotUnpacked = "",
+    executor_aot_workspace_byte_alignment: a.AotWorkspace = "",
+    executor_aot_constant_byte_alignment: a.AotConstants = "",
+    runtime: a.RuntimeName = a.RuntimeKind.CPP,
+    runtime_cpp_system_lib: a.CppSystem = "",
+    runtime_crt_system_lib: a.CrtSystem = "",
+    workspace_pools: a.Pools = "",
+    workspace_pools_targets: a.PoolTargets = "",
+    workspace_pools_size_hint_bytes: a.PoolSizes = "",
+    workspace_pools_clock_frequency_hz: a.PoolClock = "",
+    workspace_pools_read_bandwidth_bytes_per_cycle: a.PoolRead = "",
+    workspace_pools_write_bandwidth_bytes_per_cycle: a.PoolWrite = "",
+    workspace_pools_read_latency_cycles: a.PoolReadLatency = "",
+    workspace_pools_write_latency_cycles: a.PoolWriteLatency = "",
+    workspace_pools_burst_bytes: a.PoolBurst = "",
+    verbose: Verbose = 0,
+) -> None:
+    """Compile the model FILE to a package."""
+    given = context.params
+    begin = time.perf_counter()
+    chosen = chosen_target(context, target)
+    kind = str(executor) if executor else ""
+    hints = {h: str(given[f"workspace_pools_{h.replace('-', '_')}"]) for h in HINTS}
+    pool = workspace_pool(workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints, tuple(p.split(" ")[0] for p in parts(chosen)))
+    packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
+    runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
+    if cross_compiler:
+        options.linker(cross_compiler, cross_compiler_options)  # before a minute is spent on compiling
+    model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
+    package = compile_model(
+        model, chosen, opt_level, packed, runs, tuning_records, output, cross_compiler, cross_compiler_options, str(output_format), dump_code, dump_offloads,
+        disabled_pass=options.names("--disabled-pass", disabled_pass), pass_context_configs=pass_config or (), mod_name=module_name, workspace_pool=pool,
+        desired_layout=desired_layout or (), desired_layout_ops=desired_layout_ops or (), mixed_precision=mixed_precision, mixed_precision_ops=mixed_precision_ops or (),
+        mixed_precision_calculation_type=str(mixed_precision_calculation_type), mixed_precision_acc_type=str(mixed_precision_acc_type),
+    )
+    for note in package.notes:
+        typer.echo(note, err=True)
+    typer.echo(f"Wrote {package.package_path} ({package.package_path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
+
+
+def _of_kinds(given: dict[str, object], word: str, kinds: Sequence[str]) -> dict[str, dict[str, object]]:
+    """The options `--executor-aot-…` that were given, by kind and name."""
+    return {kind: {key.removeprefix(f"{word}_{kind}_").replace("_", "-"): v for key, v in given.items() if key.startswith(f"{word}_{kind}_") and v} for kind in kinds}
+
+
+def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dict[str, object]:
+    """The options of the kind that was chosen. Raises `OptionError` for those of another."""
+    for other, found in by_kind.items():
+        if other != kind and found:
+            raise OptionError(f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say --{word} {other}, or leave it out")
+    return by_kind[kind]
+
+
+def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: str) -> Executor | None:
+    """The executor; None for the one that suits the format."""
+    chosen = kind or ("aot" if output_format == "mlf" else "graph")
+    given = _only_of(chosen, "executor", by_kind)
+    return Executor(chosen, given) if kind or given else None
+
+
+@app.command("run", epilog=examples(
+    "tvmc run module.tar --inputs inputs.npz --outputs outputs.npz",
+    "tvmc run module.tar --fill-mode ones --print-top 5",
+    "tvmc run module.tar --print-time --repeat 10 --number 5 --end-to-end",
+))
+def run_command(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The package that tvmc compile wrote.")],
+    device: Annotated[str, typer.Option(help=f"Where to run: {', '.join(DEVICES)}; of these only cpu is here.")] = "cpu",
+    fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
+    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, metavar="FILE.npz", help="Inputs by name.")] = None,
+    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="Where to write the outputs.")] = None,
+    print_time: Annotated[bool, typer.Option("--print-time", help="Time the program and show a summary.")] = False,
+    print_top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show the N largest elements of each output, with their indices.")] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel.")] = False,
+    end_to_end: Annotated[bool, typer.Option("--end-to-end", help="Measure copying the tensors in and out, too.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 1,
+    number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 1,
+    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="The kind of machine that runs it; not here.")] = "",
+    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Who knows the machines that run it; not here.")] = "",
+    project_option: Annotated[list[str] | None, typer.Option("--project-option", metavar="NAME=VALUE...", help="Options of the project of a board; not here.")] = None,
+    list_options: Annotated[bool, typer.Option("--list-options", help="Show the options of the project of a board; not here.")] = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Run the package PATH once; show or write its outputs."""
+    if outputs is not None and outputs.suffix != ".npz":
+        raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
+    for word, value in (("--project-option", project_option), ("--list-options", list_options)):
+        if value:
+            raise OptionError(f"{word} is for --device micro, and {DEVICES['micro']}")
+    if end_to_end and not print_time:
+        raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too")
+    result = run_module(
+        TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode), print_time, repeat, number, profile, end_to_end,
+    )
+    if profile:
+        typer.echo(result.profile)
+    if print_time:
+        typer.echo(result.format_times())
+    if print_top is not None:
+        typer.echo("\n".join(tensors.largest(result.outputs, print_top)))
+    if outputs is not None:
+        result.save(outputs)
+    if not (outputs or print_top or print_time or profile):
+        typer.echo(str(result))
+
+
+def _exit_code(error: TVMError) -> int:
+    return PACKAGE_MISSING if isinstance(error, PackageError) else REFUSED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code."""
+    return run(app, "tvmc", arguments, _exit_code, a.MANY)

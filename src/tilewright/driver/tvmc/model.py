@@ -1,0 +1,145 @@
+"""A model as `tvmc` loads it: a network of Relay with its parameters, which is only read from its file when somebody looks at it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from tilewright.compiler.export import member
+from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_of
+from tilewright.driver import files
+from tilewright.errors import InputError, ModelError, OptionError
+from tilewright.params import load_param_dict, save_param_dict
+
+if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
+
+FORMATS: Final[Mapping[str, Format | str]] = {
+    "onnx": ONNX, "tflite": TFLITE, "pytorch": PYTORCH, "relay": RELAY,
+    "keras": "there is no importer for Keras; save the model as TFLite, or convert it to ONNX with tf2onnx",
+    "pb": "there is no importer for TensorFlow's graphs; convert them to TFLite, or to ONNX with tf2onnx",
+    "paddle": "there is no importer for PaddlePaddle; convert the model to ONNX with paddle2onnx",
+}
+"""The field's names of formats: what reads one, or why nothing does."""
+_SUFFIXES: Final = {".h5": "keras", ".keras": "keras", ".pb": "pb", ".pdmodel": "paddle"}
+_MODULE, _PARAMS = "model.json", "model.params"
+
+Shapes = Mapping[str, Sequence[Any]]
+
+
+class TVMCModel:
+    """A network and its parameters: of a file, of a module of Relay, or of what `save` wrote.
+
+    Nothing is read before `mod` or `params` is asked for; a file that nobody looked into is compiled as `tilewright compile` does it, by
+    way of the cache. Raises `ModelError` for a file that cannot be read.
+    """
+
+    def __init__(
+        self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None, model_path: str | os.PathLike[str] | None = None,
+        shape_dict: Shapes | None = None, model_format: Format | None = None,
+    ) -> None:
+        if (mod is None) == (model_path is None):
+            raise OptionError("a TVMCModel is of a module, or of the file at model_path; give one of them")
+        self._mod, self._params = mod, dict(params or {})
+        self.path = None if model_path is None else Path(model_path)
+        self.shapes: dict[str, Sequence[Any]] = dict(shape_dict or {})
+        self._format = model_format
+        if self.path is not None and tarfile.is_tarfile(self.path):
+            self._mod, self._params, self.path = *_read_saved(self.path), None
+
+    @property
+    def mod(self) -> IRModule:
+        """The network. Raises `OptionError` where sizes of its inputs were left open: then there is a program, and no network of known types."""
+        if self._mod is None:
+            assert self.path is not None
+            if name := next((n for n, dims in self.shapes.items() if not all(isinstance(d, int) for d in dims)), None):
+                raise OptionError(
+                    f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, off-loading and the Model Library Format need the network "
+                    "with all of its sizes; give numbers"
+                )
+            self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
+            self._params.update(params)
+        return self._mod
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of `mod` by name; those that a frontend made constants are in the network."""
+        _ = self.mod
+        return self._params
+
+    @property
+    def source(self) -> Path | IRModule:
+        """What is compiled: the file, where nobody looked into it, else the network with its parameters bound."""
+        if self._mod is None and self.path is not None and self._format in (None, format_of(self.path)):
+            return self.path
+        from tilewright.relay.transform.bind_params import bind_params
+
+        return bind_params(self.mod, self.params)
+
+    def summary(self, file: TextIO | None = None) -> None:
+        """Print the network, without its constants, to `file` or the standard output."""
+        print(self.mod.astext(show_meta_data=False), file=file or sys.stdout)
+
+    def copy(self) -> TVMCModel:
+        """Another model of the same network, which can be changed without changing this one."""
+        return self.with_mod(self.mod.copy())
+
+    def with_mod(self, mod: IRModule) -> TVMCModel:
+        """A model of another network, with the parameters and the shapes of this one."""
+        return TVMCModel(mod, self.params, shape_dict=self.shapes)
+
+    def save(self, model_path: str | os.PathLike[str]) -> None:
+        """Write network and parameters to a tar, which `TVMCModel(model_path=…)` reads."""
+        from tilewright.serialization import save_json
+
+        content = {_MODULE: save_json(self.mod).encode(), _PARAMS: save_param_dict(self.params)}
+        with files.replacing(Path(model_path)) as scratch, tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
+            for name, data in content.items():
+                archive.addfile(member(name, len(data)), io.BytesIO(data))
+
+    @staticmethod
+    def default_package_path() -> str:
+        """A path in a new folder for temporary files."""
+        return str(Path(tempfile.mkdtemp(prefix="tvmc-")) / "package.tar")
+
+
+def load_model(path: str | os.PathLike[str], model_format: str | None = None, shape_dict: Shapes | None = None) -> TVMCModel:
+    """The model of a file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, told by its contents, or read as `model_format`.
+
+    `shape_dict` gives sizes to inputs. Raises `InputError` where there is no such file, `OptionError` for a format that is not read here, with the way around.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"the model '{path}' does not exist, is a broken link, or a folder")
+    name = model_format or _SUFFIXES.get(file.suffix)
+    reader = None if name is None else FORMATS.get(name, f"there is no format '{name}'; choose from {', '.join(FORMATS)}")
+    if isinstance(reader, str):
+        raise OptionError(f"--model-format {name}: {reader}")
+    if reader is TFLITE and file.read_bytes()[4:8] != b"TFL3":
+        raise ModelError(f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say what it is")
+    if (reader or format_of(file)) is PYTORCH and not shape_dict:
+        raise OptionError(f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes \"x:[1,3,224,224]\"")
+    return TVMCModel(model_path=file, shape_dict=shape_dict, model_format=reader)
+
+
+def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
+    from tilewright.ir.module import IRModule
+    from tilewright.serialization import load_json
+
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            found = {m.name: archive.extractfile(m) for m in archive.getmembers() if m.isfile() and m.name in (_MODULE, _PARAMS)}
+            content = {name: stream.read() for name, stream in found.items() if stream is not None}
+        mod = load_json(content[_MODULE].decode())
+    except (tarfile.TarError, OSError, KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}") from None
+    if not isinstance(mod, IRModule):
+        raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, and no module")
+    return mod, dict(load_param_dict(content.get(_PARAMS, save_param_dict({}))))

@@ -1,0 +1,122 @@
+"""A compiled model as `tvmc` packs it: one tar with the library and what an executor wants to know of it.
+
+    graph   mod.so or mod.tar · mod.json (the graph) · mod.params (no parameters: constants are in the library)
+    aot     mod.so or mod.tar · <name>.h (the C interface)
+    vm      lib.so or lib.tar
+    mlf     the Model Library Format: metadata.json, codegen/, executor-config/, parameters/
+
+Nothing of a package is unpacked but the members that are known, and those are checked when they are loaded.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.compiler.export import member
+from tilewright.compiler.model_library import artifact_members
+from tilewright.driver import files
+from tilewright.errors import ArtifactError
+from tilewright.params import save_param_dict
+from tilewright.runtime.graph_json import graph_json
+
+if TYPE_CHECKING:
+    from tilewright.runtime.artifact import Artifact
+    from tilewright.runtime.executable import Executable
+    from tilewright.target.link import Linker
+
+_LIBRARIES: Final = ("mod.so", "mod.tar", "lib.so", "lib.tar")
+_GRAPH, _PARAMS, _METADATA = "mod.json", "mod.params", "metadata.json"
+EXECUTORS: Final = ("graph", "aot", "vm")
+
+
+def write_package(artifact: Artifact, path: Path, executor: str = "graph", library: str = "so", linker: Linker | None = None) -> None:
+    """Write the package of a program, its library as `so` or `tar`. Raises `ArtifactError`."""
+    manifest = artifact.manifest
+    with tempfile.TemporaryDirectory(prefix="tvmc-") as folder:
+        file = artifact.save(Path(folder) / f"{'lib' if executor == 'vm' else 'mod'}.{library}", linker)
+        members = {file.name: file.read_bytes()}
+    if executor == "graph":
+        members |= {_GRAPH: graph_json(manifest).encode(), _PARAMS: save_param_dict({})}
+    elif executor == "aot":
+        members[f"{manifest.c_name}.h"] = manifest.header().encode()
+    _write(path, members)
+
+
+def _write(path: Path, members: Mapping[str, bytes]) -> None:
+    """The members, each without time or owner, so that equal programs are equal packages."""
+    with files.replacing(path) as scratch, tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in members.items():
+            archive.addfile(member(name, len(data)), io.BytesIO(data))
+
+
+class TVMCPackage:
+    """A package that was compiled before. Raises `ArtifactError` for a file that is none."""
+
+    def __init__(self, package_path: str | os.PathLike[str]) -> None:
+        self.package_path = Path(package_path)
+        content = self._members()
+        self.lib_name = next((n for n in _LIBRARIES if n in content), "")
+        self.graph = content[_GRAPH].decode() if _GRAPH in content else None
+        self.params = bytearray(content[_PARAMS]) if _PARAMS in content else None
+        if self.lib_name:
+            self.executor_type = "vm" if self.lib_name.startswith("lib") else "aot" if self.graph is None else "graph"
+            self._library = content[self.lib_name]
+        elif _METADATA in content:
+            self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
+        else:
+            raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
+        self.notes: tuple[str, ...] = ()
+        """What the compiler has to say of the package that it wrote."""
+        self._folder: Path | None = None
+
+    def _members(self) -> dict[str, bytes]:
+        try:
+            with tarfile.open(self.package_path, "r:") as archive:
+                found = {m.name.removeprefix("./"): archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
+                return {name: stream.read() for name, stream in found.items() if stream is not None}
+        except FileNotFoundError:
+            raise ArtifactError(f"the package '{self.package_path}' does not exist") from None
+        except (tarfile.TarError, OSError, EOFError) as error:
+            raise self._no_package(str(error)) from None
+
+    def _no_package(self, why: str) -> ArtifactError:
+        return ArtifactError(f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o {self.package_path.name}")
+
+    @property
+    def lib_path(self) -> str:
+        """Where the library lies, in a folder that is there as long as the package."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tvmc-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            (self._folder / self.lib_name).write_bytes(self._library)
+        return str(self._folder / self.lib_name)
+
+    def executable(self) -> Executable | Any:
+        """The program, in this process. Raises `ArtifactError` when it is damaged or made for another machine, or its graph is of another program."""
+        from tilewright.runtime.artifact import load_executable
+        from tilewright.runtime.graph_json import check_graph
+
+        try:
+            made = load_executable(self.lib_path)
+        except ArtifactError as error:
+            raise ArtifactError(error.message.replace(self.lib_path, f"{self.package_path} ({self.lib_name})")) from None
+        if self.graph is not None:
+            check_graph(self.graph, made.manifest)
+        return made
+
+    def metadata(self) -> dict[str, Any]:
+        """`metadata.json` of the Model Library Format; raises `ArtifactError` where the package is another."""
+        content = self._members()
+        if _METADATA not in content:
+            raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf")
+        found: dict[str, Any] = json.loads(content[_METADATA])
+        return found

@@ -1,0 +1,40 @@
+"""What a run of a package gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.driver import files
+from tilewright.errors import InputError
+from tilewright.runtime.benchmark import BenchmarkResult
+
+
+class TVMCResult:
+    """The outputs by name (`output_0`, `output_1`, …), and the times where they were measured."""
+
+    def __init__(self, outputs: Mapping[str, np.ndarray[Any, Any]], times: BenchmarkResult | None = None, profile: str = "") -> None:
+        self.outputs, self.times, self.profile = dict(outputs), times, profile
+
+    def format_times(self) -> str:
+        """The times as a table, in milliseconds. Raises `InputError` where none were measured."""
+        if self.times is None:
+            raise InputError("no times were measured; run the package with benchmark=True, on the command line with --print-time")
+        return str(self.times)
+
+    def get_output(self, name: str) -> np.ndarray[Any, Any]:
+        """An output by name; raises `InputError` when there is none."""
+        if name not in self.outputs:
+            raise InputError(f"there is no output '{name}'; there are {', '.join(self.outputs) or 'none'}")
+        return self.outputs[name]
+
+    def save(self, output_path: str | Path) -> None:
+        """Write the outputs to a `.npz`."""
+        files.write_arrays(Path(output_path), self.outputs)
+
+    def __str__(self) -> str:
+        shown = [f"{name}: {a.dtype}[{', '.join(map(str, a.shape))}]" for name, a in self.outputs.items()]
+        return "\n".join([*([self.format_times()] if self.times else []), "Output names:", *(f"  {line}" for line in shown)])

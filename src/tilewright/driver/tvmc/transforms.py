@@ -1,0 +1,60 @@
+"""Changes of a network before it is compiled: layouts of some operators, and which of them compute in 16-bit floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tilewright.errors import OptionError
+from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr, reset_op_attr
+from tilewright.ir.transform import Sequential
+from tilewright.relay.op.hooks import MIXED_PRECISION
+from tilewright.relay.op.registry import get
+from tilewright.relay.transform.convert_layout import ConvertLayout
+from tilewright.relay.transform.infer_type import InferType
+
+LAYOUT_OPERATORS: Final = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
+"""Those whose layout is changed where nobody says which."""
+_ALWAYS: Final = 0
+
+
+def with_layouts(mod: IRModule, layouts: Sequence[str], operators: Sequence[str] = ()) -> IRModule:
+    """The network with these layouts, `NHWC` or `NHWC:HWIO`: one for all of the operators, or one for each. Raises `OptionError`."""
+    names = list(operators) or list(LAYOUT_OPERATORS)
+    if len(layouts) not in (1, len(names)):
+        raise OptionError(f"--desired-layout: {len(layouts)} layouts for {len(names)} operators; give one for all of them, or one for each")
+    given = list(layouts) * len(names) if len(layouts) == 1 else list(layouts)
+    wanted = {name: _layouts(text) for name, text in zip(names, given, strict=True)}
+    return Sequential([InferType(), ConvertLayout(wanted), InferType()])(mod)
+
+
+def _layouts(text: str) -> list[str]:
+    """`NHWC:HWIO` as those of data and kernel; the kernel's may be left to the operator."""
+    data, _, kernel = text.partition(":")
+    if not data.isalnum() or (kernel and not kernel.isalnum()):
+        raise OptionError(f"--desired-layout: '{text}' is no layout; write NCHW, or with the kernel's NHWC:HWIO")
+    return [data, kernel or "default"]
+
+
+@contextmanager
+def computed_in(operators: Sequence[str], kind: str, sums: str) -> Iterator[None]:
+    """Inside, these operators are always computed in the type `kind`, and sum in `sums`, whatever they say of themselves."""
+    for name in operators:
+        get(name)
+    before = {name: OP_ATTRIBUTES.get((name, MIXED_PRECISION)) for name in operators}
+
+    def always(call: Any, mixed: str) -> list[Any]:
+        return [_ALWAYS, sums, kind]
+
+    for name in operators:
+        reset_op_attr(name, MIXED_PRECISION)
+        register_op_attr(name, MIXED_PRECISION, always)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            reset_op_attr(name, MIXED_PRECISION)
+            if old is not None:
+                OP_ATTRIBUTES[name, MIXED_PRECISION] = old

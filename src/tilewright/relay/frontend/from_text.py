@@ -1,0 +1,42 @@
+"""A network that is written in Relay, as a model file: `model.relay`, whose constants stand behind `#[metadata]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.errors import InputError, ModelError
+from tilewright.ir.module import IRModule
+from tilewright.relay.expr import Expr, Function, Var
+from tilewright.relay.parser import parse
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import substitute
+from tilewright.types import TensorType
+
+
+def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name: str = "model.relay") -> IRModule:
+    """The module that a text spells, its `main` with these shapes of inputs, where the text leaves sizes open.
+
+    Raises `ParseError` for what is no Relay, `ModelError` for a module without a `main` over tensors, `InputError` for shapes that do not fit.
+    """
+    module = parse(text, name)
+    main = dict(module.items()).get("main")
+    if not isinstance(main, Function):
+        raise ModelError(f"{name}: a module without a function @main; call the one that is compiled so")
+    params = {p.name_hint: p for p in main.params}
+    for given in shapes or {}:
+        if given not in params:
+            raise InputError(f"{name} has no input '{given}'; it has {', '.join(params) or 'none'}")
+    if shapes:
+        new: dict[Expr, Expr] = {params[n]: _of_shape(params[n], shape, name) for n, shape in shapes.items()}
+        module["main"] = Function([new.get(p, p) for p in main.params], substitute(main.body, new), attrs=main.attrs, span=main.span)  # type: ignore[misc]
+    return InferType()(module)
+
+
+def _of_shape(p: Var, shape: Sequence[Any], name: str) -> Var:
+    """The parameter, of this shape."""
+    old = p.tensor_type
+    fits = len(shape) == len(old.shape) and all(a == b for a, b in zip(old.shape, shape, strict=True) if isinstance(a, int))
+    if not fits:
+        raise InputError(f"input '{p.name_hint}' of {name} is {old}, and was given the shape [{', '.join(map(str, shape))}]")
+    return Var(p.name_hint, TensorType(tuple(shape), old.dtype))
