@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("node", "errors", "error", "limits"),
+    ("node", "errors", "error", "faults", "limits"),
     ("settings", "types"),
     ("global_functions", "plugins"),
     ("logs",),
@@ -39,7 +39,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "contrib"}
+STANDALONE_USES = {"node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {

@@ -77,6 +77,17 @@ class RunError(CompileError):
     """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given, the stack or the memory is used up."""
 
 
+class MemoryFault(RunError):
+    """A checked program was about to make a wrong access to memory, which it left out; what it computed since is not to be used.
+
+    `buffer` is the name of the buffer, `kind` is read, write, uninitialized or overlap, `node` the node of the model, as text.
+    """
+
+    def __init__(self, message: str, *, buffer: str = "", kind: str = "", node: str = "") -> None:
+        super().__init__(message)
+        self.buffer, self.kind, self.node = buffer, kind, node
+
+
 class ArtifactError(CompileError):
     """A compiled artifact is damaged, or was made for another machine or version."""
 

@@ -60,6 +60,11 @@ SETTINGS: Final = _table(
     ),
     Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
     Setting(
+        "tir.instrument_bound_checkers", bool, False, "check every read and write against the extents of its buffer before it is made; a wrong one is a MemoryFault"
+    ),
+    Setting("tir.instrument_uninitialized_reads", bool, False, "check that every element of an inner buffer has been written when it is read"),
+    Setting("tir.instrument_overlapping_arguments", bool, False, "check that arrays that a function writes share no memory with its others, instead of copying them"),
+    Setting(
         "relay.backend.winograd", str, "auto",
         "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",
         ("auto", "off", "2x2", "4x4"),

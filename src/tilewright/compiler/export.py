@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.faults import RECORD
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
@@ -88,7 +89,7 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
         library = folder / "linked.so"
         callable_from_c = (f"{manifest.c_name}_run", f"{manifest.c_name}_close") if manifest.is_native else ()
         entries = manifest.functions or (*entry_symbols(manifest.steps), *callable_from_c)
-        data = (*_DATA, "tw_modules") if modules else _DATA
+        data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
         link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 

@@ -11,20 +11,23 @@ import numpy as np
 from tilewright import __version__
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import CompileError, TargetError
+from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
 from tilewright.target.llvm.codegen import emit_module
 from tilewright.target.llvm.compile import assembly, compile_import, compile_text
+from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, walk_stmt
+from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
-from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.topi import machine as machines
@@ -61,14 +64,22 @@ def build(
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
-    flat = [lower_loops(f) for f in lowered]
+    checks, sites = Checks.current(), list[Site]()
+    flat = []
+    for f in lowered:
+        func, found = lower_checked(f, checks, len(sites))
+        flat.append(func)
+        sites += found
     text = emit_module(flat, chosen)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
+        sites=tuple(sites),
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
-    objects = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
+    objects: tuple[bytes, ...] = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
+    if sites:
+        objects = (*objects, compile_text(faults_text(), chosen))
     sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
     return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
 

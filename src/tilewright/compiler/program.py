@@ -26,6 +26,7 @@ from tilewright.compiler.report import Report
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.expr import Var as Symbol
+from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
@@ -47,11 +48,13 @@ from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
 from tilewright.target.llvm.external import symbol_of
+from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.flow import FIRST_CHUNK, emit_flow
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.ownership import own
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.types import TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
@@ -79,7 +82,7 @@ def build_program(
         manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
         manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return Unfinished(manifest, (*builder.objects.values(), entry), builder.constants, report)
+    return Unfinished(manifest, (*builder.objects.values(), entry, *builder.reporting()), builder.constants, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,14 @@ def build_flow(
     manifest = _manifest(
         name, main.params, results, output_names, builder, steps=(), workspace_bytes=workspace + FIRST_CHUNK, failures=tuple(lowered.program.messages),
     )
-    made = [replace(m, constants_bytes=builder.constants.size) for m in made]
+    made = [replace(m, constants_bytes=builder.constants.size, sites=manifest.sites) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    program.fallible.update(k for k, m in enumerate(made) if any(map(fails, m.steps)))
+    program.fallible.update(k for k, m in enumerate(made) if m.sites or any(map(fails, m.steps)))
     manifest = replace(manifest, calls=tuple(builder.calls))
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
-    return Unfinished(manifest, (*builder.objects.values(), *entries), builder.constants, report)
+    return Unfinished(manifest, (*builder.objects.values(), *entries, *builder.reporting()), builder.constants, report)
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
@@ -154,6 +157,7 @@ def _manifest(
         cpu=target.mcpu,
         features=tuple(sorted(target.features)),
         compiler=__version__,
+        sites=tuple(builder.sites),
         **rest,
     )
 
@@ -209,6 +213,8 @@ class _Builder:
         self.names: dict[str, str] = {}
         """The symbols of loop programs, by the keys of their objects."""
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
+        self.checks = Checks.current(in_place=True)
+        self.sites: list[Site] = []
 
     def steps(self, plan: MemoryPlan) -> list[Step]:
         """The steps of a plan; its kernels and constants join those that are there."""
@@ -251,9 +257,11 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None)
+                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None,
+                               checks=self.checks, first_site=len(self.sites))
             except NotImplementedError:
                 return None
+        self.sites += kernel.sites
         self.report.kernels[symbol] = kernel
         if self.cache is None:
             return symbol, kernel
@@ -273,6 +281,10 @@ class _Builder:
                 found = compile_text(text, self.target)
             self.cache.put(key, found)
         return found
+
+    def reporting(self) -> list[bytes]:
+        """The object of what checked code calls."""
+        return [self.object("faults", faults_text())] if self.sites else []
 
     def place(self, loc: Location) -> Place:
         match loc.place:
@@ -313,7 +325,9 @@ class _Builder:
         if key not in self.objects:
             symbol = f"{call.symbol}_{len(self.objects)}"
             with self.report.phase("lower"):
-                func = host_kernel(self.loops[call.symbol], symbol, storage, self.target)
+                loops = self.loops[call.symbol]
+                func, sites = host_kernel(loops if loops.origin else replace(loops, origin=s.call.span), symbol, storage, self.target, self.checks, len(self.sites))
+            self.sites += sites
             with self.report.phase("emit"):
                 text = emit(func, self.target)
             self.report.llvm[symbol] = text

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.faults import RECORD
 from tilewright.runtime import host
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
@@ -87,7 +88,7 @@ class Artifact:
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so") from error
         entries = self.manifest.functions or entry_symbols(self.manifest.steps)
-        return LoadedCode(self.objects, (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else [])))
+        return LoadedCode(self.objects, (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else [])))
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:

@@ -20,7 +20,8 @@ from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
-from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK, Manifest
+from tilewright.runtime.faults import last_reported
+from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.program import (
     CONSTANT,
@@ -303,7 +304,7 @@ class Executable:
             frame.objects.clear()
             self._frames.append(frame)
         if status:
-            raise failure(self.manifest, status)
+            raise last_reported(self.code, self.manifest) if status == MEMORY_FAULT else failure(self.manifest, status)
 
     def _run_calling(self, native: Callable[[int, int], int], frame: _Frame) -> int:
         """Run code that calls functions of modules back; raises what they raise."""

@@ -21,8 +21,9 @@ import numpy as np
 from tilewright.errors import ArtifactError, InputError, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.faults import reported
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.manifest import Parameter, Scalar
+from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code
 from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
@@ -36,8 +37,8 @@ _KERNEL_ALIGNMENT: Final = 16
 class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
-    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code) -> None:
-        self.name = name
+    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, manifest: Manifest) -> None:
+        self.name, self._manifest = name, manifest
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
         self.scalars = tuple(p for p in params if isinstance(p, Scalar))
@@ -46,9 +47,11 @@ class NativeFunction:
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters."""
+        """Run; raises `InputError` when the arguments do not fit the parameters, `MemoryFault` where the code is checked and found a wrong access."""
         given, passed, numbers = self._passed(args)
         self._run(POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
+        if self._manifest.sites and (fault := reported(self._code, self._manifest)) is not None:
+            raise fault
         for p, mine, theirs in zip(self.arrays, passed, given, strict=True):
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
@@ -71,7 +74,7 @@ class NativeFunction:
             else:
                 arrays.append(self._array(k, p, x))
         self._find_sizes(arrays, known)
-        passed = _passable(self.arrays, arrays)
+        passed = _passable(self.arrays, arrays, self._manifest.checks_overlaps)
         for p, x in zip(self.arrays, passed, strict=True):
             known.update({s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False) if isinstance(s, str) and s.isidentifier()})
         return arrays, passed, [known[p.name] for p in self.scalars]
@@ -151,7 +154,7 @@ class FunctionModule:
             raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}")
         if self._code is None:
             self._code = self.artifact.code()
-        return NativeFunction(name, params, self._code)
+        return NativeFunction(name, params, self._code, self.artifact.manifest)
 
     def get_source(self, fmt: str = "") -> str:
         """The code as text: `ll` (LLVM, also without `fmt`), `asm`, or `tir` (the loops that it was made from)."""
@@ -179,12 +182,12 @@ class FunctionModule:
         return f"FunctionModule({', '.join(self.artifact.manifest.functions)} for {self.artifact.manifest.target})"
 
 
-def _passable(params: Sequence[Parameter], given: Sequence[Array]) -> list[Array]:
-    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is written."""
+def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool) -> list[Array]:
+    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is written (unless `shared`)."""
     passed: list[Array] = []
     for k, (p, x) in enumerate(zip(params, given, strict=True)):
         direct = (_fits(p, x) if p.strides else x.flags.c_contiguous) and not _address(x) % _KERNEL_ALIGNMENT
-        if direct and p.written:
+        if direct and p.written and not shared:
             direct = not any(np.may_share_memory(x, other) for n, other in enumerate(given) if n != k)
         if not direct:
             copy = aligned_empty(x.shape, x.dtype)

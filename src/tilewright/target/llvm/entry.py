@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import MEMORY_FAULT, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.sizes import Size
 from tilewright.runtime.table import first_piece, part_bytes, positions
+from tilewright.target.llvm import faults
 from tilewright.target.llvm.external import EXTERNAL, emit_external
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
@@ -44,6 +45,7 @@ def emit_entry(manifest: Manifest) -> str:
     """All entry functions of the program, and the declarations of its kernels."""
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
+    lines += [faults.declaration()] if manifest.sites else []
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _Function(manifest).emit(symbol, part)
         if manifest.parts != 1:
@@ -56,7 +58,8 @@ def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = ()) -> str:
 
     `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status.
     """
-    lines = [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not fails(step))]
+    lines = [faults.declaration()] if any(b.sites for b in blocks) else []
+    lines += [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not fails(step))]
     for k, block in enumerate(blocks):
         lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
         if block.parts != 1:
@@ -84,7 +87,8 @@ class _Function:
         constants = count + len(manifest.outputs)
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
-        self._parts = manifest.parts
+        self._parts, self._checked = manifest.parts, bool(manifest.sites)
+        self._numbers = {id(step): k for k, step in enumerate(manifest.steps)}
         lengths = part_bytes(manifest)
         self._lengths = {INPUT: lengths[:count], OUTPUT: lengths[count:]}
         self._table, self._symbols = constants + 2, len(manifest.symbols)
@@ -109,11 +113,22 @@ class _Function:
                     self._fallible(step, args)
                 else:
                     self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
+                    if self._checked:
+                        self._reported(self._numbers[id(step)])
         head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
         if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]
         return [head, *self._head, *self._body, "  ret i32 0", "}"]
+
+    def _reported(self, number: int) -> None:
+        """The end of the function where step `number` has reported a wrong access."""
+        n = len(self._body)
+        self._body += [
+            f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
+            f"  br i1 %right{n}, label %go{n}, label %fault{n}", f"fault{n}:", f"  store i64 {number}, ptr {faults.word(2)}, align 8",
+            f"  ret {'void' if self._parts != 1 else f'i32 {MEMORY_FAULT}'}", f"go{n}:",
+        ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
         """A call after which the function ends, with its status, where it failed."""
@@ -204,7 +219,7 @@ part:
   %more = icmp ult i64 %next, {parts}
   br i1 %more, label %part, label %done
 done:
-  ret i32 0
+{status}
 }}"""
 _MOVE: Final = """\
   %slot{k} = getelementptr inbounds ptr, ptr %moved, i64 {k}
@@ -226,7 +241,14 @@ def _loop(manifest: Manifest, symbol: str) -> str:
         sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align 8\n{sizes}"
     moves = "\n".join(_MOVE.format(k=k, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
     slots = len(steps) + (3 if manifest.symbols else 2)
-    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes)
+    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, status=_status(bool(manifest.sites)))
+
+
+def _status(checked: bool) -> str:
+    """The end of a function that has computed all parts."""
+    if not checked:
+        return "  ret i32 0"
+    return f"  %told = load i64, ptr {faults.word(0)}, align 8\n  %right = icmp eq i64 %told, 0\n  %status = select i1 %right, i32 0, i32 {MEMORY_FAULT}\n  ret i32 %status"
 
 
 def _quoted(symbol: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tilewright.faults import Site
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
+from tilewright.tir.transform.instrument_memory import Checks, instrument_memory
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.simplify import simplify
@@ -38,3 +40,16 @@ def lower_loops(func: PrimFunc) -> PrimFunc:
     for loop_pass in LOOP_PASSES:
         func = loop_pass(func)
     return func
+
+
+def lower_checked(func: PrimFunc, checks: Checks | None, first: int = 0) -> tuple[PrimFunc, tuple[Site, ...]]:
+    """The same with the accesses checked that `checks` says, and the sites of the checks, numbered from `first` on.
+
+    Loops are not cut where the conditions of checks change: each piece would be a copy of the checks.
+    """
+    if checks is None:
+        return lower_loops(func), ()
+    func, sites = instrument_memory(simplify(func), checks, first)
+    for loop_pass in LOOP_PASSES:
+        func = func if loop_pass is partition_loops else loop_pass(func)
+    return func, sites
