@@ -87,6 +87,12 @@ class MemoryFault(RunError):
         super().__init__(message)
         self.buffer, self.kind, self.node = buffer, kind, node
 
+    def at(self, node: str) -> MemoryFault:
+        """The same with the node of the model, where the code that found it knew none."""
+        if self.node or not node:
+            return self
+        return MemoryFault(f"{self.message}\n  computes {node}", buffer=self.buffer, kind=self.kind, node=node)
+
 
 class ArtifactError(CompileError):
     """A compiled artifact is damaged, or was made for another machine or version."""

@@ -326,7 +326,7 @@ class _Builder:
             symbol = f"{call.symbol}_{len(self.objects)}"
             with self.report.phase("lower"):
                 loops = self.loops[call.symbol]
-                func, sites = host_kernel(loops if loops.origin else replace(loops, origin=s.call.span), symbol, storage, self.target, self.checks, len(self.sites))
+                func, sites = host_kernel(loops if loops.origin else replace(loops, origin=None if s.call is None else s.call.span), symbol, storage, self.target, self.checks, len(self.sites))
             self.sites += sites
             with self.report.phase("emit"):
                 text = emit(func, self.target)

@@ -360,7 +360,7 @@ class Executable:
     def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         before = set_threads_of_call(self._threads)
         try:
-            call_function(self._functions[step.symbol], inputs, outputs)
+            call_function(self._functions[step.symbol], inputs, outputs, step.origin)
         finally:
             set_threads_of_call(before)
 

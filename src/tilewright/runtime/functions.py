@@ -21,8 +21,8 @@ import numpy as np
 from tilewright.errors import ArtifactError, InputError, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.faults import reported
 from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.faults import reported
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code
 from tilewright.runtime.sizes import value as size_of

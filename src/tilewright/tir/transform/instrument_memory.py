@@ -94,8 +94,8 @@ class Checks:
     def current(*, in_place: bool = False) -> Checks | None:
         """What the configuration of the current `PassContext` asks for; None where it asks for nothing."""
         get = PassContext.current().get
-        asked = [bool(get(f"tir.instrument_{name}")) for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments")]
-        return Checks(*asked, in_place) if any(asked) else None
+        within, written, apart = (bool(get(f"tir.instrument_{name}")) for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments"))
+        return Checks(within, written, apart, in_place) if within or written or apart else None
 
 
 def instrument_memory(func: PrimFunc, checks: Checks, first: int = 0) -> tuple[PrimFunc, tuple[Site, ...]]:
