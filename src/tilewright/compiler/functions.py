@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import CompileError, TargetError
 from tilewright.faults import Site
@@ -70,18 +71,20 @@ def build(
         func, found = lower_checked(f, checks, len(sites))
         flat.append(func)
         sites += found
-    text = emit_module(flat, chosen)
+    kind = sources.asked()
+    texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
+    text = emit_module(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
-        sites=tuple(sites),
+        sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
     objects: tuple[bytes, ...] = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
     if sites:
         objects = (*objects, compile_text(faults_text(), chosen))
-    sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
-    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
+    shown = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
+    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), shown)
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

@@ -54,6 +54,13 @@ class Kernel:
     stages: dict[str, PrimFunc] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()
     """What the code checks of its accesses to memory."""
+    loops: PrimFunc | None = None
+    """The loops before they were made flat."""
+
+    @property
+    def declared(self) -> PrimFunc:
+        """The function whose parameters have all their dimensions."""
+        return self.loops or self.func
 
 
 Shape = tuple[int, ...]
@@ -89,7 +96,7 @@ def lower(
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
-    return Kernel(func, arguments, stages, sites)
+    return Kernel(func, arguments, stages, sites, blocks)
 
 
 def _placeholder(p: Var, constant: bool) -> Tensor:

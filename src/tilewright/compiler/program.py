@@ -23,6 +23,7 @@ from tilewright.compiler.kernel import Argument, Kernel, lower
 from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
+from tilewright.compiler.sources import MODEL, OFF, asked, kernel_source, loops_source
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.expr import Var as Symbol
@@ -158,6 +159,7 @@ def _manifest(
         features=tuple(sorted(target.features)),
         compiler=__version__,
         sites=tuple(builder.sites),
+        debug=builder.debug,
         **rest,
     )
 
@@ -215,6 +217,7 @@ class _Builder:
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
         self.checks = Checks.current(in_place=True)
         self.sites: list[Site] = []
+        self.debug = "" if asked() == OFF else asked()
 
     def steps(self, plan: MemoryPlan) -> list[Step]:
         """The steps of a plan; its kernels and constants join those that are there."""
@@ -237,7 +240,7 @@ class _Builder:
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         in_python = _needs_python(function, s)
-        key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
+        key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}{origin if self.debug == MODEL else ''}"
         if key not in self.kernels:
             try:
                 self.kernels[key] = None if in_python else self._kernel(function, constant, storage)
@@ -266,7 +269,7 @@ class _Builder:
         if self.cache is None:
             return symbol, kernel
         with self.report.phase("emit"):
-            text = emit(kernel.func, self.target)
+            text = emit(kernel.func, self.target, kernel_source(self.debug, kernel.func, kernel.declared, function) if self.debug else None)
         self.report.llvm[symbol] = text
         self.objects[symbol] = self.object(symbol, text)
         return symbol, kernel
@@ -329,7 +332,7 @@ class _Builder:
                 func, sites = host_kernel(loops if loops.origin else replace(loops, origin=None if s.call is None else s.call.span), symbol, storage, self.target, self.checks, len(self.sites))
             self.sites += sites
             with self.report.phase("emit"):
-                text = emit(func, self.target)
+                text = emit(func, self.target, loops_source(func, loops, written=True) if self.debug else None)
             self.report.llvm[symbol] = text
             self.objects[key] = self.object(symbol, text)
             self.names[key] = symbol

@@ -17,13 +17,16 @@ from tilewright.errors import ArtifactError
 class SharedLibrary:
     """`address(symbol)` as long as this object lives; unloaded with it."""
 
-    def __init__(self, descriptor: int, path: Path) -> None:
-        """Load the open file `descriptor`; `path` is for messages.
+    def __init__(self, descriptor: int, path: Path, *, stays: bool = False) -> None:
+        """Load the open file `descriptor`; `path` is for messages, or where it `stays` as long as the process, so that debuggers find it.
 
         The system's loader answers with the library that it loaded under the same name before, whatever the file holds
         now. So it is given a name that was never used, which leads to the very file that was checked.
         """
         try:
+            if stays:
+                self._library = ctypes.CDLL(str(path))
+                return
             with tempfile.TemporaryDirectory(prefix="tilewright-load-") as folder:
                 name = Path(folder) / path.name
                 name.symlink_to(f"/proc/self/fd/{descriptor}" if Path("/proc/self/fd").exists() else path.resolve())

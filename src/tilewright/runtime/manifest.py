@@ -106,6 +106,8 @@ class Manifest:
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
     sites: tuple[Site, ...] = ()
     """What checked code checks, by number. A run that it reports from returns `MEMORY_FAULT`."""
+    debug: str = ""
+    """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
 
     @property
     def is_native(self) -> bool:
@@ -222,6 +224,8 @@ class Manifest:
             content["modules"] = [list(m) for m in self.modules]
         if self.sites:
             content["sites"] = [site.to_json() for site in self.sites]
+        if self.debug:
+            content["debug"] = self.debug
         if self.functions:
             content["functions"] = {
                 name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
@@ -270,6 +274,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
+        debug=str(content.get("debug", "")),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )

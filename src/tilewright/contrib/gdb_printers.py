@@ -1,0 +1,160 @@
+"""Tensors and arrays in gdb, and commands for compiled models. Load it inside of gdb, which has its own Python: `source <this file>`.
+
+    (gdb) print data                  float32[2, 3] at 0x7f…: [[0, 1, 2], [3, 4, 5]]
+    (gdb) tensor data --from 1,0      the elements from there on
+    (gdb) nodes conv                  the compiled functions whose name has `conv` in it, with breakpoints on them: `nodes --break conv`
+
+What is printed is a variable of compiled code (built with `tir.debug_info`), known by the name of its type, `tensor <dtype> <shape>`.
+It needs nothing but gdb: neither this package nor numpy.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+try:
+    import gdb
+except ImportError:  # outside of gdb there is nothing to register; what follows is plain arithmetic, which tests use
+    gdb = None
+
+MOST = 200
+"""Elements that are shown; the rest is counted."""
+_CODES = {
+    "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b",
+    "uint64": "Q", "uint32": "I", "uint16": "H", "uint8": "B", "bool": "?",
+}
+
+
+def decoded(data: bytes, dtype: str) -> list[Any]:
+    """The numbers in memory; of types that gdb's Python has no numbers for, bfloat16 is widened and others are their bytes."""
+    if dtype == "bfloat16":
+        halves = struct.unpack(f"<{len(data) // 2}H", data)
+        return [struct.unpack("<f", struct.pack("<I", h << 16))[0] for h in halves]
+    code = _CODES.get(dtype, "B")
+    return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
+
+
+def size_of(dtype: str) -> int:
+    """The bytes of an element."""
+    return 2 if dtype == "bfloat16" else struct.calcsize(_CODES.get(dtype, "B"))
+
+
+def shown(values: Sequence[Any], shape: Sequence[int]) -> str:
+    """Numbers in rows: `[[0, 1, 2], [3, 4, 5]]`; what `values` have too few of is left out, and said."""
+    count = 1
+    for d in shape:
+        count *= d
+    text = _rows([f"{v:.6g}" if isinstance(v, float) else str(v) for v in values], list(shape))
+    return text + (f" … {count - len(values)} more" if count > len(values) else "")
+
+
+def _rows(values: list[str], shape: list[int]) -> str:
+    if len(shape) <= 1:
+        return f"[{', '.join(values)}]" if shape else ", ".join(values)
+    inner = 1
+    for d in shape[1:]:
+        inner *= d
+    rows = [values[k : k + inner] for k in range(0, len(values), max(1, inner))]
+    return f"[{', '.join(_rows(row, shape[1:]) for row in rows)}]"
+
+
+def parsed(name: str) -> tuple[str, list[int] | None] | None:
+    """The element type and the shape that the name of a type says; the shape is None where a size is open. None for other types."""
+    found = re.fullmatch(r"tensor (\w+) ?(.*)", name)
+    if found is None:
+        return None
+    sizes = [s.strip() for s in found[2].split(",") if s.strip()]
+    return found[1], [int(s) for s in sizes] if all(s.isdigit() for s in sizes) else None
+
+
+def _memory(address: int, count: int) -> bytes:
+    return gdb.selected_inferior().read_memory(address, count).tobytes()
+
+
+def text_of(address: int, dtype: str, shape: list[int] | None, begin: Sequence[int] = ()) -> str:
+    """The text of a tensor at an address, from element `begin` on."""
+    if shape is None:
+        return f"{dtype}[open sizes] at {address:#x}: {shown(decoded(_memory(address, 16 * size_of(dtype)), dtype), [16])} …"
+    count, first = 1, 0
+    for d in shape:
+        count *= d
+    for d, i in zip(shape, begin):  # noqa: B905
+        first = first * d + i
+    for d in shape[len(begin) :]:
+        first *= d
+    some = min(count - first, MOST)
+    values = decoded(_memory(address + first * size_of(dtype), some * size_of(dtype)), dtype)
+    head = f"{dtype}[{', '.join(map(str, shape))}] at {address:#x}"
+    return f"{head}: {shown(values, shape)}" if not begin else f"{head} from {list(begin)}: {shown(values, [some])}"
+
+
+if gdb is not None:
+
+    class TensorPrinter:
+        """A buffer of compiled code."""
+
+        def __init__(self, value: Any, dtype: str, shape: list[int] | None) -> None:
+            self.value, self.dtype, self.shape = value, dtype, shape
+
+        def to_string(self) -> str:
+            return text_of(int(self.value), self.dtype, self.shape)
+
+    def find_printer(value: Any) -> Any:
+        found = parsed(value.type.name or "") if value.type.strip_typedefs().code == gdb.TYPE_CODE_PTR else None
+        return None if found is None else TensorPrinter(value, *found)
+
+    class TensorCommand(gdb.Command):
+        """tensor NAME [--from I,J,…]: the elements of a buffer, from one of them on."""
+
+        def __init__(self) -> None:
+            super().__init__("tensor", gdb.COMMAND_DATA, gdb.COMPLETE_SYMBOL)
+
+        def invoke(self, argument: str, from_tty: bool) -> None:
+            name, _, begin = argument.partition("--from")
+            value = gdb.parse_and_eval(name.strip())
+            found = parsed(value.type.name or "")
+            if found is None:
+                raise gdb.GdbError(f"'{name.strip()}' is a {value.type}, not a buffer of compiled code; `info locals` and `info args` list the buffers")
+            print(text_of(int(value), *found, begin=[int(i) for i in begin.split(",") if i.strip()]))
+
+    class NodesCommand(gdb.Command):
+        """nodes [--break] PATTERN: the functions of compiled code that have PATTERN in their name, which is a node's where the model was
+        compiled with tir.debug_info="model"; with --break, stop in each of them."""
+
+        def __init__(self) -> None:
+            super().__init__("nodes", gdb.COMMAND_BREAKPOINTS)
+
+        def invoke(self, argument: str, from_tty: bool) -> None:
+            words = argument.split()
+            stops = "--break" in words
+            pattern = " ".join(w for w in words if w != "--break")
+            places: dict[tuple[str, str], int] = {}
+            for library in gdb.objfiles():
+                for table in _tables(library):
+                    block = table.global_block()
+                    for symbol in [*block, *table.static_block()]:
+                        if symbol.is_function and pattern in symbol.name and re.search(r"\.(tir\.py|relay|nodes\.txt)$", symbol.symtab.filename):
+                            places[symbol.name, symbol.symtab.fullname()] = symbol.line
+            for (name, file), line in sorted(places.items()):
+                print(f"{name}    {file}:{line}")
+                if stops:
+                    gdb.Breakpoint(source=file, line=line)
+            if not places:
+                print(f"no function of compiled code has '{pattern}' in its name")
+
+    def _tables(library: Any) -> list[Any]:
+        """The symbol tables of the texts that code of ours was made from."""
+        found = {}
+        lines = gdb.execute(f"info sources -basename -- \\.(tir\\.py|relay|nodes\\.txt)$", False, True)
+        for name in re.findall(r"[\w./-]+\.(?:tir\.py|relay|nodes\.txt)", lines):
+            for table in gdb.decode_line(f"'{name}':1")[1] or []:
+                if table.symtab is not None and table.symtab.objfile == library:
+                    found[table.symtab.fullname()] = table.symtab
+        return list(found.values())
+
+    gdb.pretty_printers.append(find_printer)
+    TensorCommand()
+    NodesCommand()
