@@ -2,7 +2,8 @@
 
     (gdb) print data                  float32[2, 3] at 0x7f…: [[0, 1, 2], [3, 4, 5]]
     (gdb) tensor data --from 1,0      the elements from there on
-    (gdb) nodes conv                  the compiled functions whose name has `conv` in it, with breakpoints on them: `nodes --break conv`
+    (gdb) remember                    from here on, steps can be taken back: next, next, reverse-next
+    (gdb) nodes conv                  the compiled functions whose name has `conv` in it
 
 What is printed is a variable of compiled code (built with `tir.debug_info`), known by the name of its type, `tensor <dtype> <shape>`.
 It needs nothing but gdb: neither this package nor numpy.
@@ -21,7 +22,7 @@ except ImportError:  # outside of gdb there is nothing to register; what follows
     gdb = None
 
 MOST = 200
-"""Elements that are shown; the rest is counted."""
+"""Elements that are shown where gdb does not say (`set print elements`); the rest is counted."""
 _CODES = {
     "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b",
     "uint64": "Q", "uint32": "I", "uint16": "H", "uint8": "B", "bool": "?",
@@ -85,7 +86,8 @@ def text_of(address: int, dtype: str, shape: list[int] | None, begin: Sequence[i
         first = first * d + i
     for d in shape[len(begin) :]:
         first *= d
-    some = min(count - first, MOST)
+    limit = gdb.parameter("print elements")
+    some = count - first if limit is None else min(count - first, limit or MOST)
     values = decoded(_memory(address + first * size_of(dtype), some * size_of(dtype)), dtype)
     head = f"{dtype}[{', '.join(map(str, shape))}] at {address:#x}"
     return f"{head}: {shown(values, shape)}" if not begin else f"{head} from {list(begin)}: {shown(values, [some])}"
@@ -121,40 +123,43 @@ if gdb is not None:
             print(text_of(int(value), *found, begin=[int(i) for i in begin.split(",") if i.strip()]))
 
     class NodesCommand(gdb.Command):
-        """nodes [--break] PATTERN: the functions of compiled code that have PATTERN in their name, which is a node's where the model was
-        compiled with tir.debug_info="model"; with --break, stop in each of them."""
+        """nodes [PATTERN]: the functions of compiled code that is loaded whose name has PATTERN in it: names of the nodes of the model where it
+        was compiled with tir.debug_info="model". `break -function NAME` stops in one, also before it is loaded."""
 
         def __init__(self) -> None:
             super().__init__("nodes", gdb.COMMAND_BREAKPOINTS)
 
         def invoke(self, argument: str, from_tty: bool) -> None:
-            words = argument.split()
-            stops = "--break" in words
-            pattern = " ".join(w for w in words if w != "--break")
-            places: dict[tuple[str, str], int] = {}
-            for library in gdb.objfiles():
-                for table in _tables(library):
-                    block = table.global_block()
-                    for symbol in [*block, *table.static_block()]:
-                        if symbol.is_function and pattern in symbol.name and re.search(r"\.(tir\.py|relay|nodes\.txt)$", symbol.symtab.filename):
-                            places[symbol.name, symbol.symtab.fullname()] = symbol.line
-            for (name, file), line in sorted(places.items()):
+            places = functions(argument.strip())
+            for file, line, name in places:
                 print(f"{name}    {file}:{line}")
-                if stops:
-                    gdb.Breakpoint(source=file, line=line)
             if not places:
-                print(f"no function of compiled code has '{pattern}' in its name")
+                print(f"no function of compiled code that is loaded has '{argument}' in its name")
 
-    def _tables(library: Any) -> list[Any]:
-        """The symbol tables of the texts that code of ours was made from."""
-        found = {}
-        lines = gdb.execute(f"info sources -basename -- \\.(tir\\.py|relay|nodes\\.txt)$", False, True)
-        for name in re.findall(r"[\w./-]+\.(?:tir\.py|relay|nodes\.txt)", lines):
-            for table in gdb.decode_line(f"'{name}':1")[1] or []:
-                if table.symtab is not None and table.symtab.objfile == library:
-                    found[table.symtab.fullname()] = table.symtab
-        return list(found.values())
+    class RememberCommand(gdb.Command):
+        """remember: record what this thread does, so that `reverse-next`, `reverse-step` and `reverse-continue` go back. The other threads wait
+        meanwhile; gdb cannot record several at once. `record stop` and `set scheduler-locking off` end it. gdb 13 records no AVX: compile
+        with -mcpu=x86-64."""
+
+        def __init__(self) -> None:
+            super().__init__("remember", gdb.COMMAND_RUNNING)
+
+        def invoke(self, argument: str, from_tty: bool) -> None:
+            gdb.execute("set scheduler-locking on")
+            gdb.execute("record full")
+
+    def functions(pattern: str) -> list[tuple[str, int, str]]:
+        """The file, the line and the name of each function of compiled code that has `pattern` in its name."""
+        found, file = [], ""
+        for text in gdb.execute(f"info functions -n -q {re.escape(pattern)}", False, True).splitlines():
+            if text.startswith("File "):
+                file = text[5:].rstrip(":")
+            entry = re.match(r"(\d+):\s+(?:static )?void (.*?)\(.*\);$", text)
+            if entry is not None and re.search(r"\.(tir\.py|relay|nodes\.txt)$", file):
+                found.append((file, int(entry[1]), entry[2]))
+        return found
 
     gdb.pretty_printers.append(find_printer)
     TensorCommand()
     NodesCommand()
+    RememberCommand()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
+import os
 import tempfile
 import weakref
 from pathlib import Path
@@ -29,7 +30,8 @@ class SharedLibrary:
                 return
             with tempfile.TemporaryDirectory(prefix="tilewright-load-") as folder:
                 name = Path(folder) / path.name
-                name.symlink_to(f"/proc/self/fd/{descriptor}" if Path("/proc/self/fd").exists() else path.resolve())
+                of_process = Path(f"/proc/{os.getpid()}/fd/{descriptor}")  # not /proc/self, by which a debugger would open a file of its own
+                name.symlink_to(of_process if of_process.exists() else path.resolve())
                 self._library = ctypes.CDLL(str(name))
         except OSError as error:
             raise ArtifactError(f"{path}: the system cannot load this library: {error}") from error

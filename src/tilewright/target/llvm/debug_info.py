@@ -70,8 +70,9 @@ class DebugInfo:
         """A function of the module; `symbol` is its LLVM name."""
         file = self.file(source)
         kind = self.node("!DISubroutineType(types: !{})")
+        linkage = f'linkageName: "{_escaped(symbol)}", ' if source.title == symbol else ""  # gdb knows a C function by that name alone, where there is one
         text = (
-            f'!DISubprogram(name: "{_escaped(source.title)}", linkageName: "{_escaped(symbol)}", scope: {file}, file: {file}, line: {source.first}, type: {kind}, '
+            f'!DISubprogram(name: "{_escaped(source.title)}", {linkage}scope: {file}, file: {file}, line: {source.first}, type: {kind}, '
             f"scopeLine: {source.first}, spFlags: DISPFlagDefinition, unit: {self._unit})"
         )
         return DebugFunction(self, source, file, self.node(text, distinct=True))
