@@ -18,7 +18,7 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
 from tilewright.target.llvm.codegen import emit_module
-from tilewright.target.llvm.compile import assembly, compile_import, compile_text
+from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
 from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
@@ -80,7 +80,7 @@ def build(
         sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
-    objects: tuple[bytes, ...] = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
+    objects: tuple[bytes, ...] = (compile_text(text, chosen, level=IN_ORDER if manifest.debug else USUAL), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
     if sites:
         objects = (*objects, compile_text(faults_text(), chosen))
     shown = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}

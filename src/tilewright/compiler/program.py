@@ -46,7 +46,7 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import compile_text
+from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
 from tilewright.target.llvm.external import symbol_of
 from tilewright.target.llvm.faults import faults_text
@@ -277,11 +277,12 @@ class _Builder:
     def object(self, symbol: str, text: str) -> bytes:
         if self.cache is None:
             return b""
-        key = Cache.key("object", __version__, str(self.target), text)
+        level = IN_ORDER if self.debug else USUAL
+        key = Cache.key("object", __version__, str(self.target), text, *([str(level)] if self.debug else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, self.target)
+                found = compile_text(text, self.target, level=level)
             self.cache.put(key, found)
         return found
 

@@ -50,19 +50,19 @@ def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Funct
     if kind == TIR:
         return loops_source(func, declared, written=True)
     calls = [e for e in post_order(function.body) if isinstance(e, Call)]
-    lines, places = _relay_text(function) if kind == RELAY else _nodes(calls)
+    lines, places = _relay_text(function) if kind == RELAY else _nodes(func.name, calls)
     known = [e.span for e in calls if e.span is not None]
     anchor = func.origin or (known[-1] if known else None)
     title = anchor.name if kind == MODEL and anchor is not None else func.name
     file = f"{_file_name(func.name)}.{'relay' if kind == RELAY else 'nodes.txt'}"
     folder = _write(file, "\n".join(lines) + "\n")
-    first = places.get(anchor, 1)
+    usual = places.get(anchor, min(2, len(lines)))
     printed = PrintedFunc(func)
 
     def line(s: Stmt, origin: Origin | None) -> int:
-        return places.get(origin, first)
+        return places.get(origin, usual)
 
-    return Source(file, folder, title, line, first, printed.name, {b.name: b.shape for b in declared.params}, True)
+    return Source(file, folder, title, line, 1, printed.name, {b.name: b.shape for b in declared.params}, True)
 
 
 def _relay_text(function: Function) -> tuple[list[str], dict[Origin | None, int]]:
@@ -88,15 +88,18 @@ def _relay_text(function: Function) -> tuple[list[str], dict[Origin | None, int]
     return lines, places
 
 
-def _nodes(calls: Sequence[Call]) -> tuple[list[str], dict[Origin | None, int]]:
-    """The nodes of the model, one a line, in the order of the computation; an operator that is from none by its own name."""
-    lines: list[str] = []
+def _nodes(name: str, calls: Sequence[Call]) -> tuple[list[str], dict[Origin | None, int]]:
+    """The nodes of the model, one a line, in the order of the computation; an operator that is from none by its own name.
+
+    The first line is of the function itself: where it begins has to be another line than what it computes, for a debugger to stop behind its beginning.
+    """
+    lines: list[str] = [f"{name} computes"]
     places: dict[Origin | None, int] = {}
     for e in calls:
         if e.span not in places or e.span is None:
             lines.append(str(e.span) if e.span is not None else _operator(e))
             places.setdefault(e.span, len(lines))
-    return lines or ["no operator"], places
+    return lines, places
 
 
 def _operator(e: Call) -> Any:

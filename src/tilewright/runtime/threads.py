@@ -41,7 +41,7 @@ class Pools:
         """The address of the context with `count` threads, made with the pool of `code` when there is none yet."""
         with self._lock:
             if self.alone:
-                count = 1
+                count = 1  # whatever was asked for
             known = self._contexts.get(count)
             if known is None:
                 _check_binding()

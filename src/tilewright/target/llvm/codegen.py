@@ -65,7 +65,8 @@ def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Sou
     inner = [None if debug is None else debug.function(s, func.name) for func, s in zip(given, sources or [None] * len(given), strict=True)]
     bodies = [text for func, d in zip(given, inner, strict=True) for text in _Codegen(func, target, declarations, d).function()]
     bits = target.vector_bits
-    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
+    frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""  # by which gdb finds where a function's beginning ends
+    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
     return "\n".join([*declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""])
 
 
@@ -168,7 +169,7 @@ class _Codegen:
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca ptr, align 8")
-            self.f.entry.append(f"  store volatile ptr {self.f.pointers[b][0]}, ptr {place}, align 8{self.debug.begin}")
+            self.f.entry.append(f"  store volatile ptr {self.f.pointers[b][0]}, ptr {place}, align 8")  # without a line, debuggers stop behind it
             self.f.entry.append(self.debug.declare(place, self.debug.buffer(b, line, parameter=parameter), line))
 
     def _evaluate(self, e: PrimExpr) -> None:

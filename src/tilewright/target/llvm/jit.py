@@ -15,7 +15,6 @@ from tilewright.target.elf import functions_of
 from tilewright.target.llvm.compile import target_machine
 from tilewright.target.target import Target
 
-
 PERF: Final = "TILEWRIGHT_PERF"
 """Set to `map`, the names of functions of code that is loaded go to `/tmp/perf-<process>.map`, where perf looks for them."""
 
