@@ -174,6 +174,17 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     assert [text for text in shown if text not in printed] == []
 
 
+def test_the_page_on_debugging_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python prints what stands below it."""
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "debugging.md"
+    names: dict[str, Any] = {}
+    for source in blocks(page, "python"):
+        exec(compile(source, page.name, "exec"), names)
+    assert capsys.readouterr().out == "".join(blocks(page, "text"))
+    assert (tmp_path / "gather.so").exists()
+
+
 @pytest.mark.parametrize("name", ["relay_text", "quantisation", "partition"])
 def test_the_python_of_a_page_on_relay_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the page shows is what its Python prints."""

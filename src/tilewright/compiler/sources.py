@@ -116,5 +116,5 @@ def _write(file: str, text: str) -> str:
     folder = base / "sources" / hashlib.sha256(text.encode()).hexdigest()[:16]
     if not (folder / file).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / file, lambda target: target.write(text.encode()))
+        write_atomically(folder / file, lambda target: target.writelines([text.encode()]))
     return str(folder)

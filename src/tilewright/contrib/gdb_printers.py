@@ -72,7 +72,7 @@ def parsed(name: str) -> tuple[str, list[int] | None] | None:
 
 
 def _memory(address: int, count: int) -> bytes:
-    return gdb.selected_inferior().read_memory(address, count).tobytes()
+    return bytes(gdb.selected_inferior().read_memory(address, count))
 
 
 def text_of(address: int, dtype: str, shape: list[int] | None, begin: Sequence[int] = ()) -> str:
@@ -108,7 +108,7 @@ if gdb is not None:
         found = parsed(value.type.name or "") if value.type.strip_typedefs().code == gdb.TYPE_CODE_PTR else None
         return None if found is None else TensorPrinter(value, *found)
 
-    class TensorCommand(gdb.Command):
+    class TensorCommand(gdb.Command):  # type: ignore[misc]
         """tensor NAME [--from I,J,…]: the elements of a buffer, from one of them on."""
 
         def __init__(self) -> None:
@@ -122,7 +122,7 @@ if gdb is not None:
                 raise gdb.GdbError(f"'{name.strip()}' is a {value.type}, not a buffer of compiled code; `info locals` and `info args` list the buffers")
             print(text_of(int(value), *found, begin=[int(i) for i in begin.split(",") if i.strip()]))
 
-    class NodesCommand(gdb.Command):
+    class NodesCommand(gdb.Command):  # type: ignore[misc]
         """nodes [PATTERN]: the functions of compiled code that is loaded whose name has PATTERN in it: names of the nodes of the model where it
         was compiled with tir.debug_info="model". `break -function NAME` stops in one, also before it is loaded."""
 
@@ -136,7 +136,7 @@ if gdb is not None:
             if not places:
                 print(f"no function of compiled code that is loaded has '{argument}' in its name")
 
-    class RememberCommand(gdb.Command):
+    class RememberCommand(gdb.Command):  # type: ignore[misc]
         """remember: record what this thread does, so that `reverse-next`, `reverse-step` and `reverse-continue` go back. The other threads wait
         meanwhile; gdb cannot record several at once. `record stop` and `set scheduler-locking off` end it. gdb 13 records no AVX: compile
         with -mcpu=x86-64."""

@@ -62,7 +62,7 @@ def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Sou
     for func in given:
         verify_flat(func)
     debug = DebugInfo(full=any(s.locals for s in sources)) if sources else None
-    inner = [None if debug is None else debug.function(s, func.name) for func, s in zip(given, sources or [None] * len(given), strict=True)]
+    inner = [None] * len(given) if debug is None else [debug.function(s, func.name) for func, s in zip(given, sources, strict=True)]
     bodies = [text for func, d in zip(given, inner, strict=True) for text in _Codegen(func, target, declarations, d).function()]
     bits = target.vector_bits
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""  # by which gdb finds where a function's beginning ends
