@@ -94,6 +94,36 @@ def add(a: T.Buffer((8, 4), "float32"), out: T.Buffer((8, 4), "float32")):
     assert repr(checked) == repr(func)
 
 
+def test_what_a_condition_says_of_memory_does_not_outlast_a_store() -> None:
+    """The inner branch is not taken, since `idx[0]` has been stored to, and the index is looked at again."""
+    func = tir.parse("""@T.prim_func
+def f(idx: T.Buffer((1,), "int32"), b: T.Buffer((4,), "float32")):
+    if idx[0] < T.int32(4):
+        idx[0] = T.int32(100)
+        if idx[0] < T.int32(4):
+            b[0] = 7.0
+        b[max(idx[0], T.int32(0))] = 1.0""")
+    with tvm.transform.PassContext(config=CONFIG):
+        module = tvm.build(func, target="llvm")
+    b = np.zeros(4, np.float32)
+    with pytest.raises(MemoryFault, match=r"b\[100\]"):
+        module(np.array([1], np.int32), b)
+    np.testing.assert_array_equal(b, 0)
+
+
+def test_a_condition_around_is_a_proof() -> None:
+    """Padding reads under conditions on sums of variables; no check repeats them, so loops stay vectorized."""
+    func = tir.parse("""@T.prim_func
+def padded(a: T.Buffer((8,), "float32"), out: T.Buffer((8, 3, 4), "float32")):
+    for i in T.serial(8):
+        for k in T.serial(3):
+            for v in T.vectorized(4):
+                out[i, k, v] = T.if_then_else(i + k - 1 >= 0 and i + k < 9, a[i + k - 1], 0.0)""")
+    checked, sites = instrument_memory(func, Checks())
+    assert not sites
+    assert "T.vectorized(4)" in repr(checked)
+
+
 def test_open_sizes_are_told() -> None:
     func = tir.parse("""@T.prim_func
 def shifted(a: T.Buffer((n,), "float32"), out: T.Buffer((n,), "float32")):

@@ -6,7 +6,7 @@
                                                    else:
                                                        B[i] = A[I[i]]
 
-Needs a lowered program (no blocks), and leaves one whose loops are serial or parallel. What the ranges of loops prove is not checked again.
+Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. What the ranges of loops prove is not checked again.
 With `uninitialized`, a buffer that the function allocates gets a second one of truth values, what of it is written. With `overlaps`, no
 parameter that is written may share memory with another. A wrong access is left out, and the program goes on, so that checks work in
 parallel loops: what it computes then is not to be used. Raises nothing; `tilewright.faults` says what reports look like.
@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import is_index, prove
+from tilewright.arith.simplify import is_index, prove, simplify
 from tilewright.arith.solve import assume, conjuncts
 from tilewright.errors import Origin
 from tilewright.expr import (
@@ -123,6 +123,13 @@ class _Place:
     ranges: Ranges
     loops: tuple[Var, ...]
     origin: Origin | None
+    holds: tuple[PrimExpr, ...] = ()
+    """The conditions around it."""
+
+    def where(self, condition: PrimExpr) -> _Place:
+        """The same place under a condition, without what it says of memory, which may change."""
+        known = [c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))]
+        return replace(self, ranges=assume(all_of(*known), self.ranges), holds=(*self.holds, *known)) if known else self
 
 
 _Accesses: TypeAlias = dict[_Access, None]
@@ -135,6 +142,8 @@ class _Instrument:
         self.printed = PrintedFunc(func)
         self.written: dict[Buffer, Buffer] = {}
         """The buffers of truth values."""
+        self.added = 0
+        """How many statements are new: the loops around them run one trip after the other."""
 
     def function(self) -> Stmt:
         place = _Place(Ranges(), (), self.func.origin)
@@ -156,14 +165,16 @@ class _Instrument:
         return self.guarded(checked, s, list(accesses), place)
 
     def loop(self, s: For, place: _Place) -> Stmt:
-        within = _Place(inside(s, place.ranges), (*place.loops, s.var), s.origin or place.origin)
-        return replace(s, kind=PARALLEL if s.kind == PARALLEL else SERIAL, body=self.stmt(s.body, within))
+        within = _Place(inside(s, place.ranges), (*place.loops, s.var), s.origin or place.origin, place.holds)
+        before = self.added
+        body = self.stmt(s.body, within)
+        return replace(s, kind=s.kind if s.kind == PARALLEL or self.added == before else SERIAL, body=body)
 
     def branch(self, s: IfThenElse, place: _Place) -> Stmt:
-        then = self.stmt(s.then_case, replace(place, ranges=_assume(s.condition, place.ranges)))
+        then = self.stmt(s.then_case, place.where(s.condition))
         if s.else_case is None:
             return IfThenElse(s.condition, then)
-        return IfThenElse(s.condition, then, self.stmt(s.else_case, replace(place, ranges=_assume(logical_not(s.condition), place.ranges))))
+        return IfThenElse(s.condition, then, self.stmt(s.else_case, place.where(logical_not(s.condition))))
 
     def let(self, s: Let, place: _Place) -> Stmt:
         ranges = place.ranges.bind(s.var, *bounds(s.value, place.ranges)) if is_index(s.var.dtype) else place.ranges
@@ -173,16 +184,18 @@ class _Instrument:
         shadow = self.written.get(s.buffer)
         if shadow is None:
             return s
-        lanes = s.value.dtype.lanes
+        lanes, self.added = s.value.dtype.lanes, self.added + 1
         return seq(s, Store(shadow, const(1, BOOL.with_lanes(lanes)), s.indices, s.mask))
 
     def evaluate(self, s: Evaluate, place: _Place) -> Stmt:
         shadows = [self.written[b] for b in handed_out(s.value, writes=True) if b in self.written]
+        self.added += len(shadows)
         return seq(s, *(_filled(b, 1) for b in dict.fromkeys(shadows)))
 
     def allocate(self, s: Allocate, place: _Place) -> Stmt:
         if not self.checks.uninitialized:
             return replace(s, body=self.stmt(s.body, place))
+        self.added += 1
         shadow = self.written[s.buffer] = Buffer(f"{s.buffer.name}_written", s.buffer.shape, BOOL, "global")
         return replace(s, body=Allocate(shadow, seq(_filled(shadow, 0), self.stmt(s.body, place))))
 
@@ -194,8 +207,7 @@ class _Instrument:
                 bad = logical_not(Load(self.written[access.buffer], access.indices))
                 checked = self.reported(checked, s, access, UNINITIALIZED, bad, place)
             if self.checks.bounds:
-                ranges = _assume(all_of(*access.path), place.ranges)
-                checked = self.reported(checked, s, access, access.kind, _outside(access, ranges), place)
+                checked = self.reported(checked, s, access, access.kind, _outside(access, place.where(all_of(*access.path))), place)
         return checked
 
     def reported(self, checked: Stmt, s: Stmt, access: _Access, kind: str, bad: PrimExpr, place: _Place) -> Stmt:
@@ -215,6 +227,7 @@ class _Instrument:
     def report(self, site: Site, values: Sequence[PrimExpr]) -> Stmt:
         number = self.first + len(self.sites)
         self.sites.append(site)
+        self.added += 1
         count = next(n for n in ARITIES if n >= len(values))
         padded = [cast(INT64, v) for v in values] + [const(0, INT64)] * (count - len(values))
         return Evaluate(call_extern("void", f"{FAULT}{count}", const(number, INT64), *padded))
@@ -259,19 +272,14 @@ _RULES: Final[dict[type, Callable[[_Instrument, Stmt, _Place], Stmt]]] = {
 }
 
 
-def _assume(condition: PrimExpr, ranges: Ranges) -> Ranges:
-    """What holds under a condition, without what it says of memory, which may change."""
-    known = [c for c in conjuncts(condition) if c.dtype.lanes == 1 and not any(isinstance(x, Load) for x in walk(c))]
-    return assume(all_of(*known), ranges) if known else ranges
-
-
-def _outside(access: _Access, ranges: Ranges) -> PrimExpr:
+def _outside(access: _Access, place: _Place) -> PrimExpr:
     """Whether an index is out of bounds, as far as that is not known."""
     bad = []
+    ranges, holds = place.ranges, {simplify(c, place.ranges) for c in place.holds}
     for i, d in zip(access.indices, access.buffer.shape, strict=True):
         index = cast(INT64, i)
         for wrong in (compare(LT, index, const(0, INT64)), compare(GE, index, cast(INT64, as_expr(d)))):
-            if prove(wrong, ranges) is not False:
+            if prove(wrong, ranges) is not False and simplify(logical_not(wrong), ranges) not in holds:
                 bad.append(wrong)
     return any_of(*bad)
 

@@ -45,11 +45,14 @@ def lower_loops(func: PrimFunc) -> PrimFunc:
 def lower_checked(func: PrimFunc, checks: Checks | None, first: int = 0) -> tuple[PrimFunc, tuple[Site, ...]]:
     """The same with the accesses checked that `checks` says, and the sites of the checks, numbered from `first` on.
 
-    Loops are not cut where the conditions of checks change: each piece would be a copy of the checks.
+    Loops with checks are not cut where conditions change: each piece would be a copy of the checks.
     """
     if checks is None:
         return lower_loops(func), ()
-    func, sites = instrument_memory(simplify(func), checks, first)
+    checked, sites = instrument_memory(simplify(func), checks, first)
+    if not sites:  # all is proven
+        return lower_loops(func), ()
+    func = checked
     for loop_pass in LOOP_PASSES:
         func = func if loop_pass is partition_loops else loop_pass(func)
     return func, sites
