@@ -13,8 +13,10 @@ from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import CompileError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.manifest import Manifest
+from tilewright.target.c.codegen import emit_module as emit_c
+from tilewright.target.c.compile import compile_c
 from tilewright.target.llvm.codegen import emit_module
 from tilewright.target.llvm.compile import assembly, compile_import, compile_text
 from tilewright.target.llvm.pool import pool_object
@@ -61,16 +63,17 @@ def build(
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
-    flat = [lower_loops(f) for f in lowered]
-    text = emit_module(flat, chosen)
+    flat = [lower_loops(f, chosen.is_c) for f in lowered]
+    text = emit_c(flat) if chosen.is_c else emit_module(flat, chosen)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
-    objects = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
-    sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
-    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
+    compiled = compile_c(text, chosen) if chosen.is_c else compile_text(text, chosen)
+    objects = (compiled, pool_object(chosen), *(compile_import(t, chosen) for t in imports))
+    shown: Sources = {"c": lambda: text} if chosen.is_c else {"ll": lambda: text, "asm": lambda: assembly(text, chosen)}
+    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

@@ -41,8 +41,10 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.program import overlapping, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
 from tilewright.runtime.table import derived_sizes
+from tilewright.target.c.codegen import emit_module as emit_c
+from tilewright.target.c.compile import compile_c
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
@@ -79,7 +81,7 @@ def build_program(
         manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
         manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return Unfinished(manifest, (*builder.objects.values(), entry), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(steps)), entry), builder.constants, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ def build_flow(
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
-    return Unfinished(manifest, (*builder.objects.values(), *entries), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(step for m in made for step in m.steps)), *entries), builder.constants, report)
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
@@ -204,6 +206,8 @@ class _Builder:
         self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
+        self.in_c: list[PrimFunc] = []
+        """Flat functions that become one C file."""
         self.calls: list[ExternalStep] = []
         """What is called back where control flow is native code."""
         self.names: dict[str, str] = {}
@@ -257,20 +261,36 @@ class _Builder:
         self.report.kernels[symbol] = kernel
         if self.cache is None:
             return symbol, kernel
-        with self.report.phase("emit"):
-            text = emit(kernel.func, self.target)
-        self.report.llvm[symbol] = text
-        self.objects[symbol] = self.object(symbol, text)
+        self._make(symbol, symbol, kernel.func)
         return symbol, kernel
 
-    def object(self, symbol: str, text: str) -> bytes:
+    def _make(self, key: str, symbol: str, func: PrimFunc) -> None:
+        """The code of a flat function; C is compiled when all functions are there."""
+        if self.target.is_c:
+            self.in_c.append(func)
+            return
+        with self.report.phase("emit"):
+            text = emit(func, self.target)
+        self.report.llvm[symbol] = text
+        self.objects[key] = self.object(symbol, text)
+
+    def code(self, overlapping: frozenset[str] = frozenset()) -> list[bytes]:
+        """The objects of all kernels; `overlapping` are those that may read the memory that they write."""
+        if self.in_c:
+            with self.report.phase("emit"):
+                text = emit_c(self.in_c, overlapping)
+            self.report.c = text
+            self.objects["c"] = self.object("c", text, compile_c)
+        return [*self.objects.values()]
+
+    def object(self, symbol: str, text: str, compiled: Callable[[str, Target], bytes] = compile_text) -> bytes:
         if self.cache is None:
             return b""
         key = Cache.key("object", __version__, str(self.target), text)
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, self.target)
+                found = compiled(text, self.target)
             self.cache.put(key, found)
         return found
 
@@ -310,14 +330,11 @@ class _Builder:
         places = (*s.inputs, *s.outputs)
         storage = [loc.storage for loc in places]
         key = f"{call.symbol}{storage if any(storage) else ''}"
-        if key not in self.objects:
-            symbol = f"{call.symbol}_{len(self.objects)}"
+        if key not in self.names:
+            symbol = f"{call.symbol}_{len(self.names)}"
             with self.report.phase("lower"):
                 func = host_kernel(self.loops[call.symbol], symbol, storage, self.target)
-            with self.report.phase("emit"):
-                text = emit(func, self.target)
-            self.report.llvm[symbol] = text
-            self.objects[key] = self.object(symbol, text)
+            self._make(key, symbol, func)
             self.names[key] = symbol
         return KernelCall(self.names[key], tuple(map(self.place, places)), origin)
 

@@ -73,7 +73,7 @@ def host_kernel(func: PrimFunc, name: str, storage: Sequence[tuple[int, ...] | N
     """The loop program as a kernel of the program; `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any."""
     with machines.use(target.machine):
         flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
-        return lower_loops(replace(_in_corners(flat, storage), name=name))
+        return lower_loops(replace(_in_corners(flat, storage), name=name), target.is_c)
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:

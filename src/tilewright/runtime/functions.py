@@ -154,10 +154,10 @@ class FunctionModule:
         return NativeFunction(name, params, self._code)
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text: `ll` (LLVM, also without `fmt`), `asm`, or `tir` (the loops that it was made from)."""
+        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or `tir` (the loops that it was made from)."""
         if not self._sources:
             raise ArtifactError(f"{self.artifact.path}: a library has no source; build the function again to see it")
-        wanted = {"": "ll", "s": "asm"}.get(fmt, fmt)
+        wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
             raise OptionError(f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}")
         return self._sources[wanted]()

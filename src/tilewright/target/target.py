@@ -4,6 +4,7 @@
     Target("llvm -mcpu=x86-64-v3")                                    any x86-64 with AVX2
     Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")       another architecture
     Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
+    Target("c")                                                       this machine, by way of C text and a compiler for it
     Target("npu, llvm -mcpu=znver4")                                  accelerators first, each with its options, and the processor beside them
 
 A target is immutable and compared by its text. What it derives (features, vector width, caches) is what schedules and
@@ -31,7 +32,7 @@ from tilewright.types import DataType
 if TYPE_CHECKING:
     from tilewright.topi.machine import Machine
 
-KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",)}
+KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",), "c": ("cpu",)}
 """Kind -> the keys it always has."""
 
 _TEXT, _NUMBER, _LIST = "text", "number", "list"
@@ -84,6 +85,11 @@ class Target:
     def processor(self) -> Target:
         """The same without accelerators."""
         return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
+
+    @property
+    def is_c(self) -> bool:
+        """Whether kernels become C text, which a compiler of this machine turns into code."""
+        return self.kind == "c"
 
     @property
     def mtriple(self) -> str:
@@ -191,7 +197,7 @@ class Target:
         """The processor, as tensor expressions and schedules see it."""
         from tilewright.topi.machine import Machine
 
-        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores)
+        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores, self.is_c)
 
     def __enter__(self) -> Self:
         """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""
