@@ -14,6 +14,7 @@ from tilewright.target.c.compile import Compiler, compile_c
 from tilewright.target.llvm.jit import LoadedCode
 from tilewright.target.llvm.pool import pool_object
 from tilewright.tir.stmt import PrimFunc
+from tilewright.types import MINIFLOATS
 
 C = Target("c")
 
@@ -33,3 +34,9 @@ class CFunctions:
 
     def close(self) -> None:
         self._destroy(self._context)
+
+
+def refused_types(func: PrimFunc) -> list[str]:
+    """The types of a function that C does not have: 4 bits, 8-bit floats."""
+    kinds = {b.dtype.element for b in func.params}
+    return [str(d) for d in kinds if (d.bits < 8 and d.code != "bool") or d.code in MINIFLOATS]

@@ -41,7 +41,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import overlapping, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.c.codegen import emit_module as emit_c
 from tilewright.target.c.compile import compile_c
@@ -82,6 +82,17 @@ def build_program(
         manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
     return Unfinished(manifest, (*builder.code(overlapping(steps)), entry), builder.constants, report)
+
+
+def build_parts(
+    main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
+) -> tuple[Manifest, list[PrimFunc], Array]:
+    """The program whose kernels are to be C: what it does, its kernels, and its constants. Raises `CompileError` for operators that run in Python."""
+    plan = plan_memory(main)
+    builder = _Builder(target, report, Cache.default(), in_python=False, loops=loops)
+    steps = builder.steps(plan)
+    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    return manifest, builder.in_c, builder.constants.blob()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tilewright.errors import InternalError
 _KINDS: Final = {
     **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}, "f32": "float", "f64": "double",
 }
+_FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod".split())  # noqa: SIM905
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
 
 _FIXED: Final = {
@@ -101,6 +102,12 @@ _NEEDS: Final = {
     "f16_of_f32": ("float_of_bits", "bits_of_float"), "dot2": ("float_of_bits", "fma_f32"), "dot4": ("add_i32",),
     "high_product": ("add_i64",), "doubled_high_product": ("add_i64",),
 }
+
+
+def is_helper(name: str) -> bool:
+    """Whether the name is that of one of these functions."""
+    what, _, end = name.rpartition("_")
+    return name in _FIXED or (end in _KINDS and what in _FAMILIES)
 
 
 def text_of(name: str) -> tuple[tuple[str, ...], str]:

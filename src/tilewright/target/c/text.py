@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.errors import CompileError
+from tilewright.target.c.helpers import is_helper
 from tilewright.types import DataType
 
 _TYPES: Final = {"float32": "float", "float64": "double", "bool": "bool", "float16": "uint16_t", "bfloat16": "uint16_t"}
@@ -109,7 +110,7 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
     clean = _UNSAFE.sub("_", name).strip("_") or "x"
     if clean[0].isdigit():
         clean = f"x{clean}"
-    if clean in _KEYWORDS or clean in MATHEMATICS or clean.startswith(("int8", "int16", "int32", "int64", "uint", "INT", "UINT")):
+    if clean in _KEYWORDS or clean in MATHEMATICS or is_helper(clean) or clean.startswith(("int8", "int16", "int32", "int64", "uint", "INT", "UINT")):
         clean += "_"
     found, k = clean, 1
     while found in taken:

@@ -19,9 +19,9 @@ def remove_dead_memory(func: PrimFunc) -> PrimFunc:
     """`func` without allocations that nothing reads, the stores to them, and lets that nothing uses."""
     while True:
         loaded, named = _used(func)
-        body = _stmt(func.body, loaded, named, set(func.params)) or Seq(())
-        if body is func.body:
-            return func
+        body = _stmt(func.body, loaded, named, set(func.params))
+        if body is None or body is func.body:
+            return func if body is not None else func.with_body(Seq(()))
         func = func.with_body(body)
 
 
