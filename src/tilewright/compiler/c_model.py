@@ -42,8 +42,8 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
             check_entry_types(mod["main"])
             loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
             names = mod["main"].attrs.get("output_tensor_names", ())
-            main = optimize(mod, target.processor)["main"]
-            return emit_model(*build_parts(main, target.processor, name, Report(), names, loops))
+            one_core = Target({"num-cores": 1, **target.processor.export()})
+            return emit_model(*build_parts(optimize(mod, one_core)["main"], one_core, name, Report(), names, loops))
         finally:
             expr.release()
 

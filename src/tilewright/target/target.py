@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",), "c": ("cpu",)}
 """Kind -> the keys it always has."""
 
+_C_VECTOR_BITS: Final = 256
+"""How wide the innermost loops of C text are: the same on every machine, so that the text is."""
+
 _TEXT, _NUMBER, _LIST = "text", "number", "list"
 _OPTIONS: Final = {
     "mcpu": _TEXT, "mtriple": _TEXT, "mattr": _LIST, "mabi": _TEXT, "mfloat-abi": _TEXT, "device": _TEXT, "model": _TEXT,
@@ -139,12 +142,12 @@ class Target:
     @functools.cached_property
     def vector_bits(self) -> int:
         """Width of a vector register in bits: 128, 256 or 512."""
-        return int(self.attrs.get("vector-width", 0)) or cpu.vector_bits(self.family, self.features)
+        return int(self.attrs.get("vector-width", 0)) or (_C_VECTOR_BITS if self.is_c else cpu.vector_bits(self.family, self.features))
 
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
-        return 32 if self.family in ("aarch64", "riscv") or "avx512f" in self.features else 16
+        return 32 if not self.is_c and (self.family in ("aarch64", "riscv") or "avx512f" in self.features) else 16
 
     @functools.cached_property
     def has_fma(self) -> bool:
@@ -166,12 +169,12 @@ class Target:
     @property
     def l1_bytes(self) -> int:
         """First-level data cache of one core."""
-        return host_cache_sizes()[0] if self.is_native else 32 << 10
+        return host_cache_sizes()[0] if self.is_native and not self.is_c else 32 << 10
 
     @property
     def l2_bytes(self) -> int:
         """Second-level cache of one core."""
-        return host_cache_sizes()[1] if self.is_native else 1 << 20
+        return host_cache_sizes()[1] if self.is_native and not self.is_c else 1 << 20
 
     def export(self) -> dict[str, Any]:
         """The target as a JSON-ready dictionary; `Target(t.export()) == t`."""

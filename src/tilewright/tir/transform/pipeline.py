@@ -34,7 +34,7 @@ allocation the third. On 14 computations with plain loops (moves, padding, pools
 each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by up to a half.
 """
 
-SCALAR_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (*LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, remove_dead_memory)
+SCALAR_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (*LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, tighten_loop_bounds, remove_dead_memory)
 """For a compiler behind us that finds vectors, unrolls loops and has a mathematics library: its programs stay loops over scalars."""
 
 
