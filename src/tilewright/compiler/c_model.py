@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -85,8 +86,12 @@ def write_files(texts: dict[str, str], folder: Path) -> list[Path]:
     for name, text in texts.items():
         path, data = folder / name, text.encode()
         try:
-            write_atomically(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
+            write_atomically(path, partial(_fill, data))
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
         paths.append(path)
     return paths
+
+
+def _fill(data: bytes, file: BinaryIO) -> None:
+    file.write(data)

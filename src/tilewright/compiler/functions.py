@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright import __version__
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
-from tilewright.errors import CompileError, TargetError
+from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
@@ -70,10 +72,42 @@ def build(
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
+    if chosen.is_c:
+        text += noted(manifest)
     compiled = compile_c(text, chosen) if chosen.is_c else compile_text(text, chosen)
     objects = (compiled, pool_object(chosen), *(compile_import(t, chosen) for t in imports))
     shown: Sources = {"c": lambda: text} if chosen.is_c else {"ll": lambda: text, "asm": lambda: assembly(text, chosen)}
     return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
+
+
+_NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
+
+
+def noted(manifest: Manifest) -> str:
+    """The parameters of the functions of a C file, as the comment at its end by which it can be loaded."""
+    text = manifest.to_json().replace("*/", "*\\/").replace("??", "?\\u003f")  # nothing that ends a comment, or is a trigraph
+    return f"\n/* For tilewright.runtime.load_module:\n{text}\n*/\n"
+
+
+def load_c(path: Path) -> FunctionModule:
+    """Compile a C file that `export_library` wrote, edited or not, and load its functions.
+
+    Raises `ArtifactError` where it is none, `TargetError` without a compiler, and `CompileError` with what the compiler said.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path}: cannot be read: {error}") from error
+    found = _NOTE.search(text)
+    if found is None:
+        raise ArtifactError(f"{path}: C text without the comment at its end that says what its functions take; write it with export_library('{path.name}')")
+    manifest = Manifest.from_json(found[1], str(path))
+    target = Target(manifest.target)
+    try:
+        compiled = compile_c(text, target)
+    except InternalError as error:
+        raise CompileError(f"{path}: {error}") from error
+    return FunctionModule(Artifact(manifest, (compiled, pool_object(target)), np.empty(0, np.uint8)), {"c": lambda: text})
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

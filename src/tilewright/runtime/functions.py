@@ -14,7 +14,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tilewright.errors import ArtifactError, InputError, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Parameter, Scalar
 from tilewright.runtime.program import Code
 from tilewright.runtime.sizes import value as size_of
@@ -170,7 +171,16 @@ class FunctionModule:
         return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
     def export_library(self, file_name: str | os.PathLike[str]) -> Path:
-        """Write a `.so` (with whichever linker there is) or a `.tar`, which `runtime.load_module` reads."""
+        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them."""
+        path = Path(file_name)
+        if path.suffix == ".c":
+            text = self.get_source("c").encode()
+
+            def write(file: BinaryIO) -> None:
+                file.write(text)
+
+            write_atomically(path, write)
+            return path
         return self.artifact.save(file_name)
 
     save = export_library
