@@ -233,7 +233,7 @@ def test_c_functions_that_are_linked_in() -> None:
 
 
 def test_compilers_are_named_when_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InternalError, match="generated C could not be compiled. cc: "):
+    with pytest.raises(InternalError, match=r"generated C could not be compiled\. cc: "):
         compile_c("int main(", Target("c"), Compiler("cc", ("cc",)))
     monkeypatch.setattr("tilewright.target.c.compile.find_compilers", lambda arch: [])
     with pytest.raises(TargetError, match="no C compiler for x86_64 was found"):

@@ -61,17 +61,17 @@ def known_answers(make: Callable[[], IRModule], name: str, cache: Cache, inputs:
 def _filled(t: Any, random: np.random.Generator) -> Array:
     """Numbers that inputs have: small ones for indices and masks, all that bytes can be, and floats around zero."""
     kind = t.dtype.numpy()
-    if t.dtype.is_float:
-        return random.standard_normal(t.shape).astype(kind)
     most = 2 if t.dtype.bits > 8 or t.dtype.code == "bool" else 256
-    return np.asarray(random.integers(0, most, t.shape), np.int64).astype(kind)
+    values: Array = random.standard_normal(t.shape) if t.dtype.is_float else random.integers(0, most, t.shape)
+    return values.astype(kind)
 
 
 def write_model(model: CModel, path: Path) -> Path:
     """Write `<stem>.c`, and `<stem>.h` beside it."""
     if path.stem != model.name:
         raise ArtifactError(f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write {path.with_name(model.name + '.c')}")
-    return write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent) and path
+    write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent)
+    return path
 
 
 def write_project(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array], folder: Path) -> list[Path]:
