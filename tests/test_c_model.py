@@ -128,6 +128,21 @@ def test_equal_models_are_equal_files(tmp_path: Path) -> None:
     assert tilewright.compile(made).save(tmp_path / "small.c").read_text() == first
 
 
+@needs_compiler
+def test_a_program_of_this_process_whose_kernels_are_c(tmp_path: Path) -> None:
+    made, x = network(), random.standard_normal((1, 8, 9, 9)).astype(np.float32)
+    model, wanted = tilewright.compile(made, target="c"), tilewright.compile(made)(x)
+    np.testing.assert_allclose(model(x)[0], wanted[0], rtol=1e-5)
+    np.testing.assert_array_equal(model(x)[1], wanted[1])
+    assert "expf(" in model.dump("c")
+    with pytest.raises(OptionError, match="a program for 'c' has no stage 'asm'; it has c"):
+        model.dump("asm")
+    with pytest.raises(OptionError, match="a program for 'llvm' has no stage 'c'; it has ll and asm"):
+        tilewright.compile(made).dump("c")
+    model.save(tmp_path / "model.so")
+    np.testing.assert_array_equal(tilewright.load(tmp_path / "model.so")(x)[0], model(x)[0])
+
+
 def test_what_cannot_be_one_file(tmp_path: Path) -> None:
     x = var("x", shape=(3,))
     branch = Function((x,), If(relay.less(relay.sum(x), const(1.0)), relay.tanh(x), x))

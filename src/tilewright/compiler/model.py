@@ -356,9 +356,12 @@ class Model:
         return tree.benchmark(*tensors, **options)
 
     def dump(self, stage: str) -> str:
-        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""
-        if stage not in STAGES:
+        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
+        if stage not in (*STAGES, "c"):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}")
+        is_c = self.target.processor.is_c
+        if stage in (("ll", "asm") if is_c else ("c",)):
+            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {'c' if is_c else 'll and asm'}")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
@@ -372,6 +375,8 @@ class Model:
             return f"{report.module}\n"
         if stage == "tir":
             return "\n\n".join(str(k.func) for k in report.kernels.values()) + "\n"
+        if stage == "c":
+            return report.c
         if stage == "ll":
             return "\n".join(report.llvm.values())
         from tilewright.target.llvm.compile import assembly

@@ -111,7 +111,7 @@ def compile_command(
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
-    stages = options.names("--dump-code", dump_code, options.STAGES)
+    stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
     if path is not None and path.suffix not in (*options.FORMATS, options.C_SOURCE):
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.FORMATS, options.C_SOURCE))}, which are what can be written")

@@ -14,6 +14,8 @@ from tilewright.errors import OptionError
 
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
+C_STAGE: Final = "c"
+"""Of programs whose target is C, in the place of the last two."""
 C_SOURCE: Final = ".c"
 """What one C file ends in."""
 
