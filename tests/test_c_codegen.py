@@ -19,7 +19,7 @@ from tilewright import expr as E
 from tilewright import relay, te
 from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
 from tilewright.expr import Buffer, Var, as_expr, const
-from tilewright.intrinsics import reinterpret
+from tilewright.intrinsics import horizontal_max, horizontal_min, reinterpret
 from tilewright.relay.expr import Function, If, var
 from tilewright.relay.expr import const as constant
 from tilewright.target import Target
@@ -188,6 +188,20 @@ def test_a_network_with_control_flow() -> None:
     for sign in (-1, 1):
         given = np.full(7, sign * 0.25, np.float32)
         np.testing.assert_allclose(found(given), np.exp(given) if sign < 0 else 1 / (1 + np.exp(-given)) + 1, rtol=1e-6)
+
+
+def test_the_maximum_of_lanes_keeps_what_is_no_number() -> None:
+    a, out = Buffer("a", (8,), "float32"), Buffer("out", (2,), "float32")
+    lanes = a[E.Ramp(as_expr(0), 1, 8)]
+    stores = [Store(out, E.Call("float32", op, [lanes]), (as_expr(k),)) for k, op in enumerate((horizontal_max, horizontal_min))]
+    code = CFunctions([scalars(PrimFunc("ends", (a, out), Seq(tuple(stores))))])
+    for at in (None, 0, 3, 7):
+        given, found = np.arange(8, dtype=np.float32) % 5, np.zeros(2, np.float32)
+        if at is not None:
+            given[at] = np.nan
+        code("ends", given, found)
+        np.testing.assert_array_equal(found, [4, 0] if at is None else [np.nan, np.nan])
+    code.close()
 
 
 def test_large_values_stay_small_texts() -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilewright.expr import (
+    NE,
     Broadcast,
     Buffer,
     Call,
@@ -25,6 +26,7 @@ from tilewright.expr import (
     add,
     as_expr,
     const,
+    if_then_else,
     maximum,
     minimum,
     mul,
@@ -167,10 +169,20 @@ def _shallow(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
             return s
 
 
+def _extremum(choose: Callable[[PrimExpr, PrimExpr], PrimExpr]) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
+    """The larger or smaller of two, which keeps what is no number."""
+
+    def combine(old: PrimExpr, new: PrimExpr) -> PrimExpr:
+        either = choose(old, new)
+        return if_then_else(NE(new, new), new, either) if new.dtype.is_float else either
+
+    return combine
+
+
 def _is_across(e: PrimExpr) -> bool:
     return isinstance(e, Call) and e.op in _COMBINE
 
 
 _COMBINE: Final[dict[Intrinsic, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
-    horizontal_sum: add, horizontal_prod: mul, horizontal_max: maximum, horizontal_min: minimum,
+    horizontal_sum: add, horizontal_prod: mul, horizontal_max: _extremum(maximum), horizontal_min: _extremum(minimum),
 }
