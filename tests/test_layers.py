@@ -62,6 +62,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
+    ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }

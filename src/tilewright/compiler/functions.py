@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright import __version__
 from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
-from tilewright.errors import CompileError, TargetError
+from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.manifest import Manifest
+from tilewright.target.c.codegen import emit_module as emit_c
+from tilewright.target.c.compile import compile_c
 from tilewright.target.llvm.codegen import emit_module
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
 from tilewright.target.llvm.faults import faults_text
@@ -68,23 +72,59 @@ def build(
     checks, sites = Checks.current(), list[Site]()
     flat = []
     for f in lowered:
-        func, found = lower_checked(f, checks, len(sites))
+        func, found = lower_checked(f, checks, len(sites), chosen.is_c)
         flat.append(func)
         sites += found
-    kind = sources.asked()
+    kind = sources.asked_for(chosen)
     texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
-    text = emit_module(flat, chosen, texts)
+    text = emit_c(flat) if chosen.is_c else emit_module(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
         sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
-    objects: tuple[bytes, ...] = (compile_text(text, chosen, level=IN_ORDER if manifest.debug else USUAL), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
-    if sites:
-        objects = (*objects, compile_text(faults_text(), chosen))
-    shown = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
-    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), shown)
+    if chosen.is_c:
+        text += noted(manifest)
+    compiled = compile_c(text, chosen) if chosen.is_c else compile_text(text, chosen, level=IN_ORDER if manifest.debug else USUAL)
+    objects = (compiled, *_beside(manifest, chosen), *(compile_import(t, chosen) for t in imports))
+    shown: Sources = {"c": lambda: text} if chosen.is_c else {"ll": lambda: text, "asm": lambda: assembly(text, chosen)}
+    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
+
+
+def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
+    """The objects of what the code of functions calls: threads, and reports where it is checked."""
+    return (pool_object(target), *([compile_text(faults_text(), target)] if manifest.sites else []))
+
+
+_NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
+
+
+def noted(manifest: Manifest) -> str:
+    """The parameters of the functions of a C file, as the comment at its end by which it can be loaded."""
+    text = manifest.to_json().replace("*/", "*\\/").replace("??", "?\\u003f")  # nothing that ends a comment, or is a trigraph
+    return f"\n/* For tilewright.runtime.load_module:\n{text}\n*/\n"
+
+
+def load_c(path: Path) -> FunctionModule:
+    """Compile a C file that `export_library` wrote, edited or not, and load its functions.
+
+    Raises `ArtifactError` where it is none, `TargetError` without a compiler, and `CompileError` with what the compiler said.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path}: cannot be read: {error}") from error
+    found = _NOTE.search(text)
+    if found is None:
+        raise ArtifactError(f"{path}: C text without the comment at its end that says what its functions take; write it with export_library('{path.name}')")
+    manifest = Manifest.from_json(found[1], str(path))
+    target = Target(manifest.target)
+    try:
+        compiled = compile_c(text, target)
+    except InternalError as error:
+        raise CompileError(f"{path}: {error}") from error
+    return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

@@ -92,7 +92,7 @@ def lower(
         else:
             scheduled = arrange(func, made.args, made.outputs)
             blocks = lower_blocks(scheduled)
-        func, sites = lower_checked(blocks, checks, first_site) if flat else (blocks, ())
+        func, sites = lower_checked(blocks, checks, first_site, machine.scalar) if flat else (blocks, ())
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}

@@ -23,7 +23,7 @@ from tilewright.compiler.kernel import Argument, Kernel, lower
 from tilewright.compiler.memory import check_memory
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
-from tilewright.compiler.sources import MODEL, OFF, asked, kernel_source, loops_source
+from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.expr import Var as Symbol
@@ -43,10 +43,13 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.table import derived_sizes
+from tilewright.target.c.codegen import emit_module as emit_c
+from tilewright.target.c.compile import compile_c
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
+from tilewright.target.llvm.debug_info import Source
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
 from tilewright.target.llvm.external import symbol_of
 from tilewright.target.llvm.faults import faults_text
@@ -83,7 +86,18 @@ def build_program(
         manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
         manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return Unfinished(manifest, (*builder.objects.values(), entry, *builder.reporting()), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(steps)), entry, *builder.reporting()), builder.constants, report)
+
+
+def build_parts(
+    main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
+) -> tuple[Manifest, list[PrimFunc], Array]:
+    """The program whose kernels are to be C: what it does, its kernels, and its constants. Raises `CompileError` for operators that run in Python."""
+    plan = plan_memory(main)
+    builder = _Builder(target, report, Cache.default(), in_python=False, loops=loops)
+    steps = builder.steps(plan)
+    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    return manifest, builder.in_c, builder.constants.blob()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +147,7 @@ def build_flow(
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
-    return Unfinished(manifest, (*builder.objects.values(), *entries, *builder.reporting()), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(step for m in made for step in m.steps)), *entries, *builder.reporting()), builder.constants, report)
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
@@ -210,6 +224,8 @@ class _Builder:
         self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
+        self.in_c: list[PrimFunc] = []
+        """Flat functions that become one C file."""
         self.calls: list[ExternalStep] = []
         """What is called back where control flow is native code."""
         self.names: dict[str, str] = {}
@@ -217,7 +233,8 @@ class _Builder:
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
         self.checks = Checks.current(in_place=True)
         self.sites: list[Site] = []
-        self.debug = "" if asked() == OFF else asked()
+        kind = asked_for(target)
+        self.debug = "" if kind == OFF else kind
 
     def steps(self, plan: MemoryPlan) -> list[Step]:
         """The steps of a plan; its kernels and constants join those that are there."""
@@ -268,13 +285,30 @@ class _Builder:
         self.report.kernels[symbol] = kernel
         if self.cache is None:
             return symbol, kernel
-        with self.report.phase("emit"):
-            text = emit(kernel.func, self.target, kernel_source(self.debug, kernel.func, kernel.declared, function) if self.debug else None)
-        self.report.llvm[symbol] = text
-        self.objects[symbol] = self.object(symbol, text)
+        self._make(symbol, symbol, kernel.func, lambda: kernel_source(self.debug, kernel.func, kernel.declared, function))
         return symbol, kernel
 
-    def object(self, symbol: str, text: str) -> bytes:
+    def _make(self, key: str, symbol: str, func: PrimFunc, source: Callable[[], Source]) -> None:
+        """The code of a flat function, with the lines of `source` where they are wanted; C is compiled when all functions are there."""
+        if self.target.is_c:
+            self.in_c.append(func)
+            return
+        with self.report.phase("emit"):
+            text = emit(func, self.target, source() if self.debug else None)
+        self.report.llvm[symbol] = text
+        self.objects[key] = self.object(symbol, text)
+
+    def code(self, overlapping: frozenset[str] = frozenset()) -> list[bytes]:
+        """The objects of all kernels; `overlapping` are those that may read the memory that they write."""
+        if self.in_c:
+            with self.report.phase("emit"):
+                text = emit_c(self.in_c, overlapping)
+            self.report.c = text
+            self.objects["c"] = self.object("c", text, functools.partial(compile_c, target=self.target))
+        return [*self.objects.values()]
+
+    def object(self, symbol: str, text: str, compiled: Callable[[str], bytes] | None = None) -> bytes:
+        """The object file of LLVM text, or what `compiled` makes of other text; from the cache where it is there."""
         if self.cache is None:
             return b""
         level = IN_ORDER if self.debug else USUAL
@@ -282,7 +316,7 @@ class _Builder:
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, self.target, level=level)
+                found = compile_text(text, self.target, level=level) if compiled is None else compiled(text)
             self.cache.put(key, found)
         return found
 
@@ -326,16 +360,13 @@ class _Builder:
         places = (*s.inputs, *s.outputs)
         storage = [loc.storage for loc in places]
         key = f"{call.symbol}{storage if any(storage) else ''}"
-        if key not in self.objects:
-            symbol = f"{call.symbol}_{len(self.objects)}"
+        if key not in self.names:
+            symbol = f"{call.symbol}_{len(self.names)}"
             with self.report.phase("lower"):
                 loops = self.loops[call.symbol]
                 func, sites = host_kernel(loops if loops.origin else replace(loops, origin=None if s.call is None else s.call.span), symbol, storage, self.target, self.checks, len(self.sites))
             self.sites += sites
-            with self.report.phase("emit"):
-                text = emit(func, self.target, loops_source(func, loops, written=True) if self.debug else None)
-            self.report.llvm[symbol] = text
-            self.objects[key] = self.object(symbol, text)
+            self._make(key, symbol, func, lambda: loops_source(func, loops, written=True))
             self.names[key] = symbol
         return KernelCall(self.names[key], tuple(map(self.place, places)), origin)
 

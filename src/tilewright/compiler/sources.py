@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.compiler.cache import Cache
-from tilewright.errors import Origin
+from tilewright.errors import OptionError, Origin
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.files import write_atomically
 from tilewright.target.llvm.debug_info import Source
+from tilewright.target.target import Target
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import PrimFunc, Stmt
 
@@ -32,6 +33,16 @@ SETTING: Final = "tir.debug_info"
 def asked() -> str:
     """The text that the current `PassContext` asks for; empty where it says nothing."""
     return str(PassContext.current().get(SETTING))
+
+
+def asked_for(target: Target) -> str:
+    """The same for code of `target`. Raises `OptionError` where that is C, whose text is what debuggers show."""
+    kind = asked()
+    if not target.is_c:
+        return kind
+    if kind not in ("", OFF):
+        raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])")
+    return OFF
 
 
 def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: str = "") -> Source:

@@ -57,7 +57,7 @@ def _show_version(value: bool) -> None:
 
 
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Say more; show tracebacks.")]
-Target = Annotated[str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'. Quote it.")]
+Target = Annotated[str, typer.Option("-t", "--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'. Quote it.")]
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
 Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
@@ -94,7 +94,7 @@ def common(
 @app.command("compile")
 def compile_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL.tar.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar, or .c for C text. Default: MODEL.tar.")] = None,
     target: Target = "llvm",
     input_shapes: Shapes = "",
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
@@ -107,23 +107,28 @@ def compile_command(
     numerics: Numerics = "",
     require_offload: Required = "",
     plugin: Plugins = None,
+    c_source: Annotated[Path | None, typer.Option("--c-source", metavar="DIR", file_okay=False, help="Write the model as C, with a test, an example and a Makefile, into DIR.")] = None,
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
-    stages = options.names("--dump-code", dump_code, options.STAGES)
-    path = output or Path(model.with_suffix(".tar").name)
-    if path.suffix not in options.FORMATS:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
+    stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
+    path = output or (None if c_source else Path(model.with_suffix(".tar").name))
+    if path is not None and path.suffix not in (*options.FORMATS, options.C_SOURCE):
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.FORMATS, options.C_SOURCE))}, which are what can be written")
     begin = time.perf_counter()
     offload.load_plugins(plugin or [])
     if require_offload:
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
-    compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
-    compiled.save(path)
+    as_c = target if target.split()[:1] == ["c"] else "c"
+    only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
+    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
+    written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path)]
+    written += compiled.export_c(c_source, target=as_c) if c_source else []
     for stage in stages:
-        files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
-    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
+        files.write_text(written[0].with_name(f"{written[0].name}.{stage}"), compiled.dump(stage))
+    for file in written:
+        typer.echo(f"Wrote {file} ({file.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
     if verbose:
         _show_details(compiled)
 

@@ -14,7 +14,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.faults import reported
+from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code
 from tilewright.runtime.sizes import value as size_of
@@ -157,10 +158,10 @@ class FunctionModule:
         return NativeFunction(name, params, self._code, self.artifact.manifest)
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text: `ll` (LLVM, also without `fmt`), `asm`, or `tir` (the loops that it was made from)."""
+        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or `tir` (the loops that it was made from)."""
         if not self._sources:
             raise ArtifactError(f"{self.artifact.path}: a library has no source; build the function again to see it")
-        wanted = {"": "ll", "s": "asm"}.get(fmt, fmt)
+        wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
             raise OptionError(f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}")
         return self._sources[wanted]()
@@ -173,7 +174,16 @@ class FunctionModule:
         return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
     def export_library(self, file_name: str | os.PathLike[str]) -> Path:
-        """Write a `.so` (with whichever linker there is) or a `.tar`, which `runtime.load_module` reads."""
+        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them."""
+        path = Path(file_name)
+        if path.suffix == ".c":
+            text = self.get_source("c").encode()
+
+            def write(file: BinaryIO) -> None:
+                file.write(text)
+
+            write_atomically(path, write)
+            return path
         return self.artifact.save(file_name)
 
     save = export_library

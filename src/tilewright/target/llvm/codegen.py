@@ -16,9 +16,10 @@ from typing import Final
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
 from tilewright.intrinsics import Extern, prefetch
+from tilewright.target.free_names import free_names
 from tilewright.target.llvm.debug_info import DebugFunction, DebugInfo, Source
 from tilewright.target.llvm.extern import call_extern
-from tilewright.target.llvm.facts import Facts, free_names
+from tilewright.target.llvm.facts import Facts
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import prefetch as emit_prefetch
 from tilewright.target.llvm.memory import store
