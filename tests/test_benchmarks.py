@@ -153,3 +153,9 @@ def test_every_program_finds_what_it_imports(program: str) -> None:
 def test_torch_compile_says_which_networks_there_are() -> None:
     done = run("torch_compile.py", "no_such_network")
     assert done.returncode == 2 and "there is no network no_such_network; there are resnet18, bert, small" in done.stderr
+
+
+def test_candidates_are_built_and_timed() -> None:
+    done = run("measuring.py", 4)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[0].split() == ["builders", "built/s", "timed/s", "failed", "best"]

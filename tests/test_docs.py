@@ -16,7 +16,7 @@ import pytest
 from onnx import helper
 
 from small_models import graph
-from tilewright import relay, te
+from tilewright import relay, rpc, te
 from tilewright.contrib.accelerator.__main__ import main as accelerator_main
 from tilewright.driver.main import main
 from tilewright.global_functions import remove_global_func
@@ -76,6 +76,33 @@ def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.Capture
     (command,) = blocks(page, "sh")
     assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
     assert (models_here / "report.json").exists()
+
+
+def test_the_page_on_measuring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "measuring.md"
+    module, script = blocks(page, "python")
+    (tmp_path / "scaled.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(script, page.name, "exec"), names)
+    assert [r.ok for r in names["results"]] == [True] * 3 and capsys.readouterr().out.count(" us\n") == 3
+    assert len((tmp_path / "records.json").read_text().splitlines()) == 3
+
+
+def test_the_page_on_devices_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "devices.md"
+    (script,) = blocks(page, "python")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TILEWRIGHT_RPC_SECRET", "a secret of the tests")
+    tracker = rpc.Tracker(port=0)
+    try:
+        with rpc.Server(port=0, key="board", tracker=("127.0.0.1", tracker.port)):
+            names: dict[str, Any] = {}
+            exec(compile(script.replace("9190", str(tracker.port)), page.name, "exec"), names)
+            assert (names["y"].numpy() == 1).all()
+    finally:
+        tracker.close()
 
 
 def test_the_page_on_offloading_is_so(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,6 +263,15 @@ def test_the_python_of_the_page_on_modules_and_passes_runs(capsys: pytest.Captur
     assert blocks(page, "text")[1].strip() in printed and "AddToSubtract: " in printed and "fold_constant.py:" in printed
 
 
+def test_the_python_of_the_page_on_schedules_without_templates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    for source in blocks(ROOT / "docs" / "auto_scheduler.md", "python"):
+        exec(compile(source, "auto_scheduler.md", "exec"), names)
+    assert "s[C].parallel(" in capsys.readouterr().out
+    assert {f.name for f in tmp_path.iterdir()} == {"matmul.json", "network.json"}
+
+
 def test_every_step_of_a_te_schedule_is_described() -> None:
     text = (ROOT / "docs" / "te.md").read_text(encoding="utf-8")
     steps = {name for kind in (te.Stage, te.Schedule) for name in vars(kind) if not name.startswith("_")} - {"restart", "normalize"}
@@ -283,3 +319,16 @@ def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFix
 
 def test_every_switch_has_a_description() -> None:
     assert [s.name for s in SETTINGS.values() if len(s.doc) < 10] == []
+
+
+def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "tuning.md"
+    (source,) = blocks(page, "python")
+    names: dict[str, Any] = {}
+    exec(compile(source, str(page), "exec"), names)
+    assert names["history"].report == {"taken": len((models_here / "log.json").read_text().splitlines())}
+    (command,) = blocks(page, "sh")
+    tune, build = (shlex.split(line)[1:] for line in command.strip().splitlines())
+    tune[tune.index("--minutes") + 1] = "0.05"
+    assert main(tune) == 0, capsys.readouterr().err
+    assert main(build) == 0, capsys.readouterr().err

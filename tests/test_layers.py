@@ -29,8 +29,10 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("relay.frontend", "serialization", "registry"),
     ("_ffi",),
     ("target", "runtime"),
+    ("rpc", "exec"),
     ("compiler",),
     ("onnx_backend", "onnx_session", "micro"),
+    ("tuning",),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
     ("driver", "__main__"),
@@ -38,8 +40,8 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
-STANDALONE = ("runtime", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "contrib"}
+STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor")
+STANDALONE_USES = {"node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "exec", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -55,12 +57,14 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.op_attributes", "relay.op.left_out"): "the same",
     ("ir.structural", "relay.text_lines"): "a difference shows the lines of the programs' text",
     ("ir.transform", "relay.check_rewrites"): "the option relay.check_rewrites runs relay's interpreter after each pass",
+    ("te.tensor", "topi"): "a + b of whole tensors is the field's spelling of topi.add",
     ("runtime", "ir.container"): "tvm.runtime.convert is the field's name for making containers of programs",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
     ("relay.quantize", "compiler.calibration"): "relay.quantize.quantize is the field's name for quantizing a network, which runs it on data, compiled",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
     ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
+    ("compiler.model", "autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",

@@ -15,6 +15,10 @@ from tilewright import relay
 from tilewright.errors import CompileError, InputError, OptionError, TargetError
 
 NAMES = (
+    "autotvm.LocalBuilder", "autotvm.LocalRunner", "autotvm.RPCRunner", "autotvm.apply_history_best", "autotvm.callback.log_to_file", "autotvm.callback.progress_bar",
+    "autotvm.measure_option", "autotvm.record.pick_best", "autotvm.task.DispatchContext", "autotvm.task.create", "autotvm.task.dispatcher.ApplyHistoryBest",
+    "autotvm.task.extract_from_program", "autotvm.task.space.ConfigSpace", "autotvm.template", "autotvm.tuner.DropletTuner", "autotvm.tuner.GATuner",
+    "autotvm.tuner.XGBTuner",
     "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
     "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",
     "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash", "ir.transform.PassContext", "ir.transform.Sequential",
@@ -27,6 +31,12 @@ NAMES = (
     "lower", "runtime.load_module", "target.Target", "target.Target.current", "te.compute", "te.create_schedule", "te.extern", "te.placeholder",
     "relay.einsum", "relay.random.threefry_key", "relay.searchsorted", "relay.topk", "relay.vision.non_max_suppression", "relay.vision.roi_align",
     "tir", "tir.ir_builder.create", "topi", "topi.argsort", "topi.image.resize2d", "topi.random.uniform", "topi.vision.non_max_suppression",
+    "auto_scheduler.ApplyHistoryBest", "auto_scheduler.ComputeDAG", "auto_scheduler.HardwareParams", "auto_scheduler.LocalBuilder",
+    "auto_scheduler.LocalRunner", "auto_scheduler.PreloadMeasuredStates", "auto_scheduler.RPCRunner", "auto_scheduler.RandomModel",
+    "auto_scheduler.RecordReader", "auto_scheduler.RecordToFile", "auto_scheduler.SearchTask", "auto_scheduler.SketchPolicy",
+    "auto_scheduler.TaskScheduler", "auto_scheduler.TuningOptions", "auto_scheduler.XGBModel", "auto_scheduler.extract_tasks",
+    "auto_scheduler.load_best_record", "auto_scheduler.load_records", "auto_scheduler.make_workload_key", "auto_scheduler.measure.MeasureInput",
+    "auto_scheduler.measure_record.load_record_from_string", "auto_scheduler.register_workload", "auto_scheduler.save_records",
     "transform.Pass",
     "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential", "transform.module_pass",
 )

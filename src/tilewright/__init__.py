@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 _MODULES: Final = frozenset({
-    "arith", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "micro", "nd", "params", "parser", "registry", "relay", "runtime", "script", "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "_ffi",
+    "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "micro", "nd", "params", "parser", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "_ffi",
 })
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
@@ -32,6 +32,8 @@ _NAMES: Final = {
 if TYPE_CHECKING:
     from tilewright import (
         arith,
+        auto_scheduler,
+        autotvm,
         contrib,
         driver,
         error,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         parser,
         registry,
         relay,
+        rpc,
         runtime,
         script,
         serialization,
@@ -86,8 +89,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target", "__version__", "arith", "build", "check", "compile", "contrib", "convert", "cpu", "device", "driver",
-    "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd", "params", "parser", "quantize", "register_func", "registry", "relay", "runtime", "script",
+    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target", "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu", "device", "driver",
+    "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd", "params", "parser", "quantize", "register_func", "registry", "relay", "rpc", "runtime", "script",
     "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform",
 ]
 

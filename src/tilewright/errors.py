@@ -98,6 +98,34 @@ class ArtifactError(CompileError):
     """A compiled artifact is damaged, or was made for another machine or version."""
 
 
+class RPCError(TVMError):
+    """Another process or machine cannot be reached, refuses, or answers what cannot be understood."""
+
+
+class WorkerError(TVMError):
+    """A call in a worker process failed."""
+
+
+class WorkerRaised(WorkerError):
+    """What was called raised; `kind` is the name of the exception's class."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind, self.text = kind, text
+
+
+class WorkerCrashed(WorkerError):
+    """The process ended during the call; the message says by which signal."""
+
+
+class WorkerNotStarted(WorkerError):
+    """There is no process to call: none can be started here, within the limits that are set."""
+
+
+class WorkerTimedOut(WorkerError):
+    """The call took longer than it may; its process was ended."""
+
+
 class NotNativeWarning(UserWarning):
     """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
 

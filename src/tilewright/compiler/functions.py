@@ -19,9 +19,9 @@ from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.manifest import Manifest
-from tilewright.target.c.codegen import emit_module as emit_c
+from tilewright.target.c.codegen import emit_measured as emit_c
 from tilewright.target.c.compile import compile_c
-from tilewright.target.llvm.codegen import emit_module
+from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
 from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.pool import pool_object
@@ -77,11 +77,11 @@ def build(
         sites += found
     kind = sources.asked_for(chosen)
     texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
-    text = emit_c(flat) if chosen.is_c else emit_module(flat, chosen, texts)
+    text, scratch = emit_c(flat) if chosen.is_c else emit_measured(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
-        sites=tuple(sites), debug=kind if kind and texts else "",
+        scratch=scratch, sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
     if chosen.is_c:

@@ -26,8 +26,9 @@ from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_checked
+from tilewright.topi import decisions, texts
 from tilewright.topi import machine as machines
-from tilewright.topi import texts
+from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.arrange import arrange
@@ -64,22 +65,26 @@ class Kernel:
 
 
 Shape = tuple[int, ...]
+Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None]
+"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for one that is not known."""
 
 
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True,
-    checks: Checks | None = None, first_site: int = 0,
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,
+    found: Found | None = None, checks: Checks | None = None, first_site: int = 0,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
     `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
+    Choices of tiles, orders and algorithms are the model's where nobody `decided`; kernels for open sizes take no decisions.
+    `found` arranges the loops of the computations that it knows, instead of their own schedule.
     Where there are `checks`, accesses are checked, at sites numbered from `first_site` on.
     Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
     """
-    with machines.use(machine):
+    with machines.use(machine), decisions.use(None if symbols else decided):
         inputs = [
             _placeholder(p, c)
             for p, c in zip(function.params, constants, strict=True)
@@ -90,13 +95,24 @@ def lower(
         if chosen:
             scheduled, blocks = func, _by_height(made, func, chosen)
         else:
-            scheduled = arrange(func, made.args, made.outputs)
+            known = None if found is None or symbols else found(func, made.args, made.outputs)
+            scheduled = arrange(func, made.args, made.outputs) if known is None else known
             blocks = lower_blocks(scheduled)
         func, sites = lower_checked(blocks, checks, first_site, machine.scalar) if flat else (blocks, ())
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
     return Kernel(func, arguments, stages, sites, blocks)
+
+
+def computed(function: Function, constants: Sequence[bool], machine: Machine) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
+    """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own schedule arranges it.
+
+    Raises `NotImplementedError` from `Op.compute`, as `lower` does.
+    """
+    with machines.use(machine):
+        made = _Computed(function, [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)], constants, ())
+        return made.args, made.outputs, arrange(made.func("main", ()), made.args, made.outputs)
 
 
 def _placeholder(p: Var, constant: bool) -> Tensor:

@@ -6,6 +6,7 @@ from tilewright.errors import CompileError
 from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.runtime.host import host_arch
+from tilewright.runtime.scratch import Scratch
 from tilewright.target.target import Target
 from tilewright.types import TensorType, Type
 
@@ -22,6 +23,14 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is {what}, {kind!r}, {shown_bytes(size)}: "
         "give smaller shapes, or correct the sizes in the model")
+
+
+def check_scratch(scratch: Scratch, target: Target) -> None:
+    """Raise `CompileError` for a kernel that takes more memory of one thread than this machine has; other machines are not known."""
+    if scratch.heap > (there := machine_bytes()) and target.mtriple.split("-")[0] in ("", host_arch()):
+        raise CompileError(
+            f"{scratch.kernel} needs {shown_bytes(scratch.heap)} of memory for each thread between its stages, and there are {shown_bytes(there)}: "
+            "give smaller shapes, or correct the sizes, the padding and the windows in the model")
 
 
 def _nbytes(t: Type | None) -> int:

@@ -12,14 +12,16 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tilewright import __version__, settings
+from tilewright.compiler import decided
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.content import digest_external, digest_model
@@ -63,6 +65,7 @@ def compile(
     numerics: str = "",
     cache: Cache | None = None,
     specialise_after: int = 0,
+    records: Any = None,
 ) -> Model:
     """Compile a model for this machine or for `target`; with accelerators before it ("npu, llvm"), these take what they compute.
 
@@ -74,6 +77,7 @@ def compile(
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
     stands between them in that type, with sums in float32; inputs and outputs keep their types. `numerics` ("tflite", "onnx", "torch" or one of its engines, "fast")
     rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `threads` share the work of a call (default: all cores).
+    `records` are what `tilewright tune` wrote, a file or several: kernels that were tuned are made as was measured to be best (`autotvm.apply_history_best`).
 
     Raises `ModelError` for a bad file, `OpNotImplemented` with all operators that are not known, `ShapeError` where an
     operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
@@ -97,11 +101,21 @@ def compile(
         from tilewright.compiler.module_model import ModuleModel
 
         kind, model, shapes = ModuleModel, PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
-    made = kind(model, dict(shapes or {}), chosen, threads, options, cache or Cache.default())
-    made.specialise_after = specialise_after
-    with no_garbage_collection():
-        made.prepare()
+    with _advised(records):
+        made = kind(model, dict(shapes or {}), chosen, threads, options, cache or Cache.default())
+        made.specialise_after = specialise_after
+        with no_garbage_collection():
+            made.prepare()
     return made
+
+
+def _advised(records: Any) -> Any:
+    """The context in which `records` say how kernels are made."""
+    if records is None:
+        return nullcontext()
+    from tilewright.autotvm.task.dispatcher import apply_history_best
+
+    return apply_history_best(records)
 
 
 class Model:
@@ -116,7 +130,7 @@ class Model:
         self.target, self.report = target, Report()
         self._source, self._threads = model, threads
         self._shapes: dict[str, Sequence[Any]] = dict(shapes)
-        self._options, self._cache = options, cache
+        self._options, self._cache, self._advisor = options, cache, decided.current()
         self._only: Executable | None = None
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
@@ -170,6 +184,12 @@ class Model:
                 self._only.specialise(self._specialised, self.specialise_after)
         return True
 
+    @contextmanager
+    def _context(self) -> Iterator[None]:
+        """How passes run and kernels are made, as when the model was compiled first."""
+        with self._options.context(), decided.using(self._advisor):
+            yield
+
     def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache) -> Artifact:
         from tilewright.compiler.open_program import build_open
         from tilewright.expr import Var
@@ -177,7 +197,7 @@ class Model:
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}
         shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-        with self._options.context():
+        with self._context():
             return build_open(lambda: self._imported(shapes, report)["main"], wanted.symbol_ranges(), self.target, self._name(), report, cache)
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
@@ -330,7 +350,7 @@ class Model:
         model, tree = self._as_c(self._name(), target), self._stages
         assert tree is not None
         shapes = self._named(tree, [t.shape for t in self.inputs])
-        with self._options.context():
+        with self._context():
             given = [np.asarray(x) for x in inputs] if inputs else None
             known = known_answers(lambda: self._imported(shapes, Report()), self._name(), self._cache, given)
         return write_project(model, *known, Path(folder))
@@ -345,7 +365,7 @@ class Model:
         if self._open is not None or self._stages is None or self._has_groups or self._stages.root.asked:
             raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone")
         shapes = self._named(self._stages, [t.shape for t in self.inputs])
-        with self._options.context():
+        with self._context():
             return c_model(lambda: self._imported(shapes, Report()), chosen, name)
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
@@ -410,12 +430,13 @@ class Model:
         return Cache.key(
             "artifact", __version__, _compiler_fingerprint(), self._content, json.dumps(shapes), self._name(), str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(), identity(self.target.accelerators),
+            *([self._advisor.identity] if self._advisor is not None else []),
         )
 
     def _grown(self, tree: Stages, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
         from tilewright.compiler.growth import grow
 
-        with no_garbage_collection(), self._options.context():
+        with no_garbage_collection(), self._context():
             if point.function is not None:
                 return grow(point.function, values)
             shapes = self._shapes_of(tree, ()) if values is None else self._named(tree, [v.shape for v in values])
@@ -429,7 +450,7 @@ class Model:
         """The program of a stage."""
         from tilewright.compiler.build import build_made
 
-        with self._options.context():
+        with self._context():
             made = build_made(lambda: self._module_of(make()), self.target, self._name(), self.report, self._cache)
         self._store(self._key_of(tree, edge), made)
         return Program(made, self._threads)
@@ -461,7 +482,7 @@ class Model:
         """The whole model once more, for what `report` wants to know."""
         from tilewright.compiler.build import build_made
 
-        with self._options.context():
+        with self._context():
             return build_made(lambda: self._imported(shapes, report), self.target, self._name(), report, cache)
 
     def _name(self) -> str:

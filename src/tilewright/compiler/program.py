@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
-from tilewright.compiler.kernel import Argument, Kernel, lower
-from tilewright.compiler.memory import check_memory
+from tilewright.compiler.kernel import Argument, Kernel
+from tilewright.compiler.memory import check_memory, check_scratch
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
@@ -44,10 +45,12 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
+from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.c.codegen import emit_module as emit_c
 from tilewright.target.c.compile import compile_c
-from tilewright.target.llvm.codegen import emit
+from tilewright.target.c.memory import memory_of
+from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
 from tilewright.target.llvm.debug_info import Source
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
@@ -142,7 +145,7 @@ def build_flow(
     )
     made = [replace(m, constants_bytes=builder.constants.size, sites=manifest.sites) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    program.fallible.update(k for k, m in enumerate(made) if m.sites or any(map(fails, m.steps)))
+    program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(fails, m.steps)))
     manifest = replace(manifest, calls=tuple(builder.calls))
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
@@ -172,6 +175,7 @@ def _manifest(
         cpu=target.mcpu,
         features=tuple(sorted(target.features)),
         compiler=__version__,
+        scratch=most(builder.scratch),
         sites=tuple(builder.sites),
         debug=builder.debug,
         **rest,
@@ -221,11 +225,12 @@ class _Builder:
         self.symbols, self.loops = symbols, loops or {}
         self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
-        self.machine = target.machine
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
         self.in_c: list[PrimFunc] = []
         """Flat functions that become one C file."""
+        self.scratch: list[Scratch] = []
+        """What each kernel takes of a thread."""
         self.calls: list[ExternalStep] = []
         """What is called back where control flow is native code."""
         self.names: dict[str, str] = {}
@@ -277,8 +282,8 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = lower(function, constant, self.machine, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None,
-                               checks=self.checks, first_site=len(self.sites))
+                kernel = tuned.lower(function, constant, self.target, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None,
+                                      checks=self.checks, first_site=len(self.sites))
             except NotImplementedError:
                 return None
         self.sites += kernel.sites
@@ -291,12 +296,19 @@ class _Builder:
     def _make(self, key: str, symbol: str, func: PrimFunc, source: Callable[[], Source]) -> None:
         """The code of a flat function, with the lines of `source` where they are wanted; C is compiled when all functions are there."""
         if self.target.is_c:
+            self._note(memory_of(func).taken)
             self.in_c.append(func)
             return
         with self.report.phase("emit"):
-            text = emit(func, self.target, source() if self.debug else None)
+            text, scratch = emit_measured((func,), self.target, [source()] if self.debug else [])
+        self._note(scratch)
         self.report.llvm[symbol] = text
         self.objects[key] = self.object(symbol, text)
+
+    def _note(self, scratch: Scratch) -> None:
+        """Note what a kernel takes of each thread. Raises `CompileError` where that is more than the machine has."""
+        check_scratch(scratch, self.target)
+        self.scratch.append(scratch)
 
     def code(self, overlapping: frozenset[str] = frozenset()) -> list[bytes]:
         """The objects of all kernels; `overlapping` are those that may read the memory that they write."""

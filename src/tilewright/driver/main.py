@@ -1,5 +1,5 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -20,6 +20,7 @@ import typer
 
 from tilewright.compiler.grouping import flat
 from tilewright.driver import files, offload, options, tensors
+from tilewright.driver.tune import tune_command
 from tilewright.errors import InputError, InternalError, OptionError, TVMError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ Plugins = Annotated[
 Required = Annotated[
     str, typer.Option("--require-offload", metavar="SHARE", help="Fail where accelerators take less than this of the multiply-accumulates, like 95%.")
 ]
+Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="What `tilewright tune` wrote: kernels as were measured to be best.")]
 Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
 
 
@@ -108,6 +110,7 @@ def compile_command(
     require_offload: Required = "",
     plugin: Plugins = None,
     c_source: Annotated[Path | None, typer.Option("--c-source", metavar="DIR", file_okay=False, help="Write the model as C, with a test, an example and a Makefile, into DIR.")] = None,
+    tuning_records: Records = None,
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
@@ -122,7 +125,7 @@ def compile_command(
         offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
     as_c = target if target.split()[:1] == ["c"] else "c"
     only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
-    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
+    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path)]
     written += compiled.export_c(c_source, target=as_c) if c_source else []
     for stage in stages:
@@ -153,6 +156,7 @@ def run_command(
     mixed_precision_acc_type: Sums = "float32",
     numerics: Numerics = "",
     plugin: Plugins = None,
+    tuning_records: Records = None,
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
@@ -166,7 +170,7 @@ def run_command(
         compiled: Any = tilewright.load(model, threads)
     else:
         shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass)
+        compiled = _compile(model, target, shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
@@ -262,6 +266,9 @@ def quantize_command(
         _show_details(compiled)
 
 
+app.command("tune")(tune_command)
+
+
 def _compile(
     model: Path,
     target: str,
@@ -270,6 +277,7 @@ def _compile(
     opt_level: int,
     config: Sequence[str] | None,
     disabled: str,
+    records: Path | None = None,
 ) -> Any:
     """The compiled model; every size of its inputs is known."""
     import tilewright
@@ -277,7 +285,7 @@ def _compile(
     sizes = options.input_shapes(shapes) if isinstance(shapes, str) else dict(shapes)
     switches = options.pass_config(config or [])
     without = options.names("--disabled-pass", disabled)
-    compiled = tilewright.compile(model, sizes or None, target, threads, opt_level=opt_level, config=switches, disabled_pass=without)
+    compiled = tilewright.compile(model, sizes or None, target, threads, opt_level=opt_level, config=switches, disabled_pass=without, records=records)
     try:
         _ = compiled.inputs
     except InputError as error:

@@ -21,7 +21,7 @@ from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
 from tilewright.runtime.faults import last_reported
-from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_STACK, Manifest
+from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.program import (
     CONSTANT,
@@ -39,6 +39,7 @@ from tilewright.runtime.program import (
     entry_symbols,
     segments,
 )
+from tilewright.runtime.scratch import ALWAYS_THERE, check_stack
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads, set_threads_of_call
 from tilewright.texts import pack_texts
 
@@ -116,6 +117,7 @@ class Executable:
         self._frames: list[_Frame] = []
         self._generation = -1
         self._context = 0
+        self._takes_stack = manifest.scratch.stack > ALWAYS_THERE
         self._plan: list[Callable[[int, int], int] | _Outside] = self._bind()
         made = {p.makes for p in self._plan if isinstance(p, _Outside)}
         self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
@@ -289,6 +291,8 @@ class Executable:
         """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are `fresh` may be replaced."""
         if self._generation != POOLS.generation:
             self._enter_pool()
+        if self._takes_stack:
+            check_stack(self.manifest.name, self.manifest.scratch)
         try:
             frame = self._frames.pop()
         except IndexError:
@@ -390,6 +394,8 @@ def failure(manifest: Manifest, status: int) -> RunError | InternalError:
     """What a status other than 0 means."""
     if status == NO_MEMORY:
         return RunError(f"'{manifest.name}' needs more memory than there is")
+    if status == NO_SCRATCH:
+        return manifest.scratch.lacking(manifest.name)
     if status == NO_STACK:
         return RunError(
             f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the last thing that the function does, "

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError, InputError, OptionError
+from tilewright.errors import ArtifactError, InputError, MemoryFault, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
@@ -26,6 +26,7 @@ from tilewright.runtime.faults import reported
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code
+from tilewright.runtime.scratch import ALWAYS_THERE, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
 from tilewright.types import DataType
@@ -39,19 +40,30 @@ class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
     def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, manifest: Manifest) -> None:
+        """`manifest` is that of its module: the most that a function takes of each thread, and what is checked."""
         self.name, self._manifest = name, manifest
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
         self.scalars = tuple(p for p in params if isinstance(p, Scalar))
-        self._code = code
+        self._code, self._scratch = code, manifest.scratch
         kinds = [ctypes.c_void_p] * (len(self.arrays) + 1) + [_c_type(p.dtype) for p in self.scalars]
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters, `MemoryFault` where the code is checked and found a wrong access."""
+        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory for it.
+
+        Where the code is checked and found a wrong access, that is a `MemoryFault`.
+        """
         given, passed, numbers = self._passed(args)
-        self._run(POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
-        if self._manifest.sites and (fault := reported(self._code, self._manifest)) is not None:
+        context, scratch = POOLS.context(default_threads(), self._code), self._scratch
+        if scratch.stack > ALWAYS_THERE:
+            check_stack(self.name, scratch)
+        before = refused(context) if scratch.heap else 0
+        self._run(context, *(_address(x) for x in passed), *numbers)
+        fault = self._fault()
+        if scratch.heap and refused(context) != before:
+            raise scratch.lacking(self.name)
+        if fault is not None:
             raise fault
         for p, mine, theirs in zip(self.arrays, passed, given, strict=True):
             if p.written and mine is not theirs:
@@ -59,9 +71,25 @@ class NativeFunction:
 
     def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> BenchmarkResult:
         """Time calls with these arguments; they are checked once."""
+        found = measure(self.bind(*args), repeat, number, min_repeat_ms)
+        if (fault := self._fault()) is not None:
+            raise fault
+        return found
+
+    def _fault(self) -> MemoryFault | None:
+        """What checked code has reported since it was asked last."""
+        return reported(self._code, self._manifest) if self._manifest.sites else None
+
+    def bind(self, *args: Any) -> Callable[[], None]:
+        """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are written."""
         _, passed, numbers = self._passed(args)
-        addresses, context = [_address(x) for x in passed], POOLS.context(default_threads(), self._code)
-        return measure(lambda: self._run(context, *addresses, *numbers), repeat, number, min_repeat_ms)
+        everything = (POOLS.context(default_threads(), self._code), *(_address(x) for x in passed), *numbers)
+        run = self._run
+
+        def call(keep: Sequence[Array] = passed) -> None:
+            run(*everything)
+
+        return call
 
     def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
         """The arrays as given, the arrays and the numbers as the code takes them."""

@@ -10,14 +10,15 @@ from typing import Any, Final
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.faults import OVERLAP, Site
 from tilewright.runtime.program import ExternalStep, HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
+from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
 from tilewright.types import DataType
 
 FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
-MEMORY_FAULT, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -2, 1, 2, 3
-"""What a run that failed returns; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
+MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -2, -1, 1, 2, 3
+"""What a run that failed returns: a wrong access, no memory for what stands between a kernel's stages; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,19 @@ class Manifest:
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()
     """What the code of a program with control flow calls back, by number; the place of each array is its number among the inputs or outputs of the call."""
+    scratch: Scratch = NOTHING
+    """The most that one of the kernels takes of each thread beside the workspace."""
     modules: tuple[tuple[str, int], ...] = ()
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
     sites: tuple[Site, ...] = ()
     """What checked code checks, by number. A run that it reports from returns `MEMORY_FAULT`."""
     debug: str = ""
     """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The bytes that a kernel takes of each thread at most: of its stack and of the C library."""
+        return self.scratch.stack + self.scratch.heap
 
     @property
     def is_native(self) -> bool:
@@ -171,9 +179,9 @@ class Manifest:
         """What the entry function returns, as comments."""
         fault = f"; {MEMORY_FAULT}: a wrong access to memory was found, and left out" if self.sites else ""
         if self.steps:
-            return [f"/* 0: done; {NO_MEMORY}: out of memory{fault}. May be called from several threads at once. */"]
+            return [f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at once. */"]
         return [
-            f"/* 0: done{fault}; {NO_MEMORY}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
+            f"/* 0: done{fault}; {NO_MEMORY}, {NO_SCRATCH}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
             *(f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)),
             " */",
         ]
@@ -208,6 +216,8 @@ class Manifest:
             "hashes": self.hashes,
             "steps": [step_to_json(step) for step in steps],
         }
+        if self.scratch != NOTHING:
+            content["scratch"] = [self.scratch.stack, self.scratch.heap, self.scratch.kernel]
         if self.failures:
             content["failures"] = list(self.failures)
         if self.calls:
@@ -269,6 +279,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         hashes={str(k): str(v) for k, v in dict(content["hashes"]).items()},
         functions={str(name): tuple(map(_parameter, params)) for name, params in dict(content.get("functions", {})).items()},
         failures=tuple(map(str, content.get("failures", ()))),
+        scratch=_scratch(*content.get("scratch", (0, 0, ""))),
         calls=tuple(map(_call, content.get("calls", ()))),
         lists=tuple(n if n in (None, "tensor") else _count(n) for n in content.get("lists", ())),
         symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
@@ -278,6 +289,10 @@ def _read(content: dict[str, Any]) -> Manifest:
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )
+
+
+def _scratch(stack: Any, heap: Any, kernel: Any) -> Scratch:
+    return Scratch(_count(stack), _count(heap), str(kernel))
 
 
 def _call(fields: Any) -> ExternalStep:

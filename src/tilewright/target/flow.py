@@ -205,7 +205,7 @@ class FlowFunction:
 class FlowProgram:
     """Functions by number, of which `main` is the first. `blocks` are the bytes of the inputs and outputs of each block.
 
-    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed. Blocks that may fail are `fallible`.
+    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed. Blocks that may fail, in a call or for lack of memory, are `fallible`.
     """
 
     functions: list[FlowFunction]

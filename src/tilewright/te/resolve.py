@@ -23,7 +23,7 @@ from tilewright.te.create import create_blocks
 from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
 from tilewright.te.stage import Ahead, Fuse, Mark, Relation, Split, Stage, root_axes
-from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
@@ -50,6 +50,27 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
     if s.arrange is not None:
         _check_no_steps(s)
         return s.arrange(func, inputs, outputs)
+    engine = _resolved(s, func, blocks, buffers)
+    imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
+    func = unroll_by_hint(engine.func)
+    return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
+
+
+def apply_schedule(s: Schedule, args: Sequence[Tensor], func: PrimFunc) -> PrimFunc:
+    """`func`, another program of the computations of the schedule with blocks of the same names, as the schedule arranges it.
+
+    Its buffers, origins and attributes stay. Raises `ScheduleError`.
+    """
+    inputs = [t for t in args if isinstance(t.op, PlaceholderOp)]
+    outputs = [t for t in args if not isinstance(t.op, PlaceholderOp)]
+    own, blocks = create_blocks(inputs, outputs)
+    engine = Engine(func)
+    engine.apply(_resolved(s, own, blocks, dict(zip([*inputs, *outputs], own.params, strict=True))).steps)
+    return unroll_by_hint(engine.func)
+
+
+def _resolved(s: Schedule, func: PrimFunc, blocks: Mapping[Operation, str], buffers: dict[Tensor, Buffer]) -> Engine:
+    """The engine after all steps of the schedule."""
     resolver = _Resolver(s, func, {s[op]: block for op, block in blocks.items()}, buffers)
     for rewrite in s.rewrites:
         resolver.rewrite(rewrite)
@@ -64,9 +85,7 @@ def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: M
             resolver.arrange_scan(stage, stage.op)
         elif stage in resolver.blocks and not stage.inlined:
             resolver.arrange(stage)
-    imports = tuple(dict.fromkeys(text for stage in s.stages for text in stage.imports))
-    func = unroll_by_hint(resolver.engine.func)
-    return replace(func, attrs={**func.attrs, IMPORTS: imports}) if imports else func
+    return resolver.engine
 
 
 def _check_args(s: Schedule, args: Sequence[Any]) -> None:

@@ -90,6 +90,30 @@ class Tensor:
             raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed")
         return tuple(d for d in found if d is not None)
 
+    def __add__(self, other: Any) -> Tensor:
+        return _broadcast("add", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _broadcast("add", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _broadcast("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _broadcast("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _broadcast("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _broadcast("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _broadcast("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _broadcast("divide", other, self)
+
     def __getitem__(self, indices: Any) -> PrimExpr:
         return self(*indices) if isinstance(indices, tuple) else self(indices)
 
@@ -101,6 +125,14 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+
+def _broadcast(name: str, a: Any, b: Any) -> Tensor:
+    """Arithmetic on whole tensors is a computation of `topi`, as in the field."""
+    from tilewright import topi
+
+    made: Tensor = getattr(topi, name)(a, b)
+    return made
 
 
 class TensorElem(PrimExpr):

@@ -169,7 +169,8 @@ def _direct(
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     taps_of_row = 1 if dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
-    tile, shared = open_rows.tile_along(g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and unroll(deep) == deep)
+    step = unroll(deep)
+    tile, shared = open_rows.tile_along(g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and step == deep)
     if g.is_open:
         g = g.spread(tile.rows, const(0, g.data.dtype))
     columns = tile.columns
@@ -190,7 +191,7 @@ def _direct(
     acc = te.compute(
         (g.batch, *g.wide, groups, panels * columns), term, name="conv", schedule=schedule_conv,
         attrs={
-            "tile": tile, "shared": shared, "unroll": unroll(deep), "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows),
+            "tile": tile, "shared": shared, "unroll": step, "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows),
             "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
         },
         axis_names=axis_names(len(g.out), "g", "oc"),

@@ -1,23 +1,29 @@
 """Pooling over windows of one to three spatial dimensions, in the layout they are given.
 
 Where channels are last, they give the lanes, and each window is reduced at once. Where the width is last, it gives the lanes:
-a window is reduced down its rows first, into rows that have their padding beside them, and then along these.
+a window is reduced down its rows first, into rows that have their padding beside them, and then along these; where such a row
+would be very long, each window is reduced at once, too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tilewright import te
 from tilewright.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi import channel_blocks
 from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window, windows_of
 from tilewright.topi.elementwise import greatest
+from tilewright.topi.schedules.reduce import schedule_reduce
 from tilewright.topi.schedules.window_rows import schedule_window_rows
 
 Reducer = Callable[..., PrimExpr]
 Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
+
+_LONGEST_ROW: Final = 4 << 20
+"""Bytes of a row that stands between the two steps of a pool."""
 
 
 def max_pool(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints, layout: str) -> te.Tensor:
@@ -44,7 +50,7 @@ def avg_pool(
         count = as_expr(1)
         for d, o in enumerate(point[:-1]):
             count = count * _covered(g, d, o, pads[d], pads[n_dims + d])
-        if blocked or not _by_rows(g):
+        if blocked or not _by_rows(g) or _is_long(g):
             return total / cast(data.dtype, count * _covered(g, last, point[-1], pads[last], pads[-1]))
         each: PrimExpr = cast(data.dtype, count) * counts(point[-1])
         return total / each
@@ -57,7 +63,7 @@ def avg_pool(
 def _pool(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
     """`reduce` over each window, in which padding counts as `identity`; `finish(value, point)` makes the result of it."""
     if _by_rows(g):
-        return _along_rows(g, reduce, identity, finish, name)
+        return (_each_window if _is_long(g) else _along_rows)(g, reduce, identity, finish, name)
     g = windows_of(g, identity)
     taps = g.taps()
 
@@ -73,11 +79,41 @@ def _by_rows(g: Geometry) -> bool:
     return g.place[-2] == len(g.place) - 1
 
 
+def _is_long(g: Geometry) -> bool:
+    """Is a row with its padding longer than what a thread should keep between two steps?"""
+    return not g.is_open and _row(g) * g.data.dtype.itemsize > _LONGEST_ROW
+
+
+def _row(g: Geometry) -> int:
+    """The elements of a row that windows reach, padding among them."""
+    row: int = (g.out[-1] - 1) * g.strides[-1] + (g.ksize[-1] - 1) * g.dilation[-1] + 1
+    return row
+
+
+def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
+    """The pool in one step, without memory between."""
+    taps = g.taps()
+
+    def element(*i: Var) -> PrimExpr:
+        n, *point, c = (i[d] for d in g.place)
+        x, inside = g.at(n, point, taps, c)
+        return reduce(if_then_else(inside, x, identity), axis=taps)
+
+    sizes = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
+    acc = te.compute(sizes, element, name=name, schedule=schedule_reduce)
+
+    def result(*i: Var) -> PrimExpr:
+        _, *point, _ = (i[d] for d in g.place)
+        return acc(*i) if finish is None else finish(acc(*i), point)
+
+    return te.compute(sizes, result, name=f"{name}_out")  # type: ignore[no-any-return]
+
+
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
     """The pool in two steps: down the windows, `down[n, c, o…, x]` for every x with the padding, and then along their rows."""
     along = g.taps()[-1]
     stride, step, before = g.strides[-1], g.dilation[-1], g.before[-1]
-    wide = (g.out[-1] - 1) * stride + (g.ksize[-1] - 1) * step + 1
+    wide = _row(g)
     padding = [*g.before, *g.after[:-1], wide - before - g.sizes[-1]]
     rows = Geometry(g.data, g.place, [*g.ksize[:-1], 1], [*g.strides[:-1], 1], padding, [*g.dilation[:-1], 1])
     above, channels = rows.taps(), g.data.extents[g.place[-1]]

@@ -11,6 +11,7 @@ import numpy as np
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
+from tilewright.topi.decisions import decide_one
 from tilewright.topi.dots import Dot, dot_of
 from tilewright.topi.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
 from tilewright.topi.schedules.tile import schedule_matmul
@@ -143,8 +144,9 @@ def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
     return position
 
 
-def unroll(depth: int) -> int:
-    return next(u for u in (4, 2, 1) if depth % u == 0)
+def unroll(depth: int, name: str = "tile_k") -> int:
+    """How many steps of a sum are written out: a divisor of them."""
+    return decide_one(name, next(u for u in (4, 2, 1) if depth % u == 0), lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0])
 
 
 def _pack(

@@ -8,9 +8,11 @@ of the panel from the cache that holds it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tilewright.topi.decisions import decide
 from tilewright.topi.machine import Machine
 
 _STORE_CYCLES = 1.0
@@ -36,14 +38,20 @@ class Tile:
 
 
 def register_tile(
-    rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, most_sums: int = 32, stride: int = 0, taps: int = 1
+    rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, most_sums: int = 32, stride: int = 0, taps: int = 1,
+    names: tuple[str, str] = ("tile_y", "tile_x"),
 ) -> Tile:
     """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
 
     For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
     distance of two neighbouring outputs in inputs. No more than `most_sums` accumulators. Columns that do not fill a vector get a narrower one.
+    `names` are those of the decision: rows, and columns.
     """
-    return _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
+    best = _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
+    height, width = decide(
+        names, (best.rows, best.columns), lambda: [(t.rows, t.columns) for t in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps)],
+    )
+    return Tile(int(height), int(width) // best.lanes, best.lanes)
 
 
 def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int = 16, together: bool = False) -> tuple[Tile, bool]:
@@ -52,6 +60,19 @@ def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int
     They are not where few registers would leave tiles so small that the products wait for loads; but where all taps of a row stand `together`
     in one block of code, they share their inputs in any case.
     """
+    best, best_shared = _best_along(rows, columns, depth, machine, stride, taps, most_rows, together)
+
+    def options() -> Iterator[tuple[int, int, int]]:
+        for shared in (True,) if together else (False,) if taps == 1 else (False, True):
+            for t in _tiles(rows, columns, machine, most_rows, 32, stride if shared else 0, taps if shared else 1):
+                yield int(shared), t.rows, t.columns
+
+    chosen, height, width = decide(("unroll_kw", "tile_ow", "tile_oc"), (int(best_shared), best.rows, best.columns), options)
+    return Tile(int(height), int(width) // best.lanes, best.lanes), bool(chosen)
+
+
+def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int, together: bool) -> tuple[Tile, bool]:
+    """What the model says to `conv_tile`."""
     shared, tile = _best(rows, columns, depth, machine, most_rows, 32, stride, taps)
     if together:
         return tile, True
@@ -66,24 +87,27 @@ def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> flo
 
 @lru_cache(maxsize=4096)
 def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> tuple[float, Tile]:
-    lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     best: tuple[float, Tile] | None = None
-    for r in range(1, max(1, min(most_rows, rows)) + 1):
-        for v in range(1, 33):
-            if (v - 1) * lanes >= columns and v > 1:
-                break
-            if r == 1 and v > _MOST_VECTORS_OF_A_ROW:
-                break
-            if r * v > most_sums or r * v + _pressure(r, v, stride, taps) > machine.vector_registers - 1:
-                continue
-            tiles = -(-columns // (v * lanes)) * (rows // r)
-            cost = tiles * _tile_cycles(r, v, depth, machine)
-            if rows % r:
-                cost = _REMAINDER * (cost + -(-columns // (v * lanes)) * _tile_cycles(rows % r, v, depth, machine))
-            if best is None or cost < best[0] * 0.999:
-                best = (cost, Tile(r, v, lanes))
+    for tile in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps):
+        across, r, v = -(-columns // tile.columns), tile.rows, tile.vectors
+        cost = across * (rows // r) * _tile_cycles(r, v, depth, machine)
+        if rows % r:
+            cost = _REMAINDER * (cost + across * _tile_cycles(rows % r, v, depth, machine))
+        if best is None or cost < best[0] * 0.999:
+            best = (cost, tile)
     assert best is not None
     return best
+
+
+def _tiles(rows: int, columns: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> Iterator[Tile]:
+    """All tiles whose sums stay in registers beside what one step reads; one vector of one row in any case."""
+    lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
+    for r in range(1, max(1, min(most_rows, rows)) + 1):
+        for v in range(1, 33):
+            if (v > 1 and (v - 1) * lanes >= columns) or (r == 1 and v > _MOST_VECTORS_OF_A_ROW):
+                break
+            if r * v == 1 or (r * v <= most_sums and r * v + _pressure(r, v, stride, taps) < machine.vector_registers):
+                yield Tile(r, v, lanes)
 
 
 def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:

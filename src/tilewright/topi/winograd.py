@@ -37,7 +37,7 @@ _STRIP: Final = 2048
 
 def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
     """The convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor NHWC."""
-    tile = register_tile(z.block * z.tiles, z.part_channels, z.part_depth, machine.current())
+    tile = register_tile(z.block * z.tiles, z.part_channels, z.part_depth, machine.current(), names=("winograd_tile_y", "winograd_tile_x"))
     if z.parts > 1 and z.part_channels % tile.columns:
         tile = Tile(tile.rows, 1, tile.lanes)
     columns = _columns(data, z)

@@ -16,6 +16,7 @@ from tilewright import te
 from tilewright.ir.transform import PassContext
 from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi import machine as machines
+from tilewright.topi.decisions import decide
 from tilewright.topi.dots import ONE, Dot, dot_of
 from tilewright.topi.machine import Machine
 from tilewright.topi.tiles import product_cycles
@@ -213,7 +214,15 @@ def cut(
     small, large = (best[m] for m in _SIZES)
     found = large if large.cycles(machine) < _GAIN_OF_LARGER * small.cycles(machine) else small
     direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups))
-    return found if found.cycles(machine) < _GAIN * direct else None
+    return _decided(whole, found if found.cycles(machine) < _GAIN * direct else None)
+
+
+def _decided(whole: Cut, found: Cut | None) -> Cut | None:
+    """What the model says, or somebody who measured: the algorithm, and rows of tiles in a block."""
+    default = ("direct", 0) if found is None else (f"winograd_{found.m}x{found.m}", found.block)
+    ways = {(f"winograd_{m}x{m}", c.block): c for m in _SIZES for c in _blocks(whole, m)}
+    chosen = decide(("algorithm", "winograd_rows"), default, lambda: [("direct", 0), *ways], selects="algorithm")
+    return ways.get((str(chosen[0]), int(chosen[1])))
 
 
 def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:

@@ -19,8 +19,10 @@ from tilewright.errors import CompileError, InternalError
 from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr
 from tilewright.expr_walk import walk
 from tilewright.intrinsics import Extern
+from tilewright.runtime.scratch import Scratch, most
 from tilewright.target.c.expressions import Writer
 from tilewright.target.c.helpers import prelude
+from tilewright.target.c.memory import CONTEXT, memory_of
 from tilewright.target.c.text import c_type, comment, identifier
 from tilewright.target.c.values import Values
 from tilewright.target.free_names import free_names
@@ -44,14 +46,8 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.scope import inside
 from tilewright.tir.transform.verify import verify_flat
 
-_MOST_STACK: Final = 64 << 10
 _ALIGNMENT: Final = 64
 HEADERS: Final = ("math", "stdbool", "stddef", "stdint", "string")
-CONTEXT: Final = """\
-typedef struct tw_context tw_context;
-struct tw_context {
-  void (*parallel_for)(tw_context *context, void (*body)(void *closure, int64_t begin, int64_t end), void *closure, int64_t count, int64_t grain);
-};"""
 
 
 @dataclass
@@ -67,6 +63,8 @@ class File:
     functions: list[str] = field(default_factory=list)
     scratch: dict[str, int] = field(default_factory=dict)
     """The bytes of scratch memory that a function takes, where the file is a whole model."""
+    taken: list[Scratch] = field(default_factory=list)
+    """What each function takes of a thread."""
     allocates: bool = False
 
     def add(self, func: PrimFunc) -> None:
@@ -77,6 +75,7 @@ class File:
         writer = _Function(func, self)
         text = writer.function()
         self.functions += [*writer.outlined, text]
+        self.taken.append(writer.memory.taken)
 
     def text(self) -> str:
         """The whole file."""
@@ -87,10 +86,15 @@ class File:
 
 def emit_module(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> str:
     """One C file with several flat functions over scalars, to be called with a context; those of `overlapping` may read memory that they write."""
+    return emit_measured(funcs, overlapping)[0]
+
+
+def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> tuple[str, Scratch]:
+    """The same, and the most memory that one of the functions takes beside its arguments."""
     file = File(overlapping=overlapping)
     for func in funcs:
         file.add(func)
-    return file.text()
+    return file.text(), most(file.taken)
 
 
 class _Function:
@@ -107,6 +111,7 @@ class _Function:
         self.parallel = file.alone
         self.uses_context = False
         self.in_use = self.most_in_use = 0
+        self.memory = memory_of(func)
         self.stored = set(stored_buffers(func.body))
 
     # Lines and names.
@@ -244,8 +249,8 @@ class _Function:
             self.stmt(s.body)
             return
         name = self.writer.buffers[b] = self.fresh(b.name)
-        before, size, from_library = self.in_use, b.shape[0], False
-        if isinstance(size, int) and size * b.dtype.itemsize <= (_MOST_STACK if not self.file.alone else _LEAST_SCRATCH):
+        before, size = self.in_use, b.shape[0]
+        if isinstance(size, int) and (size * b.dtype.itemsize <= _LEAST_SCRATCH if self.file.alone else b in self.memory.on_stack):
             self.line(f"{kind} {name}[{max(1, size)}];")
         elif self.file.alone:
             if not isinstance(size, int):
@@ -254,11 +259,15 @@ class _Function:
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
             self.most_in_use = max(self.most_in_use, self.in_use)
         else:
-            self.file.allocates = from_library = True
+            self.file.allocates = self.uses_context = True
             self.line(f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});")
-        self.stmt(s.body)
-        if from_library:
+            for line in (f"if ({name} == NULL) {{", "++context->refused;", "} else {"):
+                self.line(line)
+            self.stmt(s.body)
             self.line(f"free({name});")
+            self.line("}")
+            return
+        self.stmt(s.body)
         self.in_use = before
 
     # Parallel loops.
@@ -273,6 +282,8 @@ class _Function:
         fields += [(c_type(v.dtype) + " ", writer.variables[v], writer.variables[v]) for v in variables]
         kind = c_type(s.var.dtype)
         fields.append((f"{kind} ", "first_of_loop", writer.subscript(s.min)))
+        if any(isinstance(x, Allocate) and x.buffer in self.used - self.memory.on_stack for x in walk_stmt(s.body)):
+            fields.append(("tw_context *", "context", "context"))
         record = f"struct {name}_uses"
         self.outlined.append(self._outline(s, name, record, fields))
         closure = self.fresh(f"{name}_uses")

@@ -4,18 +4,19 @@
 
 Serial loops test at their end (behind a guard where the extent is not a constant). Slots of register tiles are carried by
 phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars, reached
-through a closure by `tw_context.parallel_for`; parallel loops inside of it run serially. The text holds every decision that
+through a closure by `tw_context.parallel_for`; parallel loops inside of it run serially. Memory between stages is on the stack up to
+a limit for each function, and from the C library above it (`scratch.py`). The text holds every decision that
 matters for speed: LLVM runs instruction selection and register allocation on it, and no optimisation pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
 from tilewright.intrinsics import Extern, prefetch
+from tilewright.runtime.scratch import Scratch, most
 from tilewright.target.free_names import free_names
 from tilewright.target.llvm.debug_info import DebugFunction, DebugInfo, Source
 from tilewright.target.llvm.extern import call_extern
@@ -23,6 +24,7 @@ from tilewright.target.llvm.facts import Facts
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import prefetch as emit_prefetch
 from tilewright.target.llvm.memory import store
+from tilewright.target.llvm.scratch import MEMORY_ALIGNMENT, ScratchText
 from tilewright.target.llvm.text import comment, local_name, memory_type, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
@@ -39,13 +41,10 @@ from tilewright.tir.stmt import (
     Seq,
     Stmt,
     Store,
+    bodies,
     handed_out,
-    walk_stmt,
 )
 from tilewright.tir.transform.verify import verify_flat
-
-_MOST_STACK: Final = 256 << 10
-_ALIGNMENT: Final = 64
 
 
 def emit(func: PrimFunc, target: Target, source: Source | None = None) -> str:
@@ -54,9 +53,14 @@ def emit(func: PrimFunc, target: Target, source: Source | None = None) -> str:
 
 
 def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> str:
-    """One LLVM module with several flat functions. Raises `InternalError` for a function that is not flat or not well typed.
+    """One LLVM module with several flat functions."""
+    return emit_measured(funcs, target, sources)[0]
 
-    With `sources`, one for each function, it has debug information.
+
+def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
+    """One LLVM module with several flat functions, and the most memory that one of them takes beside its arguments.
+
+    With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not flat or not well typed.
     """
     declarations: dict[str, str] = {}
     given = tuple(funcs)
@@ -64,11 +68,12 @@ def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Sou
         verify_flat(func)
     debug = DebugInfo(full=any(s.locals for s in sources)) if sources else None
     inner = [None] * len(given) if debug is None else [debug.function(s, func.name) for func, s in zip(given, sources, strict=True)]
-    bodies = [text for func, d in zip(given, inner, strict=True) for text in _Codegen(func, target, declarations, d).function()]
+    made = [_Codegen(func, target, declarations, d) for func, d in zip(given, inner, strict=True)]
+    bodies = [text for one in made for text in one.function()]
     bits = target.vector_bits
     frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""  # by which gdb finds where a function's beginning ends
     attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
-    return "\n".join([*declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""])
+    return "\n".join([*declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""]), most(one.scratch for one in made)
 
 
 class _Codegen:
@@ -80,8 +85,10 @@ class _Codegen:
         self.facts = Facts(func)
         self.outlined: list[str] = []
         self.parallel = False
-        self.to_free: list[str] = []
         self.f = self._function_text()
+        self.memory = ScratchText(self.f)
+        self.within: list[Scratch] = []
+        """What the bodies of parallel loops take."""
 
     def _function_text(self) -> FunctionText:
         text = FunctionText(self.target, self.facts, RULES, self.declarations)
@@ -97,17 +104,20 @@ class _Codegen:
             self._bind(v, (arguments[-1].rsplit(" ", 1)[1], 0), not_negative=v in self.facts.sizes)
         for p in self.func.params:
             self._show_buffer(p, parameter=True)
-        self._open_sizes(self.func.body)
+        self._open_memory(self.func.body)
         self._stmt(self.func.body)
         head = f"define void {symbol(self.func.name)}({', '.join(arguments)})"
         return [*self.outlined, f"{comment(self.func.origin or self.func.name)}\n{self._define(head)}"]
 
     def _define(self, head: str) -> str:
-        for name in self.to_free:
-            self.f.do(f"call void {self.f.declare('free', 'void', 'ptr')}(ptr {name})")
-        self.to_free.clear()
         scope, at = ("", "") if self.debug is None else (f" !dbg {self.debug.scope}", self.f.at)
-        return "\n".join([f"{head} #0{scope} {{", "entry:", *self.f.lines(), f"  ret void{at}", "}"])
+        return "\n".join([f"{head} #0{scope} {{", *self.memory.body(at), "}"])
+
+    @property
+    def scratch(self) -> Scratch:
+        """What a call takes of one thread, known when the text is written."""
+        inner = most(self.within)
+        return Scratch(self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name))
 
     def _stmt(self, s: Stmt) -> None:
         if self.debug is None:
@@ -187,7 +197,7 @@ class _Codegen:
         buffer = s.buffer
         if buffer not in self.facts.tiles:
             if buffer not in self.f.pointers:  # copies of a loop body allocate it one after the other, and known addresses stay right
-                self.f.pointers[buffer] = (self._memory(s), 0)
+                self.f.pointers[buffer] = (self._memory(buffer), 0)
                 if all(isinstance(d, int) for d in buffer.shape):
                     self._show_buffer(buffer)
             self._stmt(s.body)
@@ -200,36 +210,33 @@ class _Codegen:
             del self.f.slots[key]
             self.f.forget(key)
 
-    def _memory(self, s: Allocate) -> str:
-        """The address of memory for a buffer: on the stack, or from the C library when it is large."""
-        size = s.buffer.dtype.itemsize
-        f, name = self.f, f"%{self.f.name(local_name(s.buffer.name))}"
-        for extent in s.buffer.shape:
+    def _memory(self, buffer: Buffer) -> str:
+        """The address of memory for a buffer whose size is known."""
+        size = buffer.dtype.itemsize
+        for extent in buffer.shape:
             if not isinstance(extent, int):
-                return self._open_memory(s.buffer, name)
+                raise InternalError(f"buffer '{buffer.name}' of '{self.func.name}' is allocated where its size is not known when the function begins")
             size *= extent
-        rounded = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
-        if rounded <= _MOST_STACK:
-            f.entry.append(f"  {name} = alloca [{rounded} x i8], align {_ALIGNMENT}")
-        else:
-            get = f.declare("aligned_alloc", "ptr", "i64, i64")
-            f.entry.append(f"  {name} = call ptr {get}(i64 {_ALIGNMENT}, i64 {rounded})")
-            self.to_free.append(name)
-        return name
+        return self.memory.known(f"%{self.f.name(local_name(buffer.name))}", size)
 
-    def _open_sizes(self, s: Stmt) -> None:
-        """Compute the sizes of memory that is known only when the function is called, where the function begins."""
-        for x in walk_stmt(s):
-            if isinstance(x, Allocate) and not all(isinstance(d, int) for d in x.buffer.shape):
-                self.f.value(_rounded_size(x.buffer))
+    def _open_memory(self, s: Stmt) -> None:
+        """Ask for the memory whose size is known only when the function is called, where the function begins."""
+        found = [b for b in dict.fromkeys(self._allocated(s)) if not all(isinstance(d, int) for d in b.shape) and b not in self.facts.tiles]
+        for b in found:
+            name = f"%{self.f.name(local_name(b.name))}"
+            self.memory.open(name, self.f.value(_rounded_size(b))[0])
+            self.f.pointers[b] = (name, 0)
+        if found:
+            self.memory.check_open()
 
-    def _open_memory(self, buffer: Buffer, name: str) -> str:
-        """The address of memory from the C library for a buffer of such a size."""
-        f = self.f
-        count, _ = f.value(_rounded_size(buffer))
-        f.levels[0].chunk.append(f"  {name} = call ptr {f.declare('aligned_alloc', 'ptr', 'i64, i64')}(i64 {_ALIGNMENT}, i64 {count})")
-        self.to_free.append(name)
-        return name
+    def _allocated(self, s: Stmt) -> Iterator[Buffer]:
+        """The buffers that the function itself allocates, not those of the bodies of its parallel loops."""
+        if isinstance(s, For) and s.kind == PARALLEL and not self.parallel:
+            return
+        if isinstance(s, Allocate):
+            yield s.buffer
+        for inner in bodies(s):
+            yield from self._allocated(inner)
 
     # Loops.
     def _for(self, s: For) -> None:
@@ -329,7 +336,7 @@ class _Codegen:
         variables = [v for v in variables if v is not s.var]
         shared = [("ptr", f.pointers[b][0]) for b in buffers] + [(register_type(v.dtype), f.value(v)[0]) for v in variables]
         start, count = f.value(s.min)[0], f.value(s.extent)[0]
-        shared.append((register_type(s.var.dtype), start))
+        shared += [(register_type(s.var.dtype), start), ("ptr", "%ctx")]
         layout = f"{{ {', '.join(kind for kind, _ in shared)} }}"
         name = symbol(f"{self.func.name}.{local_name(s.var.name)}.{len(self.outlined)}")
         self.outlined.append(self._outline(s, name, buffers, variables, layout))
@@ -348,14 +355,14 @@ class _Codegen:
 
         There are two because only parameters can be declared not to alias.
         """
-        outer, to_free, debug = self.f, self.to_free, self.debug
+        outer, memory, debug = self.f, self.memory, self.debug
         inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
         if debug is not None:
             self.debug = debug.inner(inner.strip('@"'))
         f = self._function_text()
         if self.debug is not None:
             f.at = self.debug.at(s, self.origin) or f.at
-        self.f, self.parallel, self.to_free = f, True, []
+        self.f, self.parallel, self.memory = f, True, ScratchText(f)
         parameters = []
         for k, b in enumerate(buffers):
             parameters.append(f"ptr noalias %{local_name(b.name)}.p{k}")
@@ -368,12 +375,12 @@ class _Codegen:
         for v in variables:
             self._show(v, f.variables[v][0])
         kind = register_type(s.var.dtype)
-        parameters.append(f"{kind} %start")
+        parameters += [f"{kind} %start", "ptr %ctx"]
         ends = []
         for end in ("%begin", "%end"):
             cut = end if kind == "i64" else f.put(f"trunc i64 {end} to {kind}", 0)
             ends.append(f.put(f"add nsw {kind} {cut}, %start", 0))
-        self._open_sizes(s.body)
+        self._open_memory(s.body)
         self._loop(s, *ends)
         body = self._define(f"define internal void {inner}({', '.join([*parameters, 'i64 %begin', 'i64 %end'])})")
         unpack, arguments = [], []
@@ -382,10 +389,11 @@ class _Codegen:
             unpack.append(f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}")
             arguments.append(f"{kind} %x{k}")
         call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
-        self.f, self.parallel, self.to_free, self.debug = outer, False, to_free, debug
+        self.within.append(Scratch(self.memory.stack, self.memory.heap))
+        self.f, self.parallel, self.memory, self.debug = outer, False, memory, debug
         return "\n".join([body, f"define internal void {name}(ptr %closure, i64 %begin, i64 %end) #0 {{", *unpack, call])
 
 
 def _rounded_size(buffer: Buffer) -> PrimExpr:
     """The bytes of a flat buffer, as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
-    return mul(floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * _ALIGNMENT - 1), _ALIGNMENT), _ALIGNMENT)
+    return mul(floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * MEMORY_ALIGNMENT - 1), MEMORY_ALIGNMENT), MEMORY_ALIGNMENT)

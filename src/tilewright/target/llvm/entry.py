@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.runtime.manifest import MEMORY_FAULT, Manifest
+from tilewright.runtime.manifest import MEMORY_FAULT, NO_SCRATCH, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
+from tilewright.runtime.scratch import REFUSED_AT
 from tilewright.runtime.sizes import Size
 from tilewright.runtime.table import first_piece, part_bytes, positions
 from tilewright.target.llvm import faults
@@ -89,6 +90,7 @@ class _Function:
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
         self._parts, self._checked = manifest.parts, bool(manifest.sites)
         self._numbers = {id(step): k for k, step in enumerate(manifest.steps)}
+        self._heap = manifest.scratch.heap
         lengths = part_bytes(manifest)
         self._lengths = {INPUT: lengths[:count], OUTPUT: lengths[count:]}
         self._table, self._symbols = constants + 2, len(manifest.symbols)
@@ -119,7 +121,8 @@ class _Function:
         if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]
-        return [head, *self._head, *self._body, "  ret i32 0", "}"]
+        before, after = _ending(self._heap)
+        return [head, *before, *self._head, *self._body, *after, "}"]
 
     def _reported(self, number: int) -> None:
         """The end of the function where step `number` has reported a wrong access."""
@@ -205,12 +208,34 @@ class _Function:
         return name
 
 
+def _ending(heap: int, checked: bool = False) -> tuple[list[str], list[str]]:
+    """Lines for the begin and the end of a function that has made all its calls, and returns its status.
+
+    Where kernels take memory of the C library (`heap`), that is `NO_SCRATCH` if one was refused it; where they are `checked`, `MEMORY_FAULT` if one has reported.
+    """
+    before, after, status = [], [], "0"
+    if heap:
+        before = [f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}", "  %refused.before = load atomic i64, ptr %refused.at monotonic, align 8"]
+        after = [
+            "  %refused.after = load atomic i64, ptr %refused.at monotonic, align 8", "  %refused.none = icmp eq i64 %refused.before, %refused.after",
+            f"  %complete = select i1 %refused.none, i32 0, i32 {NO_SCRATCH}",
+        ]
+        status = "%complete"
+    if checked:
+        after += [
+            f"  %told = load i64, ptr {faults.word(0)}, align 8", "  %right = icmp eq i64 %told, 0",
+            f"  %status = select i1 %right, i32 {status}, i32 {MEMORY_FAULT}",
+        ]
+        status = "%status"
+    return before, [*after, f"  ret i32 {status}"]
+
+
 _LOOP: Final = """\
 define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{
 entry:
   %moved = alloca [{slots} x ptr], align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %moved, ptr %args, i64 {bytes}, i1 false)
-{sizes}  br label %part
+{sizes}{before}  br label %part
 part:
   %k = phi i64 [ 0, %entry ], [ %next, %part ]
   call void @{symbol}_part(ptr %ctx, ptr %moved)
@@ -219,7 +244,7 @@ part:
   %more = icmp ult i64 %next, {parts}
   br i1 %more, label %part, label %done
 done:
-{status}
+{after}
 }}"""
 _MOVE: Final = """\
   %slot{k} = getelementptr inbounds ptr, ptr %moved, i64 {k}
@@ -240,15 +265,10 @@ def _loop(manifest: Manifest, symbol: str) -> str:
     if names:
         sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align 8\n{sizes}"
     moves = "\n".join(_MOVE.format(k=k, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
+    before, after = _ending(manifest.scratch.heap, bool(manifest.sites))
+    lines = {"before": "".join(f"{line}\n" for line in before), "after": "\n".join(after)}
     slots = len(steps) + (3 if manifest.symbols else 2)
-    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, status=_status(bool(manifest.sites)))
-
-
-def _status(checked: bool) -> str:
-    """The end of a function that has computed all parts."""
-    if not checked:
-        return "  ret i32 0"
-    return f"  %told = load i64, ptr {faults.word(0)}, align 8\n  %right = icmp eq i64 %told, 0\n  %status = select i1 %right, i32 0, i32 {MEMORY_FAULT}\n  ret i32 %status"
+    return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)
 
 
 def _quoted(symbol: str) -> str:
@@ -376,7 +396,7 @@ done:
   ret void
 }}
 
-; 0: done, 1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
+; 0: done; 1, -1: out of memory. A call takes the spare workspace, or allocates one, and leaves it as the spare.
 define i32 @{name}_run(ptr %inputs, ptr %outputs) nounwind {{
   %args = alloca [{slots} x ptr], align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %args, ptr %inputs, i64 {input_bytes}, i1 false)

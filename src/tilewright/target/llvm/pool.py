@@ -32,11 +32,13 @@ _SPINS: Final = {"x86": 2_000, "aarch64": 20_000, "riscv": 20_000}
 _PAUSE: Final = {"x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)", "riscv": "fence seq_cst"}
 _DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""}
 
-# parallel_for, num_threads, pool | job, asleep, stop | active | body, closure, n, grain | busy, left | cores | a line for each thread, the caller first
+# parallel_for, num_threads, pool, refused (runtime/scratch.py) | job, asleep, stop | active | body, closure, n, grain | busy, left | cores | a line for each thread, the caller first
 _FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
                   "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (320, "<16 x i64>"), "lines": (448, "i8")}
 """Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is the
 core that workers keep off, -1 for none, -2 for never; `cores` are those on which the pool was made, one a bit."""
+_STACK: Final = 1 << 20
+"""Bytes of stack that a worker has at least; kernels take up to two times 256 KiB (`scratch.py`)."""
 _LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
 """A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's number of the
 thread, whether it is at work, and its processor time when a caller last looked."""
@@ -60,7 +62,7 @@ def pool_text(target: Target) -> str:
     if not threaded:
         return text
     family = target.family
-    numbers = {"SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0]}
+    numbers = {"SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0], "STACK": _STACK}
     for word, number in numbers.items():
         text = text.replace(word, str(number))
     return f"{_DECLARE_PAUSE[family]}\n{text.replace('PAUSE', _PAUSE[family])}"
@@ -92,6 +94,8 @@ fill:
   store i64 1, ptr %count
   %pool = getelementptr i8, ptr %ctx, i64 16
   store ptr null, ptr %pool
+  %refused = getelementptr i8, ptr %ctx, i64 24
+  store i64 0, ptr %refused
   br label %done
 done:
   ret ptr %ctx
@@ -301,6 +305,10 @@ done:
 
 _THREADED: Final = """
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_getstacksize(ptr, ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_destroy(ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
@@ -509,6 +517,8 @@ finish:
 _CREATE: Final = """
 define ptr @tw_pool_create(i64 %threads) nounwind {
 entry:
+  %attributes = alloca [128 x i8], align 16
+  %usual = alloca i64, align 8
   %least = icmp sgt i64 %threads, 1
   %wanted = select i1 %least, i64 %threads, i64 1
   %workers = sub i64 %wanted, 1
@@ -521,6 +531,12 @@ failed:
   ret ptr null
 fill:
   %m = call ptr @memset(ptr %ctx, i32 0, i64 %size)
+  %i = call i32 @pthread_attr_init(ptr %attributes)
+  %g = call i32 @pthread_attr_getstacksize(ptr %attributes, ptr %usual)
+  %stack = load i64, ptr %usual, align 8
+  %little = icmp ult i64 %stack, STACK
+  %room = select i1 %little, i64 STACK, i64 %stack
+  %s = call i32 @pthread_attr_setstacksize(ptr %attributes, i64 %room)
   %pool = getelementptr i8, ptr %ctx, i64 16
   store ptr %ctx, ptr %pool
   call void @tw_find_cores(ptr %ctx, i64 %wanted)
@@ -535,10 +551,11 @@ try:
   %owner = OF_LINE(owner)
   %slot = OF_LINE(handle)
   store ptr %ctx, ptr %owner
-  %error = call i32 @pthread_create(ptr %slot, ptr null, ptr @tw_worker, ptr %line)
+  %error = call i32 @pthread_create(ptr %slot, ptr %attributes, ptr @tw_worker, ptr %line)
   %ok = icmp eq i32 %error, 0
   br i1 %ok, label %next, label %ready
 ready:
+  %d = call i32 @pthread_attr_destroy(ptr %attributes)
   %count.at = getelementptr i8, ptr %ctx, i64 8
   store i64 %count, ptr %count.at
   %alone = icmp eq i64 %k, 0

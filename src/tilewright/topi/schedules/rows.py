@@ -11,11 +11,17 @@ Otherwise the last axis gives the lanes, and each vector of it is done at once:
 
 from __future__ import annotations
 
+import itertools
 import math
+from typing import Final
 
 from tilewright.arith.open_sizes import typical
 from tilewright.expr import Var
+from tilewright.topi.decisions import decide
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+
+_VECTORS: Final = (1, 2, 4, 8)
+"""How many vectors are computed together."""
 
 
 def schedule_rows(k: KernelBlocks) -> None:
@@ -36,6 +42,7 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
     s, lanes = k.schedule, k.machine.lanes("float32")
     row = s.fuse(*rows) if rows else None
     column = s.fuse(*columns)
+    sums, vectors = map(int, decide(("vectors_of_sums", "vectors"), (4, 1), lambda: itertools.product(_VECTORS, _VECTORS)))
     if row is None:
         row, column = s.split(column, [1, None])
     for name in reversed(stages):
@@ -47,8 +54,8 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
         if not inside:
             continue
         last = s.fuse(*inside) if len(inside) > 1 else inside[0]
-        _vectorize(k, last, lanes * 4 if s.block(name).init is not None else lanes)
-    _vectorize(k, column, lanes)
+        _vectorize(k, last, lanes * (sums if s.block(name).init is not None else vectors))
+    _vectorize(k, column, lanes * vectors)
     parallel_over(s, [row], work)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
+from tilewright.topi.decisions import BY_MODEL, decide_one
 from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import Tile
@@ -23,6 +24,9 @@ _ENOUGH: Final = 8
 _PIECES: Final = 64
 _PIECE: Final = 48
 _CHUNK: Final = 768
+_CHUNK_COUNTS: Final = (1, 2, 4, 8)
+_SHORTEST_CHUNK: Final = 128
+_BLOCKS: Final = (0, 2, 4, 8, 16, 32)
 _LEAST_TILES: Final = 4
 _OPEN_GRAIN: Final = 4
 
@@ -98,6 +102,9 @@ def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
     One when a panel fits as it is beside the one that is being prefetched.
     """
     depth = k.schedule.extent(k.schedule.axes(k.name(k.anchor))[1][0])
+    chunks = decide_one("chunks", BY_MODEL, lambda: [(n,) for n in _CHUNK_COUNTS if depth % (n * 8) == 0 and depth >= _SHORTEST_CHUNK * max(n, 2)], selects=True)
+    if chunks != BY_MODEL:
+        return chunks
     panel = depth * tile.columns * 4
     if tiles < _LEAST_TILES or panel <= k.machine.l2_bytes // 4:
         return 1
@@ -146,7 +153,7 @@ def _large_weights(k: KernelBlocks, product: ComputeOp) -> str | None:
 def prefetch_panels(k: KernelBlocks, product: ComputeOp, panels: Var, depth: Var) -> None:
     """Ask for the next panel of weights that do not stay in the second-level cache while this one is used."""
     weights = _large_weights(k, product)
-    if weights is not None and k.schedule.extent(panels) > 1:
+    if weights is not None and k.schedule.extent(panels) > 1 and decide_one("prefetch", 1, lambda: [(0,)]):
         k.schedule.prefetch_next(weights, panels, depth)
 
 
@@ -286,7 +293,11 @@ def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: boo
     left: int = k.anchor.attrs["left_bytes"]
     trips = math.prod(s.extent(v) for v in outer)
     worth = k.multiply_time >= WORTH_SHARING
-    if not (left > cache and trips > 1) and (not worth or trips >= _ENOUGH or s.extent(row) < 2):
+    wanted = decide_one("blocks", BY_MODEL, lambda: [(n,) for n in _BLOCKS])
+    if wanted == BY_MODEL:
+        in_blocks = (left > cache and trips > 1) or (worth and trips < _ENOUGH and s.extent(row) >= 2)
+        wanted = max(_ENOUGH, -(-left // cache)) if in_blocks else 0
+    if not wanted:
         panels = outer[-1]
         if worth and trips > 1:
             together = even and not windows and not by_panel and s.loops(k.output).index(row) == len(outer)
@@ -294,7 +305,7 @@ def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: boo
             _parallel(s, panels)
             return None if together else panels
         return panels
-    blocks = _block_count(s.extent(row), max(_ENOUGH, -(-left // cache)))
+    blocks = _block_count(s.extent(row), wanted)
     if blocks == 1:
         if worth and s.loops(k.output).index(row) == len(outer):
             _parallel(s, s.fuse(*outer, row))

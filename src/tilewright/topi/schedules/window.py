@@ -17,6 +17,7 @@ all channels, which lie beside each other and fill every place:
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -25,12 +26,14 @@ from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
+from tilewright.topi.decisions import decide, decide_one
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 from tilewright.types import OpenSize
 
 _MOST_UNROLLED: Final = 64
+_MOST_OUTPUTS: Final = 10
 _MOST_OF_A_ROW: Final = 128
 _PAGE: Final = 4096
 _LINE: Final = 64
@@ -52,7 +55,7 @@ def schedule_window(k: KernelBlocks) -> None:
         open_images.check_axes(k, [batch, *rows], k.anchor.outputs[0].extents[-1], channel)
         _schedule_open(k, [batch, *rows], ow, channel, lanes)
         return
-    outputs, crowded = _outputs(k, s.extent(ow), s.extent(channel))
+    outputs, crowded = _decided(k, s.extent(ow), s.extent(channel))
     block, lane = s.split(channel, [None, lanes], overlap=True)
     outer, inner = s.split(ow, [None, outputs])
     nest = [outer, *rows, block] if crowded else [block, *rows, outer]
@@ -112,6 +115,15 @@ def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, output
         s.vectorize(v)
 
 
+def _decided(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
+    """What `_outputs` says, or somebody who measured."""
+    outputs, crowded = _outputs(k, width, channels)
+    tile, inside = decide(
+        ("tile_ow", "channels_inside"), (outputs, int(crowded)), lambda: itertools.product(range(1, min(width, _MOST_OUTPUTS) + 1), (0, 1)),
+    )
+    return int(tile), bool(inside)
+
+
 def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
     """How many outputs of a row are computed together, and whether with all their channels because one vector's crowd the cache.
 
@@ -161,9 +173,10 @@ def _divisor(width: int, most: int) -> int:
 def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
     """Write out the taps, along the last dimension first, while the code stays short."""
     size = outputs
+    most = decide_one("unroll_taps", _MOST_UNROLLED, lambda: [(0,), (256,)])
     for v in reversed(reduce):
         size *= s.extent(v)
-        if size > (_MOST_OF_A_ROW if v is reduce[-1] else _MOST_UNROLLED):
+        if size > (max(most, _MOST_OF_A_ROW) if v is reduce[-1] else most):
             return
         s.unroll(v)
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp
+from tilewright.topi.decisions import decide_one
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 
 _MOST_TAPS: Final = 16
@@ -71,4 +72,5 @@ def _band(k: KernelBlocks, down: ComputeOp, rows: int) -> int:
     """The rows of one band: a divisor of all of them whose values fill a quarter of the first-level cache at most."""
     row = down.outputs[0].extents[-1] * down.outputs[0].dtype.itemsize
     most = max(1, k.machine.l1_bytes // 4 // row)
-    return next((d for d in range(min(rows, most), 0, -1) if rows % d == 0), 1)
+    best = next((d for d in range(min(rows, most), 0, -1) if rows % d == 0), 1)
+    return decide_one("band", best, lambda: [(d,) for d in range(1, rows + 1) if rows % d == 0])

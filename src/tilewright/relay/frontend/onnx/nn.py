@@ -39,6 +39,13 @@ def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
         node.refuse(f"its window has {', '.join(shown[:-1])} and {shown[-1]}; each must have {n} numbers, one for each dimension of its input {x.checked_type!r} after the first two")
 
 
+def _check_groups(group: int, node: Node, **channels: object) -> None:
+    """Refuse groups that do not divide the channels of the inputs of these names, as far as these are known."""
+    for name, count in channels.items():
+        if group < 1 or (isinstance(count, int) and count % group):
+            node.refuse(f"group is {group}; it must be 1 or more and divide the {count} channels of {name}")
+
+
 def paddings(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str, pads: Sequence[int] | None, node: Node,
 ) -> tuple[int, ...]:
@@ -73,6 +80,7 @@ def conv(
     kernel = kernel_shape or node.static(w, "W")[2:]
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
     padding = paddings(x, kernel, strides, dilations, auto_pad, pads, node)
+    _check_groups(group, node, X=shape_of(x)[1], W=shape_of(w)[0])
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel),
               data_layout=layout, kernel_layout=kernel_layout)
     return y if b is None else op.nn.bias_add(y, b, axis=1)
@@ -87,6 +95,7 @@ def conv_transpose(
     n = _spatial(x, _CONV_TRANSPOSE, node)
     build, layout, kernel_layout = _CONV_TRANSPOSE[n]
     kernel = kernel_shape or node.static(w, "W")[2:]
+    _check_groups(group, node, X=shape_of(x)[1], W=shape_of(w)[0])
     strides, dilations, extra = strides or (1,) * n, dilations or (1,) * n, output_padding or (0,) * n
     sized = {"output_shape": output_shape[-n:]} if output_shape else {}
     _check_window(x, node, kernel_shape=kernel, strides=strides, dilations=dilations, output_padding=extra, **sized)
@@ -144,12 +153,18 @@ def average_pool(
                         count_include_pad=bool(count_include_pad and any(padding)))
 
 
+def _check_norm(p: int, node: Node) -> None:
+    if p < 1:
+        node.refuse(f"p is {p}; the norm of LpPool and GlobalLpPool must be 1 or more")
+
+
 @converter("LpPool")
 def lp_pool(
     x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...], p: int = 2,
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """(sum |x|^p)^(1/p): an average that counts the padding, times the size of the window."""
+    _check_norm(p, node)
     powered = op.power(op.abs(x), scalar(p, x))
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
@@ -177,7 +192,8 @@ def global_max_pool(x: Expr) -> Expr:
 
 
 @converter("GlobalLpPool")
-def global_lp_pool(x: Expr, *, p: int = 2) -> Expr:
+def global_lp_pool(x: Expr, *, p: int = 2, node: Node) -> Expr:
+    _check_norm(p, node)
     return op.power(_over_space(op.sum, op.power(op.abs(x), scalar(p, x))), scalar(1 / p, x))
 
 

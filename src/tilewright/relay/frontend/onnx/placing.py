@@ -78,6 +78,10 @@ def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = 
     if mode not in ("linear", "circular"):
         node.refuse(f"mode is {mode!r}; it must be linear or circular")
     cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
+    if len(cache) != len(new):
+        node.refuse(f"past_cache has {len(cache)} dimensions and update {len(new)}; they must have as many as each other")
+    if write_indices is not None and node.static(write_indices, "write_indices") != cache[:1]:
+        node.refuse(f"write_indices has the shape {shape_of(write_indices)}; it must have one index for each of {cache[0] if cache else 0} samples")
     along = axis_of(axis, len(cache), node)
     if along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along) or new[along] > cache[along]:
         node.refuse(f"the update of shape {new} does not fit into the cache of shape {cache} along axis {along}")
@@ -100,6 +104,7 @@ def deform_conv(
     if len(dims) != 4:
         node.refuse(f"an input of {len(dims)} dimensions is not supported; it must have 4")
     n, channels, height, width = dims
+    _check_deform(x, w, offset, b, mask, node, group=group, offset_group=offset_group, kernel_shape=kernel_shape, pads=pads, strides=strides, dilations=dilations)
     units, (kh, kw), (rows, columns) = node.static(w, "W")[0], kernel_shape or node.static(w, "W")[2:], node.static(offset, "offset")[2:]
     (top, left, *_), (down, right), (far_y, far_x) = pads or (0,) * 4, strides or (1, 1), dilations or (1, 1)
     taps, points = kh * kw, kh * kw * rows
@@ -122,3 +127,25 @@ def deform_conv(
     product = op.nn.batch_matmul(left_side, reshape(sampled, (n * group, depth, rows * columns)), transpose_a=False, transpose_b=False)
     result = reshape(product, (n, units, rows, columns))
     return result if b is None else op.add(result, reshape(b, (shape_of(b)[0], 1, 1)))
+
+
+def _check_deform(
+    x: Expr, w: Expr, offset: Expr, b: Expr | None, mask: Expr | None, node: Node, *, group: int, offset_group: int, **given: tuple[int, ...] | None,
+) -> None:
+    """Refuse a `DeformConv` whose shapes and attributes do not belong together."""
+    for name, numbers in given.items():
+        count, least = (4, 0) if name == "pads" else (2, 1)
+        if numbers is not None and (len(numbers) != count or min(numbers) < least):
+            node.refuse(f"{name} is {numbers}; it must be {count} numbers of {least} or more")
+    (n, channels, height, width), weights = node.static(x, "X"), node.static(w, "W")
+    if min(group, offset_group) < 1 or channels % group or channels % offset_group:
+        node.refuse(f"group is {group} and offset_group {offset_group}; each must be 1 or more and divide the {channels} channels of X")
+    if len(weights) != 4 or weights[1] != channels // group or weights[0] % group or weights[2:] != (given["kernel_shape"] or weights[2:]):
+        node.refuse(f"W has the shape {weights}; it must be (a multiple of {group}, {channels // group}, the height and the width of the kernel)")
+    far, steps, edges = given["dilations"] or (1, 1), given["strides"] or (1, 1), given["pads"] or (0,) * 4
+    image = [(size + edges[k] + edges[k + 2] - (weights[2 + k] - 1) * far[k] - 1) // steps[k] + 1 for k, size in enumerate((height, width))]
+    taps = weights[2] * weights[3]
+    wanted = {"offset": (offset, (n, offset_group * taps * 2, *image)), "mask": (mask, (n, offset_group * taps, *image)), "B": (b, weights[:1])}
+    for name, (value, shape) in wanted.items():
+        if value is not None and node.static(value, name) != shape:
+            node.refuse(f"{name} has the shape {node.static(value, name)}; with its X, W and attributes it must be {shape}")

@@ -98,6 +98,8 @@ def _region(region: Sequence[float], places: Sequence[int], ndim: int) -> list[f
 def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str, node: Node) -> list[int]:
     if policy not in ("not_larger", "not_smaller"):
         node.refuse(f"keep_aspect_ratio_policy is {policy!r}; it must be stretch, not_larger or not_smaller")
+    if not all(dims[p] for p in places):
+        node.refuse(f"keep_aspect_ratio_policy is {policy!r}, and X has the shape {tuple(dims)}; each size must be 1 or more")
     ratios = [s / dims[p] for s, p in zip(sizes, places, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [math.floor(scale * dims[p] + 0.5) for p in places]

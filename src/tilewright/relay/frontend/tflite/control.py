@@ -26,6 +26,8 @@ _MOST: Final = 64
 def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
     given = [x.expr for x in inputs]
     known = node.known(condition)
+    if any(isinstance(d, int) and d != 1 for d in condition.expr.tensor_type.shape):
+        node.refuse(f"its condition has the shape {tuple(condition.expr.tensor_type.shape)}, and must be one truth value; the file is damaged: convert it again")
     if known is not None:
         return tuple(node.import_graph(then_subgraph_index if known.reshape(-1)[0] else else_subgraph_index, given))
     if any(map(_holds_texts, given)):
@@ -62,26 +64,40 @@ def _looped(states: Sequence[Expr], cond: int, body: int, node: Node) -> list[Ex
     loop = Loop()
 
     def going(values: Sequence[Expr], outside: Outside | None) -> Expr:
-        return reshape(node.import_graph(cond, values, outside)[0], ())
+        return reshape(_condition(node.import_graph(cond, values, outside), node), ())
 
     def turn(number: Expr, values: Sequence[Expr]) -> Turn:
-        after = node.import_graph(body, values, loop.outside)
+        after = _after(node.import_graph(body, values, loop.outside), len(states), node)
         return Turn(after, (), going(after, loop.outside))
 
     return loop.run(None, states, turn, going=going(states, None))[1]
+
+
+def _condition(results: Sequence[Expr], node: Node) -> Expr:
+    """The one result of the graph of a loop's condition."""
+    if len(results) != 1:
+        node.refuse(f"its condition has {len(results)} results, and must have one; the file is damaged: convert it again")
+    return results[0]
+
+
+def _after(results: Sequence[Expr], count: int, node: Node) -> Sequence[Expr]:
+    """The `count` values after a turn."""
+    if len(results) != count:
+        node.refuse(f"its body has {len(results)} results, and must have {count}, one for each input; the file is damaged: convert it again")
+    return results
 
 
 def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: CompileError) -> list[Expr]:
     """The turns one after another, while the condition is known to hold."""
     states = [x.expr for x in inputs]
     for _ in range(_MOST):
-        going = node.settled(node.import_graph(cond, states)[0])
+        going = node.settled(_condition(node.import_graph(cond, states), node))
         holds = node.value(Value(going, node.output))
         if holds.size != 1:
             node.refuse(f"its condition has the shape {holds.shape}, and must be one truth value; the file is damaged: convert it again")
         if not holds.item():
             return states
-        states = [node.settled(s) for s in node.import_graph(body, states)]
+        states = [node.settled(s) for s in _after(node.import_graph(body, states), len(states), node)]
     return node.refuse(f"its turns are copied out ({why.message}), and there are more than {_MOST}; keep the types of its values the same in every turn, and texts out of it")
 
 

@@ -65,6 +65,8 @@ def one_hot(indices: Value, depth: Value, on: Value, off: Value, *, axis: int = 
 
 @converter("TOPK_V2")
 def topk(x: Value, k: Value, *, node: Node) -> tuple[Expr, ...]:
+    if not x.rank:
+        node.refuse("the greatest elements of one number are asked for; its input must have 1 dimension or more")
     count, kind = node.whole(k), node.outputs[1].dtype
     if not 0 <= count <= x.shape[-1]:
         node.refuse(f"the {count} greatest of {x.shape[-1]} elements are asked for")

@@ -210,6 +210,8 @@ def pad_value(x: Value, paddings: Value, value: Value, *, node: Node) -> Expr:
 
 def _widths(x: Value, paddings: Value, node: Node) -> list[tuple[int, int]]:
     widths = node.value(paddings)
+    if widths.dtype.kind not in "iu":
+        node.refuse(f"its paddings are of type {paddings.dtype}, and must be whole numbers; the file is damaged: convert it again")
     if widths.shape != (x.rank, 2) or (widths < 0).any():
         node.refuse(f"its paddings are {widths.tolist()}, and its input has {x.rank} dimensions")
     return [(int(a), int(b)) for a, b in widths]

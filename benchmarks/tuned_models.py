@@ -1,0 +1,81 @@
+"""Whole models, tuned and untuned, in turn: is the tuned one faster, by how much, and is that sure?
+
+    python benchmarks/tuned_models.py resnet50 mobilenet_v2 --minutes 10 --threads 2 [--json tuned.json]
+    python benchmarks/tuned_models.py --model some.onnx --records records.json        # no tuning, only the comparison
+
+Each model is tuned by `tilewright tune` for the minutes given (trials of an earlier run are known), in a process of its own. Then both programs run in
+turn in this one, on the same inputs; outputs are compared first. The ratio is the median of the pairs, with its 95 % confidence interval; kernels of a
+machine that others use as well make wide intervals, which are shown as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import models
+import tilewright
+from tilewright.compiler.grouping import flat
+from tilewright.driver.tensors import Fill, feed
+from tilewright.tuning.comparison import Comparison, in_turn
+
+PAIRS = 300
+TOLERANCE = 1e-3
+
+
+def arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(a, np.float64) for a in flat(answer if isinstance(answer, tuple) else (answer,))]
+
+
+def compare(path: Path, records: Path, threads: int, pairs: int, seconds: float) -> tuple[Comparison, float]:
+    """The tuned model against the untuned one, and the largest difference of their outputs as a part of the largest output."""
+    plain = tilewright.compile(path, threads=threads)
+    tuned = tilewright.compile(path, threads=threads, records=records)
+    inputs = feed(plain.inputs, {}, Fill.RANDOM)
+    off = max(float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-9)) for a, b in zip(arrays(tuned(**inputs)), arrays(plain(**inputs)), strict=True))
+    if not off <= TOLERANCE:
+        raise SystemExit(f"{path.name}: the tuned outputs differ by {off:.2g} of the largest, more than {TOLERANCE}")
+    return in_turn(lambda: plain(**inputs), lambda: tuned(**inputs), pairs, seconds), off
+
+
+def tune(path: Path, records: Path, minutes: float, threads: int) -> None:
+    """`tilewright tune`, whose table goes to the standard error."""
+    command = [sys.executable, "-m", "tilewright", "tune", str(path), "-o", str(records), "--minutes", str(minutes), "--threads", str(threads)]
+    subprocess.run(command, check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="models of benchmarks/models.py")
+    parser.add_argument("--model", type=Path, action="append", default=[], help="a model file")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--records", type=Path, help="compare with these records, without tuning")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "tilewright-tuned", help="where records are kept")
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--seconds", type=float, default=60.0, help="the most that a comparison takes")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for path in [*(models.ensure(n) for n in given.names), *given.model]:
+        records = given.records or given.folder / f"{path.stem}.json"
+        if given.records is None:
+            tune(path, records, given.minutes, given.threads)
+        found, off = compare(path, records, given.threads, given.pairs, given.seconds)
+        verdict = "faster" if found.is_faster else "slower" if found.is_slower else "equal within the noise"
+        print(f"{path.stem:24s} {1e3 * found.first:9.3f} ms untuned {1e3 * found.second:9.3f} ms tuned   {found}   {verdict}; outputs differ by {off:.1e}", flush=True)
+        rows.append({"model": path.stem, "untuned": found.first, "tuned": found.second, "ratio": found.ratio, "low": found.low, "high": found.high, "pairs": found.pairs})
+    if given.json is not None:
+        given.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The fused functions of a program, as kernels are made of them, without compiling any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright import expr
+from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.external import take_external
+from tilewright.compiler.flow import lower_control, needs_control
+from tilewright.compiler.offload import offload
+from tilewright.errors import CompileError
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_hash
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.external import ExternalCall
+from tilewright.relay.qnn.choose_numerics import ChooseNumerics
+from tilewright.relay.qnn.settle_numerics import SettleNumerics
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.pipeline import optimize
+from tilewright.relay.transform.plan_memory import Place, plan_memory
+from tilewright.relay.transform.stages import needs_stages
+from tilewright.target.target import Target
+
+
+@dataclass(slots=True)
+class Fused:
+    """A fused function, which of its arguments are known while compiling, and how many times the program calls it."""
+
+    function: Function
+    constants: Sequence[bool]
+    calls: int = 1
+
+
+def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
+    """The fused functions of `main`, in order, under the current `PassContext`; equal ones once.
+
+    Raises `CompileError` where a size is only known when the program runs.
+    """
+    with no_garbage_collection():
+        try:
+            taken, _ = take_external(offload(mod, target), target.processor)
+            if needs_stages(taken["main"]):
+                raise CompileError("some sizes of the program are only known while it runs, and kernels are tuned for known ones; give its inputs known shapes")
+            lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(taken)))) if needs_control(taken["main"]) else None
+            optimized = optimize(taken if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), target.processor)
+            names = ["main"] if lowered is None else [f"block_{k}" for k in range(len(lowered.blocks))]
+            found: dict[str, Fused] = {}
+            for name in names:
+                for step in plan_memory(optimized[name]).steps:
+                    function = None if step.call is None else step.call.op
+                    if not isinstance(function, Function) or (isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall)):
+                        continue
+                    constants = [loc.place is Place.CONSTANT for loc in step.inputs]
+                    key = f"{structural_hash(function)}{constants}"
+                    if key in found:
+                        found[key].calls += 1
+                    else:
+                        found[key] = Fused(function, constants)
+            return list(found.values())
+        finally:
+            expr.release()

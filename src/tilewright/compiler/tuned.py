@@ -1,0 +1,37 @@
+"""Kernels as measurements decide them, where there are any, and as the model of the machine does where there are none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tilewright.compiler import decided, kernel
+from tilewright.compiler.kernel import Kernel
+from tilewright.errors import CompileError
+from tilewright.relay.expr import Function
+from tilewright.target.target import Target
+from tilewright.topi.decisions import Decisions
+
+log: Final = logging.getLogger(__name__)
+
+
+def lower(function: Function, constants: Sequence[bool], target: Target, name: str, **options: Any) -> Kernel:
+    """`kernel.lower` under the decisions of the current advisor, which the log tells of."""
+    advisor = decided.current()
+    if advisor is not None and not options.get("symbols"):
+        options["found"] = advisor.arrangement(target)
+    given = None if advisor is None or options.get("symbols") else advisor.decisions(function, constants, target)
+    if given is None:
+        if advisor is not None:
+            log.info("%s: no record, the model decides", name)
+        return kernel.lower(function, constants, target.machine, name, **options)
+    decisions = Decisions(given)
+    try:
+        made = kernel.lower(function, constants, target.machine, name, decided=decisions, **options)
+    except CompileError as error:
+        log.warning("%s: the record %s cannot be applied (%s), the model decides", name, dict(given), error)
+        return kernel.lower(function, constants, target.machine, name, **options)
+    left = sorted({*decisions.refused, *decisions.unused})
+    log.info("%s: tuned, %s%s", name, decisions.taken, f"; not applied here: {', '.join(left)}" if left else "")
+    return made

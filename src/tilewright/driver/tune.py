@@ -1,0 +1,202 @@
+"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep only what makes it faster.
+
+    records.json             what `compile(…, records=)` takes: one record for each task, proven faster, or the model's own choice
+    records.trials.json      every trial; calling the command again goes on from there
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import numpy as np
+import typer
+
+from tilewright.driver import options
+from tilewright.errors import TargetError
+
+if TYPE_CHECKING:
+    from tilewright.autotvm.network import NetworkTuning, TaskState
+    from tilewright.autotvm.verdict import Verdict
+
+_FOR_PROOF: Final = 0.2
+"""The part of the time that goes into proving what was found."""
+_WORTH: Final = 0.002
+"""A kernel that should save a smaller part of the network's time is left as it is."""
+_ANY: Final = 1e9
+"""Figures may be so far apart: they are compared in pairs."""
+_SHOWN: Final = 12
+_TOLERANCE: Final = 1e-3
+"""Of the largest output, by how much the outputs of the tuned and the untuned model may differ: they round differently."""
+
+
+def _count_verbose(context: typer.Context, value: int) -> int:
+    context.find_root().obj.level += value
+    return value
+
+
+def tune_command(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write what is best.")] = Path("records.json"),
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to take in all.")] = 10.0,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many configurations to measure at most, in this call.")] = None,
+    tuner: Annotated[str, typer.Option("--tuner", help="How configurations are chosen: auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="How many threads the model runs with. Default: all cores.")] = None,
+    target: Annotated[str, typer.Option("--target", help="What to tune for; it has to run here.")] = "llvm",
+    input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
+    tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call to begin with.")] = None,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, callback=_count_verbose, help="Show tracebacks.")] = 0,
+) -> None:
+    """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again goes on from there."""
+    from tilewright.autotvm.tuner.names import tuner_named
+
+    tuner_named(tuner)  # a wrong name is told before anything takes time
+    session = _Session(model, output, minutes * 60, threads, target, options.input_shapes(input_shapes) or None, tuner)
+    session.begin(tuning_records)
+    interrupted = session.search(trials)
+    session.prove(interrupted)
+
+
+class _Session:
+    """One call of the command."""
+
+    def __init__(
+        self, model: Path, output: Path, seconds: float, threads: int | None, target: str, shapes: dict[str, tuple[Any, ...]] | None, tuner: str,
+    ) -> None:
+        from tilewright.target.target import Target
+
+        self.model, self.output, self.seconds, self.threads, self.shapes, self.tuner = model, output, seconds, threads, shapes, tuner
+        self.target = Target(target)
+        if self.target.accelerators:
+            raise TargetError(f"kernels of the processor are tuned, and '{target}' has accelerators before it; give the processor alone")
+        here = Target("llvm")
+        if self.target.family != here.family or not self.target.features <= here.features:
+            raise TargetError(f"code for '{target}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
+        self.start = time.perf_counter()
+        self.trials_file = output.with_name(f"{output.stem}.trials{output.suffix}")
+        self.tuning: NetworkTuning
+
+    def begin(self, earlier: Path | None) -> None:
+        """Extract the tasks, and read what is known of them."""
+        from tilewright.autotvm.measure import measure_option
+        from tilewright.autotvm.network import NetworkTuning
+        from tilewright.autotvm.task.relay_integration import tasks_of
+        from tilewright.compiler.formats import format_of
+        from tilewright.tuning.local import LocalBuilder, LocalRunner
+        from tilewright.tuning.records import Records
+
+        if earlier is not None and not self.trials_file.exists():
+            self.trials_file.write_bytes(earlier.read_bytes())
+        mod, _ = format_of(self.model).read(self.model, self.shapes or {})
+        tasks = tasks_of(mod, None, self.target, progress=lambda done, total: None)
+        option = measure_option(LocalBuilder(), LocalRunner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3))
+        self.tuning = NetworkTuning(tasks, option, Records(self.trials_file), self.tuner)
+        known = self.tuning.trials
+        typer.echo(f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} s{f', {known} trials known' if known else ''}")
+
+    @property
+    def left(self) -> float:
+        """Seconds until the command shall be done."""
+        return max(0.0, self.seconds - (time.perf_counter() - self.start))
+
+    def search(self, trials: int | None) -> bool:
+        """Measure until it is time to prove what was found; returns whether it was interrupted."""
+        from rich.console import Console
+        from rich.live import Live
+
+        begin, seconds = self.tuning.trials, max(0.0, self.left - _FOR_PROOF * self.seconds)
+        console = Console(stderr=True)
+        with Live(self._table(seconds), console=console, refresh_per_second=2, transient=not console.is_terminal) as live:
+            end = time.perf_counter() + seconds
+
+            def show(_: TaskState) -> None:
+                live.update(self._table(max(0.0, end - time.perf_counter())))
+
+            try:
+                self.tuning.run(seconds, trials, show)
+            except KeyboardInterrupt:
+                console.print("interrupted: what was found so far is proven and kept; Ctrl-C again ends at once")
+                return True
+            finally:
+                typer.echo(f"{self.tuning.trials - begin} trials, {sum(s.failed for s in self.tuning.states)} of all failed")
+        return False
+
+    def _table(self, seconds: float) -> Any:
+        from rich.table import Table
+
+        t = self.tuning
+        gain = 1 - t.time / t.time_before if t.time_before else 0.0
+        table = Table(title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so far), {seconds:.0f} s left", title_justify="left")
+        for name, justify in (("task", "left"), ("trials", "right"), ("best (us)", "right"), ("saved", "right"), ("of the time", "right"), ("to gain", "right")):
+            table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        ranked = sorted(t.states, key=lambda s: -t.share(s))
+        for s in ranked[:_SHOWN]:
+            measured = s.best < float("inf")
+            saved = f"{100 * (1 - s.best / s.default):.0f} %" if measured and s.default < float("inf") else ""
+            table.add_row(
+                f"{s.task.title[:56]}{f' x{s.calls}' if s.calls > 1 else ''}", str(s.trials), f"{1e6 * s.best:.1f}" if measured else "", saved,
+                f"{100 * t.share(s):.1f} %" if measured else "", "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %",
+            )
+        if len(ranked) > _SHOWN:
+            table.add_row(f"… and {len(ranked) - _SHOWN} more", str(sum(s.trials for s in ranked[_SHOWN:])), "", "", f"{100 * sum(map(t.share, ranked[_SHOWN:])):.1f} %", "")
+        return table
+
+    def prove(self, interrupted: bool) -> None:
+        """Compare the best of each task, and then the model, with what the compiler does by itself; write what helps."""
+        from tilewright.autotvm.measure import measure_option
+        from tilewright.autotvm.verdict import judge, settle, unchanged, write
+        from tilewright.tuning.local import LocalRunner
+
+        begin, allowed = time.perf_counter(), (_FOR_PROOF if not interrupted else _FOR_PROOF / 4) * self.seconds
+        option = measure_option(self.tuning.option["builder"], LocalRunner(number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY))
+        states = sorted((s for s in self.tuning.states if s.default < float("inf")), key=lambda s: -s.calls * (s.default - s.best))
+        verdicts: list[Verdict] = []
+        for s in states:
+            if time.perf_counter() - begin > allowed / 2 or s.calls * (s.default - s.best) < _WORTH * self.tuning.time:
+                break
+            found = judge(s, option)
+            if found is not None:
+                verdicts.append(found)
+        self.tuning.close()
+        option["runner"].close()
+        try:
+            found_in_all = settle(verdicts, self._compiled, max(2.0, allowed / 2), typer.echo)
+        except KeyboardInterrupt:
+            for v in verdicts:
+                v.is_kept = False  # what is not proven is not kept
+            found_in_all = None
+        judged = {id(v.state) for v in verdicts}
+        write(self.output, [*verdicts, *(unchanged(s) for s in self.tuning.states if s.default < float("inf") and id(s) not in judged)])
+        kept = sum(v.is_kept for v in verdicts)
+        typer.echo(f"Wrote {self.output}: {kept} tuned kernels of {len(self.tuning.states)}; " + (f"the tuned model takes {found_in_all}" if found_in_all else "none makes the model surely faster, so it stays as it is"))
+
+    def _compiled(self, verdicts: Sequence[Verdict]) -> Callable[[], object]:
+        """The model as a function of no arguments, with these kernels; its outputs are compared with those of the untuned one."""
+        import tilewright
+        from tilewright.autotvm.measure import MeasureInput, result_of
+        from tilewright.compiler.model import compile as compile_model
+
+        records = [(MeasureInput(v.state.task.target, v.state.task, v.config), result_of(v.measured)) for v in verdicts]
+        made = compile_model(self.model, self.shapes, self.target, self.threads, records=records or None)
+        if not hasattr(self, "_inputs"):
+            from tilewright.driver import tensors
+
+            self._inputs = tensors.feed(made.inputs, {}, tensors.Fill.RANDOM)
+            self._wanted = _arrays(made(**self._inputs))
+            return lambda: made(**self._inputs)
+        for a, b in zip(_arrays(made(**self._inputs)), self._wanted, strict=True):
+            scale = float(np.abs(b.astype(np.float64)).max(initial=0.0)) or 1.0
+            off = float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max(initial=0.0))
+            if not off <= _TOLERANCE * scale and np.isfinite(b.astype(np.float64)).all():
+                raise tilewright.errors.InternalError(f"the tuned model differs from the untuned one by {off:.3g} where outputs reach {scale:.3g}; please report {self.trials_file}")
+        return lambda: made(**self._inputs)
+
+
+def _arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
+    from tilewright.compiler.grouping import flat
+
+    return [np.asarray(a) for a in flat(answer if isinstance(answer, tuple) else (answer,))]
+
+

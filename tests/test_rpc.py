@@ -1,0 +1,370 @@
+"""Devices elsewhere: sessions, the tracker's queues, the proxy, what happens to who does not know the secret, and to what breaks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from planted import EXPECTED, planted
+from tilewright import rpc, te
+from tilewright.errors import InputError, OptionError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.exec import query_rpc_tracker
+from tilewright.rpc.connection import Connection, Listener, dial, parse_address
+from tilewright.rpc.secret import secret_file, shared_secret
+from tilewright.runtime.trial import TRIAL
+from tilewright.tuning.local import LocalBuilder
+from tilewright.tuning.measure import MeasureErrorNo, measure
+from tilewright.tuning.records import Records
+from tilewright.tuning.remote import RPCRunner
+
+HERE = Path(__file__).parent
+SECRET = "a secret of the tests"
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_RPC_SECRET", SECRET)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    n = te.var("n")
+    a = te.placeholder((n,), name="a")
+    b = te.placeholder((n,), name="b")
+    c = te.compute((n,), lambda i: a[i] + b[i], name="c")
+    path = tmp_path_factory.mktemp("rpc") / "add.so"
+    tvm.build(te.create_schedule(c.op), [a, b, c], "llvm", name="add").export_library(path)
+    return path
+
+
+@pytest.fixture
+def tracker() -> Iterator[rpc.Tracker]:
+    made = rpc.Tracker(port=0)
+    yield made
+    made.close()
+
+
+class Program:
+    """A program of `tilewright.exec` in a process that ends with this one; where it listens stands on its first line."""
+
+    def __init__(self, name: str, *options: str) -> None:
+        theirs, self._life = os.pipe()
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "src")])}
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "rpc_process.py"), str(theirs), name, *options],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=(theirs,), start_new_session=True, text=True, env=environment,
+        )
+        os.close(theirs)
+        assert self.process.stdout is not None
+        self.said = self.process.stdout.readline()
+        self.address = self.said.rpartition(" ")[2].strip()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=30)
+        os.close(self._life)
+
+
+def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+def check_sum(remote: rpc.RPCSession, library: Path) -> None:
+    remote.upload(library)
+    f = remote.load_module("add.so")
+    a, b = np.random.rand(100).astype("float32"), np.random.rand(100).astype("float32")
+    c = tvm.nd.array(np.zeros(100, "float32"), remote.cpu(0))
+    f(tvm.nd.array(a, remote.cpu()), b, c)
+    tvm.testing.assert_allclose(c.numpy(), a + b)
+    found = f.time_evaluator(f.entry_name, remote.cpu(0), number=3, repeat=2)(a, b, c)
+    assert len(found.results) == 2 and 0 < found.mean < 1
+
+
+def test_a_session_has_files_modules_and_times(library: Path) -> None:
+    with rpc.Server(port=0) as server, rpc.connect("127.0.0.1", server.port) as remote:
+        check_sum(remote, library)
+        remote.upload(b"some bytes", "notes.bin")
+        assert remote.download("notes.bin") == b"some bytes"
+        remote.remove("notes.bin")
+        with pytest.raises(WorkerRaised, match=r"the session has no file 'notes.bin'; upload it first"):
+            remote.download("notes.bin")
+        for name in ("../escape", "/etc/passwd", "..", ""):
+            with pytest.raises(WorkerRaised, match="is no name of a file of a session"):
+                remote.upload(b"x", name)
+        with pytest.raises(InputError, match="bytes are uploaded under a name"):
+            remote.upload(b"x")
+        f = remote.load_module("add.so")
+        with pytest.raises(InputError, match="the module has no function 'sub'; it has add"):
+            f["sub"]
+        with pytest.raises(WorkerRaised, match="add takes 3 arguments and was given 1"):
+            f(np.zeros(3, "float32"))
+        remote.restart()
+        with pytest.raises(WorkerRaised, match="the session has no such module"):
+            f(np.zeros(3, "float32"), np.zeros(3, "float32"), np.zeros(3, "float32"))
+        with pytest.raises(RPCError, match="a session cannot call 'os:system'"):
+            remote.call("os:system", {})
+
+
+def test_a_local_session_is_the_same_without_a_network(library: Path) -> None:
+    with rpc.LocalSession() as remote:
+        check_sum(remote, library)
+
+
+def test_what_crashes_or_hangs_ends_its_process_and_not_the_server() -> None:
+    with LocalBuilder(n_parallel=1) as builder:
+        built = builder.build([planted("segfault", 0, False), planted("endless run", 0, False)], ".so")
+    with rpc.Server(port=0) as server, rpc.connect("127.0.0.1", server.port) as remote:
+        for one, kind, text in ((built[0], WorkerCrashed, "SIGSEGV"), (built[1], WorkerTimedOut, "no answer within 0.5 s")):
+            assert one.image is not None
+            remote.upload(one.image.library, "code.so")
+            f = remote.load_module("code.so")
+            with pytest.raises(kind, match=text):
+                remote.call("tilewright.rpc.service:call", f._arguments("double", [np.zeros(64, "float32")] * 2)[0], [bytes(256)] * 2, 0.5)
+
+
+def test_who_does_not_know_the_secret_is_refused(library: Path) -> None:
+    with rpc.Server(port=0) as server:
+        with pytest.raises(RPCError, match="the secrets differ"):
+            rpc.connect("127.0.0.1", server.port, secret="another secret of the tests")
+        with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+            stranger.settimeout(10)
+            while stranger.recv(4096):
+                pass
+        with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+            stranger.sendall(b"TWM1" + b"\xff" * 12)
+            stranger.settimeout(10)
+            while stranger.recv(4096):
+                pass
+        with rpc.connect("127.0.0.1", server.port) as remote:
+            check_sum(remote, library)
+
+
+def test_a_server_that_does_not_know_the_secret_is_refused() -> None:
+    def pretend(link: socket.socket) -> None:
+        peer = Connection(link.accept()[0])
+        peer.send({"tilewright-rpc": 1, "nonce": "0", "role": "server"})
+        peer.receive()
+        peer.send({"proof": "0" * 64})
+        peer.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as link:
+        thread = threading.Thread(target=pretend, args=(link,), daemon=True)
+        thread.start()
+        with pytest.raises(RPCError, match="the other side does not know the secret"):
+            rpc.connect("127.0.0.1", link.getsockname()[1])
+        thread.join(10)
+
+
+def test_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(RPCError, match="has 5 characters and needs 16"):
+        shared_secret("short")
+    monkeypatch.delenv("TILEWRIGHT_RPC_SECRET")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    made = shared_secret()
+    assert len(made) == 64 and shared_secret() == made and stat.S_IMODE(secret_file().stat().st_mode) == 0o600
+    secret_file().chmod(0o644)
+    with pytest.raises(RPCError, match="others can read the secret; `chmod 600"):
+        shared_secret()
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/proc/nowhere")
+    with pytest.raises(RPCError, match="the secret cannot be read or made"):
+        shared_secret()
+
+
+def test_a_session_ends_when_its_time_is_over() -> None:
+    with rpc.Server(port=0) as server, rpc.connect("127.0.0.1", server.port, session_timeout=0.3) as remote:
+        with pytest.raises((RPCError, ConnectionError), match=r"over|closed|gone"):
+            for _ in range(100):
+                remote.call("tilewright.rpc.service:about", {})
+                time.sleep(0.05)
+        with rpc.connect("127.0.0.1", server.port) as other:
+            assert other.machine == remote.machine
+
+
+def test_one_session_at_a_time() -> None:
+    with rpc.Server(port=0) as server:
+        with rpc.connect("127.0.0.1", server.port), pytest.raises(RPCError, match="the server is busy with another session"):
+            rpc.connect("127.0.0.1", server.port, patience=0.1)
+        rpc.connect("127.0.0.1", server.port).close()
+        with pytest.raises(RPCError, match="this server has the key '', and 'board' was asked for"):
+            rpc.connect("127.0.0.1", server.port, key="board")
+        with rpc.connect_tracker("127.0.0.1", server.port) as wrong, pytest.raises(RPCError, match="this is a server of sessions, and 'client' was asked for"):
+            wrong.summary()
+
+
+def test_the_tracker_hands_out_servers_by_key(tracker: rpc.Tracker, library: Path) -> None:
+    address = ("127.0.0.1", tracker.port)
+    with rpc.Server(port=0, key="board", tracker=address) as server:
+        client = rpc.connect_tracker(*address)
+        until(lambda: client.summary()["queue_info"].get("board") == {"free": 1, "pending": 0})
+        assert client.summary()["server_info"] == [{"key": "server:board", "addr": ["127.0.0.1", server.port]}]
+        with client.request("board", session_timeout=60) as remote:
+            check_sum(remote, library)
+            assert client.summary()["queue_info"]["board"]["free"] == 0
+            with pytest.raises(RPCError, match=r"no server 'board' was free within 0.1 s; there are: board"):
+                client.request("board", patience=0.1)
+            with pytest.raises(RPCError, match="given to another client, or its offer has lapsed"):
+                rpc.connect("127.0.0.1", server.port, key="board")
+        until(lambda: client.summary()["queue_info"]["board"]["free"] == 1)
+        text = client.text_summary()
+        assert f"127.0.0.1:{server.port}  server:board" in text and "board  1      1     0" in text
+        with pytest.raises(RPCError, match=r"no server 'desk' was free within 0.1 s; there are: board"):
+            client.request("desk", patience=0.1)
+    until(lambda: client.summary() == {"queue_info": {}, "server_info": []})
+    client.close()
+
+
+def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rpc.Tracker) -> None:
+    address = ("127.0.0.1", tracker.port)
+    order: list[int] = []
+
+    def use(priority: int) -> None:
+        client = rpc.connect_tracker(*address)
+        with client.request("board", priority):
+            order.append(priority)
+        client.close()
+
+    watcher = rpc.connect_tracker(*address)
+    with rpc.Server(port=0, key="board", tracker=address):
+        until(lambda: watcher.summary()["queue_info"].get("board", {}).get("free"))
+        with watcher.request("board"):
+            threads = [threading.Thread(target=use, args=(p,), daemon=True) for p in (1, 3, 2)]
+            for n, t in enumerate(threads):
+                t.start()
+                until(lambda n=n: tracker.summary()["queue_info"]["board"]["pending"] == n + 1)
+            leaver = dial(*address, shared_secret(), {"role": "client"})
+            leaver.send({"request": "board", "priority": 9, "timeout": 60})
+            until(lambda: tracker.summary()["queue_info"]["board"]["pending"] == 4)
+            leaver.close()
+            until(lambda: tracker.summary()["queue_info"]["board"]["pending"] == 3)
+        for t in threads:
+            t.join(60)
+        assert order == [3, 2, 1]
+    watcher.close()
+
+
+def test_a_client_that_never_comes_does_not_keep_the_server(tracker: rpc.Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.rpc.server._UNCLAIMED_SECONDS", 0.2)
+    monkeypatch.setattr("tilewright.rpc.server._HEARTBEAT", 0.1)
+    address = ("127.0.0.1", tracker.port)
+    with rpc.Server(port=0, key="board", tracker=address):
+        leaver = dial(*address, shared_secret(), {"role": "client"})
+        first = leaver.ask({"request": "board", "priority": 1, "timeout": 20})
+        second = leaver.ask({"request": "board", "priority": 1, "timeout": 20})
+        assert first["token"] != second["token"] and first["port"] == second["port"]
+        leaver.close()
+
+
+def test_the_proxy_joins_clients_to_servers(tracker: rpc.Tracker, library: Path) -> None:
+    proxy = rpc.Proxy(port=0)
+    address = ("127.0.0.1", proxy.port)
+    try:
+        with rpc.Server(key="hidden", proxy=address):
+            for _ in range(2):
+                with rpc.connect(*address, key="hidden") as remote:
+                    check_sum(remote, library)
+            with pytest.raises(RPCError, match="no server 'other' waits at the proxy"):
+                rpc.connect(*address, key="other", patience=0.1)
+        with rpc.Server(key="both", proxy=address, tracker=("127.0.0.1", tracker.port)):
+            client = rpc.connect_tracker("127.0.0.1", tracker.port)
+            for _ in range(2):
+                with client.request("both", patience=20) as remote:
+                    check_sum(remote, library)
+            client.close()
+    finally:
+        proxy.close()
+
+
+def test_the_proxy_refuses_strangers() -> None:
+    proxy = rpc.Proxy(port=0)
+    address = ("127.0.0.1", proxy.port)
+    try:
+        with pytest.raises(RPCError, match="the secrets differ"):
+            rpc.connect("127.0.0.1", proxy.port, key="hidden", secret="another secret of the tests")
+        with rpc.connect_tracker(*address) as wrong, pytest.raises(RPCError, match="a proxy joins servers and clients, and 'client' was asked for"):
+            wrong.summary()
+    finally:
+        proxy.close()
+
+
+def test_addresses_and_ports() -> None:
+    assert parse_address("board.local:9190") == ("board.local", 9190) and parse_address("[::1]:80") == ("::1", 80)
+    for text in ("9190", "host:", "host:x", "host:99999"):
+        with pytest.raises(RPCError, match="is no address; write host:port"):
+            parse_address(text)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RPCError, match=rf"no port from {port} to {port} of 127.0.0.1 is free"):
+            Listener("127.0.0.1", port, port, b"", {}, lambda c, w: None)
+    with pytest.raises(RPCError, match=r"no connection to 127.0.0.1:"):
+        rpc.connect("127.0.0.1", port)
+    with pytest.raises(RPCError, match="needs a key"):
+        rpc.Server(tracker=("127.0.0.1", 1))
+
+
+def test_runners_refuse_what_makes_no_sense() -> None:
+    with pytest.raises(OptionError, match="timeout=0 must be above 0"):
+        RPCRunner("board", "127.0.0.1", 9190, timeout=0)
+
+
+def test_without_a_tracker_each_candidate_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with LocalBuilder(n_parallel=1) as builder:
+        (result,) = measure([planted("right")], builder, RPCRunner("board", "127.0.0.1", port, patience=0.1), Records(tmp_path / "r.json"))
+    assert result.error_no == MeasureErrorNo.UNKNOWN_ERROR and "no connection to 127.0.0.1" in result.error
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = [Program("rpc_tracker", "--port", "0")]
+    try:
+        host, port = parse_address(programs[0].address)
+        programs += [Program("rpc_server", "--port", "0", "--key", "board", "--tracker", f"{host}:{port}", "--threads", "1") for _ in range(2)]
+        client = rpc.connect_tracker(host, port)
+        until(lambda: client.summary()["queue_info"].get("board") == {"free": 2, "pending": 0})
+        assert query_rpc_tracker.main(["--port", str(port)]) == 0 and "board" in capsys.readouterr().out
+        kinds = ["segfault", "wrong answer", "exception", "abort"]
+        candidates = [planted("slow build", k) for k in range(16)] + [planted(k) for k in kinds]
+        records = Records(tmp_path / "r.json")
+        done: list[int] = []
+
+        def finished(k: int, measured: Any) -> None:
+            done.append(k)
+            if len(done) == 4:
+                programs[1].process.kill()
+
+        with LocalBuilder(n_parallel=2) as builder:
+            runner = RPCRunner("board", host, port, timeout=5, number=2, repeat=1, cooldown_interval=0.02, patience=30)
+            results = measure(candidates, builder, runner, records, finished)
+        assert [m.error_no for m in results] == [MeasureErrorNo.NO_ERROR] * 16 + [EXPECTED[k] for k in kinds], results
+        assert sorted(done) == list(range(20)) and len((tmp_path / "r.json").read_text().splitlines()) == 20
+        until(lambda: client.summary()["queue_info"].get("board") == {"free": 1, "pending": 0}, 40)
+        client.close()
+    finally:
+        for program in programs:
+            program.end()
+
+
+def test_programs_say_what_is_wrong() -> None:
+    for options, text in ((["--tracker", "nowhere"], "is no address; write host:port"), (["--tracker", "127.0.0.1:9"], "needs a key")):
+        done = subprocess.run([sys.executable, "-m", "tilewright.exec.rpc_server", *options], capture_output=True, text=True, timeout=60, check=False,
+                              env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")})
+        assert done.returncode in (1, 2) and text in done.stderr and "Traceback" not in done.stderr
+    assert TRIAL.endswith(":trial")
