@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import tilewright as tvm
 from tilewright import relay, te, tir
-from tilewright.errors import Origin
+from tilewright.errors import MemoryFault, Origin
 from tilewright.expr import Buffer
 from tilewright.faults import OVERLAP, READ, UNINITIALIZED, WRITE
 from tilewright.global_functions import FUNCTIONS, remove_global_func
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.op.registry import OPS
 from tilewright.runtime import ModuleNode
-from tilewright.target import register_target_kind
+from tilewright.target import Target, register_target_kind
 from tilewright.types import TensorType
 
 Array = npt.NDArray[Any]
@@ -42,6 +44,21 @@ class Planted:
     """Whether the program is wrong for all arrays."""
 
 
+def check_report(planted: Planted) -> None:
+    """The fault is reported by its buffer, loops, node and place, and what is right is not."""
+    if not planted.always:
+        planted.run(False)
+    with pytest.raises(MemoryFault) as caught:
+        planted.run(True)
+    said = str(caught.value)
+    assert (caught.value.kind, caught.value.buffer) == (planted.kind, planted.buffer), said
+    for part in (planted.where, planted.node, planted.says):
+        assert part in said, said
+    line, marks = re.findall(r"\| (.*)", said)
+    shown = line[marks.index("^") : marks.rindex("^") + 1]
+    assert planted.buffer in shown.replace("_written", ""), said
+
+
 def numbers(n: int = N, dtype: str = "float32") -> Array:
     return (np.arange(n) % 7).astype(dtype)
 
@@ -51,7 +68,7 @@ Emit = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
 def built(name: str, emit: Emit, ins: Sequence[tuple[Any, str]], outs: Sequence[tuple[Any, str]] = (((N,), "float32"),)) -> Any:
-    """A checked function of inputs `a`, `b`, … and the output `out`, or `out_v0`, `out_v1`, …"""
+    """A checked function of inputs `a`, `b`, … and the output `out`, or `out_v0`, `out_v1`, …, for the current target."""
     inputs = [te.placeholder(shape, dtype, name="abcdef"[k]) for k, (shape, dtype) in enumerate(ins)]
 
     def body(given: Sequence[Buffer], made: Sequence[Buffer]) -> object:
@@ -62,12 +79,18 @@ def built(name: str, emit: Emit, ins: Sequence[tuple[Any, str]], outs: Sequence[
     made = te.extern([shape for shape, _ in outs], inputs, body, name="out", dtype=[dtype for _, dtype in outs])
     results = made if isinstance(made, (list, tuple)) else [made]
     with tvm.transform.PassContext(config=CONFIG):
-        return tvm.build(te.create_schedule(results[0].op), [*inputs, *results], "llvm", name=name)
+        return tvm.build(te.create_schedule(results[0].op), [*inputs, *results], name=name)
+
+
+def once(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Makes something once for each target."""
+    made = functools.cache(lambda target: make())
+    return lambda: made(Target.current(allow_none=True))
 
 
 def called(make: Callable[[], Any], right: Sequence[Array], wrong: Sequence[Array]) -> Callable[[bool], object]:
     """Makes the function, once, and calls it with one of the lists of arrays."""
-    make = functools.cache(make)
+    make = once(make)
     return lambda is_wrong: make()(*(x.copy() for x in (wrong if is_wrong else right)))
 
 
@@ -285,7 +308,7 @@ def swapped(irb: Any, ins: Sequence[Any], outs: Sequence[Any]) -> None:
 def _shared(name: str, emit: Emit, outputs: int, at: Sequence[int], buffer: str) -> Planted:
     """Arrays of 8 elements that begin at these places of one piece of memory."""
 
-    make = functools.cache(lambda: built(name, emit, [((8,), "float32")], [((8,), "float32")] * outputs))
+    make = once(lambda: built(name, emit, [((8,), "float32")], [((8,), "float32")] * outputs))
 
     def run(wrong: bool) -> object:
         memory = tvm.nd.array(np.zeros(64, np.float32)).numpy()

@@ -67,6 +67,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("compiler.model", "autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
+    ("runtime.functions", "compiler.functions"): "export_library(cc=, options=) compiles C text again",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }

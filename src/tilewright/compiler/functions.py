@@ -20,7 +20,7 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.manifest import Manifest
 from tilewright.target.c.codegen import emit_measured as emit_c
-from tilewright.target.c.compile import compile_c
+from tilewright.target.c.compile import compile_c, named_compiler
 from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
 from tilewright.target.llvm.faults import faults_text
@@ -125,6 +125,21 @@ def load_c(path: Path) -> FunctionModule:
     except InternalError as error:
         raise CompileError(f"{path}: {error}") from error
     return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
+
+
+def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
+    """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`; with `-g`, the text is a file of the cache.
+
+    Raises `TargetError` where there is no such compiler, and `CompileError` with what it said.
+    """
+    manifest = artifact.manifest
+    name = f"{manifest.name}.c"
+    source = Path(sources.write_source(name, text)) / name if any(o.startswith("-g") for o in options) else None
+    try:
+        compiled = compile_c(text, Target(manifest.target), None if cc is None else named_compiler(cc), options, source)
+    except InternalError as error:
+        raise CompileError(f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}") from error
+    return replace(artifact, objects=(compiled, *artifact.objects[1:]))
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

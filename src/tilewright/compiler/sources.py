@@ -51,7 +51,7 @@ def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: st
     head = next(k for k, line in enumerate(printed.lines, 1) if line.startswith("def "))
     file, folder = f"{_file_name(func.name)}.tir.py", ""
     if written:
-        folder = _write(file, "\n".join(printed.lines) + "\n")
+        folder = write_source(file, "\n".join(printed.lines) + "\n")
     shapes = {b.name: b.shape for b in declared.params}
     return Source(file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written)
 
@@ -66,7 +66,7 @@ def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Funct
     anchor = func.origin or (known[-1] if known else None)
     title = anchor.name if kind == MODEL and anchor is not None else func.name
     file = f"{_file_name(func.name)}.{'relay' if kind == RELAY else 'nodes.txt'}"
-    folder = _write(file, "\n".join(lines) + "\n")
+    folder = write_source(file, "\n".join(lines) + "\n")
     usual = places.get(anchor, min(2, len(lines)))
     printed = PrintedFunc(func)
 
@@ -121,7 +121,7 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]", "_", name)[:100]
 
 
-def _write(file: str, text: str) -> str:
+def write_source(file: str, text: str) -> str:
     """Write a text unless it is there; returns its folder."""
     base = Cache.default().folder or Path(tempfile.gettempdir()) / f"tilewright-{os.getuid()}"
     folder = base / "sources" / hashlib.sha256(text.encode()).hexdigest()[:16]

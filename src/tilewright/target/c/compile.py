@@ -65,8 +65,17 @@ def find_compilers(arch: str) -> list[Compiler]:
     return found
 
 
-def compile_c(text: str, target: Target, compiler: Compiler | None = None) -> bytes:
-    """The object file of `text` for `target`, position-independent.
+def named_compiler(command: str) -> Compiler:
+    """The compiler of that command, which may have options. Raises `TargetError` where it is not there."""
+    words = shlex.split(command)
+    path = shutil.which(words[0]) if words else None
+    if path is None:
+        raise TargetError(f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out for the first that is found")
+    return Compiler(command, (path, *words[1:]))
+
+
+def compile_c(text: str, target: Target, compiler: Compiler | None = None, options: Sequence[str] = (), source: Path | None = None) -> bytes:
+    """The object file of `text` for `target`, position-independent; `options` go after ours. `source` is a file with the text, where it has one that stays.
 
     Raises `TargetError` where there is no compiler, and `InternalError` with what the compiler said where it refuses the text.
     """
@@ -77,9 +86,11 @@ def compile_c(text: str, target: Target, compiler: Compiler | None = None) -> by
     failures = []
     with tempfile.TemporaryDirectory(prefix="tilewright-c-") as name:
         folder = Path(name)
-        (folder / "code.c").write_text(text)
+        given = source or folder / "code.c"
+        if source is None:
+            given.write_text(text)
         for candidate in compilers:
-            failure = candidate.run([*STANDARD[:1], *EXACT, "-w", *machine_options(target, candidate), "-fPIC", "-c", "code.c", "-o", "code.o"], folder)
+            failure = candidate.run([*STANDARD[:1], *EXACT, "-w", *machine_options(target, candidate), *options, "-fPIC", "-c", str(given), "-o", "code.o"], folder)
             if failure is None:
                 return (folder / "code.o").read_bytes()
             failures.append(f"{candidate.name}: {failure}")
