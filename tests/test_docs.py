@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,32 @@ def test_the_page_on_other_compilers_runs(models_here: Path) -> None:
     np.testing.assert_allclose(answer, np.exp(2), rtol=1e-6)
 
 
+def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its commands and its Python; the example in C++ classifies as the model does."""
+    compilers = [shutil.which(name) for name in ("cc", "c++")]
+    if not all(compilers):
+        pytest.skip("needs a C and a C++ compiler")
+    page = ROOT / "docs" / "c.md"
+    for line in blocks(page, "sh")[0].splitlines():
+        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    names: dict[str, Any] = {}
+    for source in blocks(page, "python"):
+        exec(compile(source, page.name, "exec"), names)
+    np.testing.assert_allclose(names["y"], 2 * np.tanh(np.float32(1)), rtol=1e-6)
+    assert {p.name for p in names["paths"]} == {"model.c", "model.h", "model_test.c", "main.c", "Makefile"}
+    assert (models_here / "project" / "model.c").read_bytes() == (models_here / "model.c").read_bytes()
+    image = np.random.default_rng(0).random((1, 3, 64, 64), np.float32)
+    image.tofile("image.raw")
+    example = ROOT / "examples" / "c_model" / "classify.cpp"
+    for command in ([compilers[0], "-O1", "-c", "model.c"],
+                    [compilers[1], "-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I.", str(example), "model.o", "-o", "classify"]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, stdin=subprocess.DEVNULL)  # type: ignore[arg-type]
+        assert done.returncode == 0, done.stderr
+    said = subprocess.run(["./classify", "image.raw"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL).stdout
+    scores = names["model"](image)[0]
+    assert [int(line.split()[1]) for line in said.splitlines()] == np.argsort(-scores, kind="stable")[:3].tolist()
+
+
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:
     sources = blocks(ROOT / "README.md", "python")
     assert len(sources) >= 3
@@ -199,6 +227,17 @@ def test_the_python_of_the_page_on_tensor_expressions_runs(tmp_path: Path, capsy
     shown = blocks(page, "text")
     assert len(shown) >= 3
     assert [text for text in shown if text not in printed] == []
+
+
+def test_the_page_on_debugging_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Python prints what stands below it."""
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "docs" / "debugging.md"
+    names: dict[str, Any] = {}
+    for source in blocks(page, "python"):
+        exec(compile(source, page.name, "exec"), names)
+    assert capsys.readouterr().out == "".join(blocks(page, "text"))
+    assert (tmp_path / "gather.so").exists()
 
 
 @pytest.mark.parametrize("name", ["relay_text", "quantisation", "partition"])

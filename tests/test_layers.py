@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("node", "errors", "error", "limits"),
+    ("node", "errors", "error", "faults", "limits"),
     ("settings", "types"),
     ("global_functions", "plugins"),
     ("logs",),
@@ -41,7 +41,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor")
-STANDALONE_USES = {"node", "errors", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "exec", "contrib"}
+STANDALONE_USES = {"node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "exec", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -66,6 +66,8 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
     ("compiler.model", "autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
+    ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
+    ("runtime.functions", "compiler.functions"): "export_library(cc=, options=) compiles C text again",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }

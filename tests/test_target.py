@@ -53,7 +53,7 @@ def test_aarch64() -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("lvm", "'lvm' is not a kind of target: did you mean 'llvm'?"),
-    ("cuda", "'cuda' is not a kind of target: the known kinds are llvm"),
+    ("cuda", "'cuda' is not a kind of target: the known kinds are c, llvm"),
     ("", "the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'"),
     ("llvm -mcp=znver4", "'-mcp' is not an option of a target: did you mean 'mcpu'?"),
     ("llvm -mcpu=znver44 -mtriple=x86_64-linux-gnu", "CPU 'znver44' is not known for x86_64: did you mean 'znver4'?"),
@@ -93,7 +93,7 @@ def test_current_target() -> None:
         assert Target.current() is outer
     with pytest.raises(TargetError, match="no target is set here"):
         Target.current(allow_none=False)
-    assert Target.list_kinds() == ["llvm"]
+    assert Target.list_kinds() == ["c", "llvm"]
 
 
 def test_accelerators_stand_before_the_processor() -> None:

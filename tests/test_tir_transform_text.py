@@ -23,12 +23,14 @@ from tilewright.tir.transform.hoist_conditions import hoist_conditions
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops
+from tilewright.tir.transform.remove_dead_memory import remove_dead_memory
 from tilewright.tir.transform.remove_no_op import remove_no_op
+from tilewright.tir.transform.scalarize import scalarize
 from tilewright.tir.transform.share_storage import share_storage
 
 FILES = sorted((Path(__file__).parent / "text").glob("tir_*.md"))
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+`(?P<pass>[^`\n]+)`\n+```python\n(?P<code>[^`]*)```\n+```text\n(?P<text>[^`]*)```\n", re.M)
-OTHERS = (common_subexpressions, hoist_conditions, inject_double_buffer, lower_blocks, remove_no_op, share_storage)
+OTHERS = (common_subexpressions, hoist_conditions, inject_double_buffer, lower_blocks, remove_dead_memory, remove_no_op, scalarize, share_storage)
 PASSES = {**{p.__name__: p for p in (*LOOP_PASSES, *OTHERS)}, "lower_loops": lower_loops}
 
 

@@ -5,6 +5,7 @@ from tilewright.errors import (
     CompileError,
     InputError,
     InternalError,
+    MemoryFault,
     ModelError,
     OpNotImplemented,
     OptionError,
@@ -15,6 +16,6 @@ from tilewright.errors import (
 )
 
 __all__ = [
-    "ArtifactError", "CompileError", "InputError", "InternalError", "ModelError", "OpNotImplemented", "OptionError", "ScheduleError", "ShapeError",
+    "ArtifactError", "CompileError", "InputError", "InternalError", "MemoryFault", "ModelError", "OpNotImplemented", "OptionError", "ScheduleError", "ShapeError",
     "TVMError", "TargetError",
 ]

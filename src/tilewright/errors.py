@@ -81,6 +81,23 @@ class RunError(CompileError):
     """A program cannot go on: no clause of a match fits, an operator has no meaning for the values that it is given, the stack or the memory is used up."""
 
 
+class MemoryFault(RunError):
+    """A checked program was about to make a wrong access to memory, which it left out; what it computed since is not to be used.
+
+    `buffer` is the name of the buffer, `kind` is read, write, uninitialized or overlap, `node` the node of the model, as text.
+    """
+
+    def __init__(self, message: str, *, buffer: str = "", kind: str = "", node: str = "") -> None:
+        super().__init__(message)
+        self.buffer, self.kind, self.node = buffer, kind, node
+
+    def at(self, node: str) -> MemoryFault:
+        """The same with the node of the model, where the code that found it knew none."""
+        if self.node or not node:
+            return self
+        return MemoryFault(f"{self.message}\n  computes {node}", buffer=self.buffer, kind=self.kind, node=node)
+
+
 class ArtifactError(CompileError):
     """A compiled artifact is damaged, or was made for another machine or version."""
 

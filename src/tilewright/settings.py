@@ -62,6 +62,17 @@ SETTINGS: Final = _table(
     Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
     Setting("relay.backend.use_auto_scheduler", bool, False, "whether kernels have the schedules of an auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
+        "tir.instrument_bound_checkers", bool, False, "check every read and write against the extents of its buffer before it is made; a wrong one is a MemoryFault"
+    ),
+    Setting("tir.instrument_uninitialized_reads", bool, False, "check that every element of an inner buffer has been written when it is read"),
+    Setting("tir.instrument_overlapping_arguments", bool, False, "check that arrays that a function writes share no memory with its others, instead of copying them"),
+    Setting(
+        "tir.debug_info", str, "",
+        "debug information of compiled code: lines and variables of its loops (tir), of Relay's text (relay), or the names of the model's nodes (model); "
+        "empty: functions of tvm.build have lines of their loops, models have nothing; off: nothing",
+        ("", "off", "tir", "relay", "model"),
+    ),
+    Setting(
         "relay.backend.winograd", str, "auto",
         "3x3 convolutions by Winograd's algorithm: where that is faster, at opt_level 3 (auto); never (off); wherever possible, with tiles of 2x2 or 4x4",
         ("auto", "off", "2x2", "4x4"),

@@ -14,9 +14,11 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError
-from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact
+from tilewright.faults import RECORD
+from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
+from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
 from tilewright.runtime.program import entry_symbols
@@ -44,6 +46,19 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path
+
+
+def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
+    """The code as a library in a file, which debuggers and profilers see as they see any other. Raises `ArtifactError` without a linker."""
+    folder = debug_folder()
+    objects = []
+    for k, image in enumerate(artifact.objects):
+        objects.append(folder / f"code.{k}.o")
+        objects[-1].write_bytes(image)
+    library = folder / f"{artifact.manifest.c_name}.so"
+    link_shared(objects, library, artifact.symbols(), artifact.manifest.triple.split("-")[0])
+    with library.open("rb") as file:
+        return SharedLibrary(file.fileno(), library, stays=True)
 
 
 def _copy(source: Path, path: Path) -> None:
@@ -88,7 +103,7 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
         library = folder / "linked.so"
         callable_from_c = (f"{manifest.c_name}_run", f"{manifest.c_name}_close") if manifest.is_native else ()
         entries = manifest.functions or (*entry_symbols(manifest.steps), *callable_from_c)
-        data = (*_DATA, "tw_modules") if modules else _DATA
+        data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
         link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple.split("-")[0], linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright import __version__
+from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
-from tilewright.errors import CompileError, TargetError
+from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
+from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.functions import FunctionModule
+from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.manifest import Manifest
+from tilewright.target.c.codegen import emit_measured as emit_c
+from tilewright.target.c.compile import compile_c, named_compiler
 from tilewright.target.llvm.codegen import emit_measured
-from tilewright.target.llvm.compile import assembly, compile_import, compile_text
+from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
+from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, walk_stmt
+from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
-from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.topi import machine as machines
@@ -61,16 +69,77 @@ def build(
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
-    flat = [lower_loops(f) for f in lowered]
-    text, scratch = emit_measured(flat, chosen)
+    checks, sites = Checks.current(), list[Site]()
+    flat = []
+    for f in lowered:
+        func, found = lower_checked(f, checks, len(sites), chosen.is_c)
+        flat.append(func)
+        sites += found
+    kind = sources.asked_for(chosen)
+    texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
+    text, scratch = emit_c(flat) if chosen.is_c else emit_measured(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
-        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions, scratch=scratch,
+        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
+        scratch=scratch, sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
-    objects = (compile_text(text, chosen), pool_object(chosen), *(compile_import(t, chosen) for t in imports))
-    sources = {"ll": lambda: text, "asm": lambda: assembly(text, chosen), "tir": lambda: "\n\n".join(map(repr, lowered))}
-    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), sources)
+    if chosen.is_c:
+        text += noted(manifest)
+    compiled = compile_c(text, chosen) if chosen.is_c else compile_text(text, chosen, level=IN_ORDER if manifest.debug else USUAL)
+    objects = (compiled, *_beside(manifest, chosen), *(compile_import(t, chosen) for t in imports))
+    shown: Sources = {"c": lambda: text} if chosen.is_c else {"ll": lambda: text, "asm": lambda: assembly(text, chosen)}
+    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
+
+
+def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
+    """The objects of what the code of functions calls: threads, and reports where it is checked."""
+    return (pool_object(target), *([compile_text(faults_text(), target)] if manifest.sites else []))
+
+
+_NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
+
+
+def noted(manifest: Manifest) -> str:
+    """The parameters of the functions of a C file, as the comment at its end by which it can be loaded."""
+    text = manifest.to_json().replace("*/", "*\\/").replace("??", "?\\u003f")  # nothing that ends a comment, or is a trigraph
+    return f"\n/* For tilewright.runtime.load_module:\n{text}\n*/\n"
+
+
+def load_c(path: Path) -> FunctionModule:
+    """Compile a C file that `export_library` wrote, edited or not, and load its functions.
+
+    Raises `ArtifactError` where it is none, `TargetError` without a compiler, and `CompileError` with what the compiler said.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path}: cannot be read: {error}") from error
+    found = _NOTE.search(text)
+    if found is None:
+        raise ArtifactError(f"{path}: C text without the comment at its end that says what its functions take; write it with export_library('{path.name}')")
+    manifest = Manifest.from_json(found[1], str(path))
+    target = Target(manifest.target)
+    try:
+        compiled = compile_c(text, target)
+    except InternalError as error:
+        raise CompileError(f"{path}: {error}") from error
+    return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
+
+
+def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
+    """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`; with `-g`, the text is a file of the cache.
+
+    Raises `TargetError` where there is no such compiler, and `CompileError` with what it said.
+    """
+    manifest = artifact.manifest
+    name = f"{manifest.name}.c"
+    source = Path(sources.write_source(name, text)) / name if any(o.startswith("-g") for o in options) else None
+    try:
+        compiled = compile_c(text, Target(manifest.target), None if cc is None else named_compiler(cc), options, source)
+    except InternalError as error:
+        raise CompileError(f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}") from error
+    return replace(artifact, objects=(compiled, *artifact.objects[1:]))
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:

@@ -16,14 +16,16 @@ from tilewright import te
 from tilewright.errors import InternalError, Origin
 from tilewright.expr import Buffer, const
 from tilewright.expr import Var as Symbol
+from tilewright.faults import Site
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
+from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
-from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.topi import decisions, texts
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
@@ -51,6 +53,15 @@ class Kernel:
     func: PrimFunc
     arguments: tuple[Argument, ...]
     stages: dict[str, PrimFunc] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()
+    """What the code checks of its accesses to memory."""
+    loops: PrimFunc | None = None
+    """The loops before they were made flat."""
+
+    @property
+    def declared(self) -> PrimFunc:
+        """The function whose parameters have all their dimensions."""
+        return self.loops or self.func
 
 
 Shape = tuple[int, ...]
@@ -61,13 +72,14 @@ Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
     storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,
-    found: Found | None = None,
+    found: Found | None = None, checks: Checks | None = None, first_site: int = 0,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
     `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
     Choices of tiles, orders and algorithms are the model's where nobody `decided`; kernels for open sizes take no decisions.
     `found` arranges the loops of the computations that it knows, instead of their own schedule.
+    Where there are `checks`, accesses are checked, at sites numbered from `first_site` on.
     Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
 
     Raises `NotImplementedError` from `Op.compute` when an operator has no tensor expression.
@@ -86,11 +98,11 @@ def lower(
             known = None if found is None or symbols else found(func, made.args, made.outputs)
             scheduled = arrange(func, made.args, made.outputs) if known is None else known
             blocks = lower_blocks(scheduled)
-        func = lower_loops(blocks) if flat else blocks
+        func, sites = lower_checked(blocks, checks, first_site, machine.scalar) if flat else (blocks, ())
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
-    return Kernel(func, arguments, stages)
+    return Kernel(func, arguments, stages, sites, blocks)
 
 
 def computed(function: Function, constants: Sequence[bool], machine: Machine) -> tuple[list[Tensor], list[Tensor], PrimFunc]:

@@ -44,6 +44,7 @@ from tilewright.target.target import Target
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
+    from tilewright.target.c.model import CModel
     from tilewright.target.link import Linker
 
 Array = np.ndarray[Any, Any]
@@ -322,8 +323,11 @@ class Model:
         """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours.
 
         A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
+        As `.c` it is one C file with its header: see `export_c`.
         """
         tree = self._stages
+        if Path(path).suffix == ".c":
+            return self.save_c(path)
         if tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
             return self.artifact.save(path, linker)
         if self._has_groups:
@@ -334,6 +338,41 @@ class Model:
         main = self._imported(self._shapes_of(tree, ()), Report())["main"] if decided else None
         return save_stages(tree, Way(self._name(), self.target, self._options, self._threads), main, Path(path))
 
+    def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
+        """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
+        from tilewright.compiler.c_model import write_model
+
+        return write_model(self._as_c(Path(path).stem, target), Path(path))
+
+    def export_c(self, folder: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None) -> list[Path]:
+        """Write the model as C99 for any processor: source and header, a test on `inputs` (random ones without), an example, a Makefile.
+
+        `target` is C with its options, by default the one that the model was compiled for, or plain "c". Returns the paths.
+        Raises `CompileError` for what C files cannot be: control flow, open sizes, operators without a kernel.
+        """
+        from tilewright.compiler.c_model import known_answers, write_project
+
+        model, tree = self._as_c(self._name(), target), self._stages
+        assert tree is not None
+        shapes = self._named(tree, [t.shape for t in self.inputs])
+        with self._context():
+            given = [np.asarray(x) for x in inputs] if inputs else None
+            known = known_answers(lambda: self._imported(shapes, Report()), self._name(), self._cache, given)
+        return write_project(model, *known, Path(folder))
+
+    def _as_c(self, name: str, target: str | Target | None) -> CModel:
+        """The model as one C file of that name."""
+        from tilewright.compiler.c_model import c_model
+
+        chosen = Target(target) if target is not None else self.target if self.target.processor.is_c else Target("c")
+        if not chosen.processor.is_c:
+            raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'")
+        if self._open is not None or self._stages is None or self._has_groups or self._stages.root.asked:
+            raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone")
+        shapes = self._named(self._stages, [t.shape for t in self.inputs])
+        with self._context():
+            return c_model(lambda: self._imported(shapes, Report()), chosen, name)
+
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
         if self._stages is not None and not args and self._stages.last is not None:
@@ -342,9 +381,12 @@ class Model:
         return tree.benchmark(*tensors, **options)
 
     def dump(self, stage: str) -> str:
-        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`. Compiles again when it came from the cache."""
-        if stage not in STAGES:
+        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
+        if stage not in (*STAGES, "c"):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}")
+        is_c = self.target.processor.is_c
+        if stage in (("ll", "asm") if is_c else ("c",)):
+            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {'c' if is_c else 'll and asm'}")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
@@ -358,6 +400,8 @@ class Model:
             return f"{report.module}\n"
         if stage == "tir":
             return "\n\n".join(str(k.func) for k in report.kernels.values()) + "\n"
+        if stage == "c":
+            return report.c
         if stage == "ll":
             return "\n".join(report.llvm.values())
         from tilewright.target.llvm.compile import assembly

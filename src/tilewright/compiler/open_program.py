@@ -198,7 +198,7 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
     for symbol, kernel in ours_made.items():
         if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"]):
             raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
-    plan = replace(a.manifest, scratch=b.manifest.scratch)  # which is only known of what has code
+    plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)  # which are only known of what has code
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
         raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))

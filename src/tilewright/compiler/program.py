@@ -25,10 +25,12 @@ from tilewright.compiler.kernel import Argument, Kernel
 from tilewright.compiler.memory import check_memory, check_scratch
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
+from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.stand_ins import STAND_IN
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NotNativeWarning
 from tilewright.expr import Var as Symbol
+from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.nd import aligned_empty
@@ -44,18 +46,24 @@ from tilewright.relay.visitor import post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo
+from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
+from tilewright.target.c.codegen import emit_module as emit_c
+from tilewright.target.c.compile import compile_c
+from tilewright.target.c.memory import memory_of
 from tilewright.target.llvm.codegen import emit_measured
-from tilewright.target.llvm.compile import compile_text
+from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
+from tilewright.target.llvm.debug_info import Source
 from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
 from tilewright.target.llvm.external import symbol_of
+from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.flow import FIRST_CHUNK, emit_flow
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.ownership import own
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.types import TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
@@ -83,7 +91,18 @@ def build_program(
         manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
         manifest = replace(manifest, sizes=derived_sizes(manifest))
     entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return Unfinished(manifest, (*builder.objects.values(), entry), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(steps)), entry, *builder.reporting()), builder.constants, report)
+
+
+def build_parts(
+    main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
+) -> tuple[Manifest, list[PrimFunc], Array]:
+    """The program whose kernels are to be C: what it does, its kernels, and its constants. Raises `CompileError` for operators that run in Python."""
+    plan = plan_memory(main)
+    builder = _Builder(target, report, Cache.default(), in_python=False, loops=loops)
+    steps = builder.steps(plan)
+    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    return manifest, builder.in_c, builder.constants.blob()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +145,14 @@ def build_flow(
     manifest = _manifest(
         name, main.params, results, output_names, builder, steps=(), workspace_bytes=workspace + FIRST_CHUNK, failures=tuple(lowered.program.messages),
     )
-    made = [replace(m, constants_bytes=builder.constants.size) for m in made]
+    made = [replace(m, constants_bytes=builder.constants.size, sites=manifest.sites) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
-    program.fallible.update(k for k, m in enumerate(made) if m.scratch.heap or any(map(fails, m.steps)))
+    program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(fails, m.steps)))
     manifest = replace(manifest, calls=tuple(builder.calls))
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
-    return Unfinished(manifest, (*builder.objects.values(), *entries), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(step for m in made for step in m.steps)), *entries, *builder.reporting()), builder.constants, report)
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
@@ -159,6 +178,8 @@ def _manifest(
         features=tuple(sorted(target.features)),
         compiler=__version__,
         scratch=most(builder.scratch),
+        sites=tuple(builder.sites),
+        debug=builder.debug,
         **rest,
     )
 
@@ -208,6 +229,8 @@ class _Builder:
         self.known: Sequence[Array] = ()
         self.constants = _Constants()
         self.objects: dict[str, bytes] = {}
+        self.in_c: list[PrimFunc] = []
+        """Flat functions that become one C file."""
         self.scratch: list[Scratch] = []
         """What each kernel takes of a thread."""
         self.calls: list[ExternalStep] = []
@@ -215,6 +238,10 @@ class _Builder:
         self.names: dict[str, str] = {}
         """The symbols of loop programs, by the keys of their objects."""
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
+        self.checks = Checks.current(in_place=True)
+        self.sites: list[Site] = []
+        kind = asked_for(target)
+        self.debug = "" if kind == OFF else kind
 
     def steps(self, plan: MemoryPlan) -> list[Step]:
         """The steps of a plan; its kernels and constants join those that are there."""
@@ -237,7 +264,7 @@ class _Builder:
         constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         in_python = _needs_python(function, s)
-        key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}"
+        key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}{origin if self.debug == MODEL else ''}"
         if key not in self.kernels:
             try:
                 self.kernels[key] = None if in_python else self._kernel(function, constant, storage)
@@ -257,35 +284,59 @@ class _Builder:
         symbol = f"kernel_{len(self.kernels)}_{_title(function)}"
         with self.report.phase("lower"):
             try:
-                kernel = tuned.lower(function, constant, self.target, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None)
+                kernel = tuned.lower(function, constant, self.target, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None,
+                                      checks=self.checks, first_site=len(self.sites))
             except NotImplementedError:
                 return None
+        self.sites += kernel.sites
         self.report.kernels[symbol] = kernel
         if self.cache is None:
             return symbol, kernel
-        with self.report.phase("emit"):
-            text = self._text(kernel.func)
-        self.report.llvm[symbol] = text
-        self.objects[symbol] = self.object(symbol, text)
+        self._make(symbol, symbol, kernel.func, lambda: kernel_source(self.debug, kernel.func, kernel.declared, function))
         return symbol, kernel
 
-    def _text(self, func: PrimFunc) -> str:
-        """The LLVM text of a kernel; what it takes of each thread is noted. Raises `CompileError` where that is more than the machine has."""
-        text, scratch = emit_measured((func,), self.target)
+    def _make(self, key: str, symbol: str, func: PrimFunc, source: Callable[[], Source]) -> None:
+        """The code of a flat function, with the lines of `source` where they are wanted; C is compiled when all functions are there."""
+        if self.target.is_c:
+            self._note(memory_of(func).taken)
+            self.in_c.append(func)
+            return
+        with self.report.phase("emit"):
+            text, scratch = emit_measured((func,), self.target, [source()] if self.debug else [])
+        self._note(scratch)
+        self.report.llvm[symbol] = text
+        self.objects[key] = self.object(symbol, text)
+
+    def _note(self, scratch: Scratch) -> None:
+        """Note what a kernel takes of each thread. Raises `CompileError` where that is more than the machine has."""
         check_scratch(scratch, self.target)
         self.scratch.append(scratch)
-        return text
 
-    def object(self, symbol: str, text: str) -> bytes:
+    def code(self, overlapping: frozenset[str] = frozenset()) -> list[bytes]:
+        """The objects of all kernels; `overlapping` are those that may read the memory that they write."""
+        if self.in_c:
+            with self.report.phase("emit"):
+                text = emit_c(self.in_c, overlapping)
+            self.report.c = text
+            self.objects["c"] = self.object("c", text, functools.partial(compile_c, target=self.target))
+        return [*self.objects.values()]
+
+    def object(self, symbol: str, text: str, compiled: Callable[[str], bytes] | None = None) -> bytes:
+        """The object file of LLVM text, or what `compiled` makes of other text; from the cache where it is there."""
         if self.cache is None:
             return b""
-        key = Cache.key("object", __version__, str(self.target), text)
+        level = IN_ORDER if self.debug else USUAL
+        key = Cache.key("object", __version__, str(self.target), text, *([str(level)] if self.debug else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, self.target)
+                found = compile_text(text, self.target, level=level) if compiled is None else compiled(text)
             self.cache.put(key, found)
         return found
+
+    def reporting(self) -> list[bytes]:
+        """The object of what checked code calls."""
+        return [self.object("faults", faults_text())] if self.sites else []
 
     def place(self, loc: Location) -> Place:
         match loc.place:
@@ -323,14 +374,13 @@ class _Builder:
         places = (*s.inputs, *s.outputs)
         storage = [loc.storage for loc in places]
         key = f"{call.symbol}{storage if any(storage) else ''}"
-        if key not in self.objects:
-            symbol = f"{call.symbol}_{len(self.objects)}"
+        if key not in self.names:
+            symbol = f"{call.symbol}_{len(self.names)}"
             with self.report.phase("lower"):
-                func = host_kernel(self.loops[call.symbol], symbol, storage, self.target)
-            with self.report.phase("emit"):
-                text = self._text(func)
-            self.report.llvm[symbol] = text
-            self.objects[key] = self.object(symbol, text)
+                loops = self.loops[call.symbol]
+                func, sites = host_kernel(loops if loops.origin else replace(loops, origin=None if s.call is None else s.call.span), symbol, storage, self.target, self.checks, len(self.sites))
+            self.sites += sites
+            self._make(key, symbol, func, lambda: loops_source(func, loops, written=True))
             self.names[key] = symbol
         return KernelCall(self.names[key], tuple(map(self.place, places)), origin)
 

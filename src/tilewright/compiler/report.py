@@ -25,6 +25,8 @@ class Report:
     module: IRModule | None = None
     kernels: dict[str, Kernel] = field(default_factory=dict)
     llvm: dict[str, str] = field(default_factory=dict)
+    c: str = ""
+    """The C text of all kernels, where the target is C."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

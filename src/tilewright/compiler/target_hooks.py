@@ -13,14 +13,16 @@ from typing import Any
 from tilewright.errors import CompileError
 from tilewright.expr import Buffer, Load, PrimExpr
 from tilewright.expr_walk import rewrite
+from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime.modules import ModuleNode
 from tilewright.target.hooks import hook_of
 from tilewright.target.target import Target
 from tilewright.tir.stmt import Block, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
+from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
-from tilewright.tir.transform.pipeline import lower_loops
+from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
 from tilewright.topi import machine as machines
 from tilewright.types import TensorType
@@ -69,11 +71,16 @@ def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorT
         raise CompileError(f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; inputs and outputs are {listed}", function.span)
 
 
-def host_kernel(func: PrimFunc, name: str, storage: Sequence[tuple[int, ...] | None], target: Target) -> PrimFunc:
-    """The loop program as a kernel of the program; `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any."""
+def host_kernel(
+    func: PrimFunc, name: str, storage: Sequence[tuple[int, ...] | None], target: Target, checks: Checks | None = None, first_site: int = 0,
+) -> tuple[PrimFunc, tuple[Site, ...]]:
+    """The loop program as a kernel of the program; `storage[k]` is the shape of the larger array in whose first corner buffer `k` lies, if any.
+
+    With it, the sites of `checks`, numbered from `first_site` on.
+    """
     with machines.use(target.machine):
         flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
-        return lower_loops(replace(_in_corners(flat, storage), name=name))
+        return lower_checked(replace(_in_corners(flat, storage), name=name), checks, first_site, target.is_c)
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:

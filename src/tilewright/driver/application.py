@@ -102,7 +102,7 @@ def chosen_accelerators(context: typer.Context, text: str) -> str:
 
 
 Target = Annotated[
-    str, typer.Option("--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it."),
+    str, typer.Option("-t", "--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it."),
 ]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Say more: warnings and tracebacks, -vv what is done, -vvv details.")]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]

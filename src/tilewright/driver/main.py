@@ -81,7 +81,7 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
 def compile_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL.tar.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar, or .c for C text. Default: MODEL.tar.")] = None,
     target: Target = "llvm",
     input_shapes: Shapes = "",
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
@@ -94,16 +94,17 @@ def compile_command(
     numerics: Numerics = "",
     require_offload: Required = "",
     plugin: Plugins = None,
+    c_source: Annotated[Path | None, typer.Option("--c-source", metavar="DIR", file_okay=False, help="Write the model as C, with a test, an example and a Makefile, into DIR.")] = None,
     tuning_records: Records = None,
     cross_compiler: CrossCompiler = "",
     cross_compiler_options: CrossOptions = "",
     verbose: Verbose = 0,
 ) -> None:
     """Compile MODEL and write one file that runs without the compiler."""
-    stages = options.names("--dump-code", dump_code, options.STAGES)
-    path = output or Path(model.with_suffix(".tar").name)
-    if path.suffix not in options.FORMATS:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
+    stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
+    path = output or (None if c_source else Path(model.with_suffix(".tar").name))
+    if path is not None and path.suffix not in (*options.FORMATS, options.C_SOURCE):
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.FORMATS, options.C_SOURCE))}, which are what can be written")
     begin = time.perf_counter()
     target = chosen_target(context, target)
     linker = options.linker(cross_compiler, cross_compiler_options)
@@ -111,11 +112,15 @@ def compile_command(
     if require_offload:
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
-    compiled = _compile(model, target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
-    compiled.save(path, linker)
+    as_c = target if target.split()[:1] == ["c"] else "c"
+    only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
+    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
+    written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
+    written += compiled.export_c(c_source, target=as_c) if c_source else []
     for stage in stages:
-        files.write_text(path.with_name(f"{path.name}.{stage}"), compiled.dump(stage))
-    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
+        files.write_text(written[0].with_name(f"{written[0].name}.{stage}"), compiled.dump(stage))
+    for file in written:
+        typer.echo(f"Wrote {file} ({file.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s")
     if verbose:
         _show_details(compiled)
 

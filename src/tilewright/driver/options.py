@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
+C_STAGE: Final = "c"
+"""Of programs whose target is C, in the place of the last two."""
+C_SOURCE: Final = ".c"
+"""What one C file ends in."""
 
 _SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
 _SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*(?::\d+)?|(?:[A-Za-z_]\w*=)?\d+\.\.\d*(?::\d+)?", re.ASCII)

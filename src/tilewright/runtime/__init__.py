@@ -14,10 +14,11 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
 from tilewright.runtime.modules import ModuleNode, register_module
+from tilewright.runtime.threads import NullThreadPool
 from tilewright.types import DataType
 
 __all__ = [
-    "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "convert", "cpu", "device", "load", "load_driver", "load_module",
+    "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "NullThreadPool", "convert", "cpu", "device", "load", "load_driver", "load_module",
     "load_param_dict", "memory_of", "register_module", "save_param_dict", "vm",
 ]
 

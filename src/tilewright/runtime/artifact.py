@@ -9,12 +9,15 @@ loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs n
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import itertools
 import mmap
 import os
+import shutil
 import struct
 import tarfile
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.faults import RECORD
 from tilewright.runtime import host
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
@@ -83,11 +87,19 @@ class Artifact:
 
     def _link_in_process(self) -> Code:
         try:
+            if self.manifest.debug:
+                from tilewright.compiler.export import link_for_debuggers
+
+                return link_for_debuggers(self)
             from tilewright.target.llvm.jit import LoadedCode
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so") from error
+        return LoadedCode(self.objects, self.symbols())
+
+    def symbols(self) -> tuple[str, ...]:
+        """What of the code the runtime uses, by name."""
         entries = self.manifest.functions or entry_symbols(self.manifest.steps)
-        return LoadedCode(self.objects, (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else [])))
+        return (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else []))
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
@@ -107,7 +119,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             return load_tar(file)
         else:
             raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
-        library = SharedLibrary(descriptor, file)
+        library = SharedLibrary(descriptor, file) if not manifest.debug else _for_debuggers(descriptor, file)
     finally:
         os.close(descriptor)
     try:
@@ -116,6 +128,21 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     except KeyError as error:
         raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again") from error
     return Artifact(manifest, (), constants, library, file, _modules(manifest, blobs, file))
+
+
+def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
+    """The library as a copy that no other file will ever have the name of, and that stays until the process ends."""
+    path = debug_folder() / file.name
+    with path.open("wb") as copy:
+        os.sendfile(copy.fileno(), descriptor, 0, os.fstat(descriptor).st_size)
+    return SharedLibrary(descriptor, path, stays=True)
+
+
+def debug_folder() -> Path:
+    """A new folder for code that debuggers read; it goes when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-debug-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def check_host(manifest: Manifest, where: object) -> None:

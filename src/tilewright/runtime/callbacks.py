@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.errors import MemoryFault
 from tilewright.nd import NDArray
 from tilewright.runtime.program import Code, ExternalStep, HostValue
 
@@ -28,10 +29,16 @@ _STATE: Final = threading.local()
 _LOCK: Final = threading.Lock()
 
 
-def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy."""
+def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array], origin: str = "") -> None:
+    """Call a function of a module on the memory of the program itself; a part of a larger value, which has gaps, through a copy.
+
+    `origin` is the node of the model that it computes, which a `MemoryFault` of it names.
+    """
     written = [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in outputs]
-    function(*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+    try:
+        function(*(NDArray(np.ascontiguousarray(x).reshape(x.shape)) for x in inputs), *map(NDArray, written))
+    except MemoryFault as fault:
+        raise fault.at(origin) from None
     for x, made in zip(outputs, written, strict=True):
         if made is not x:
             np.copyto(x, made)
@@ -45,7 +52,7 @@ def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[s
         try:
             inputs, outputs = views[number]
             given = [view(addresses[k]) for k, view in enumerate(inputs)]
-            call_function(functions[calls[number].symbol], given, [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)])
+            call_function(functions[calls[number].symbol], given, [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin)
         except BaseException as error:  # native code is between here and who has to see it
             _STATE.raised = error
             return CALL_FAILED

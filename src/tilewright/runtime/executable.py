@@ -20,7 +20,8 @@ from tilewright.limits import shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
-from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
+from tilewright.runtime.faults import last_reported
+from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.profile import Profile, time_steps
 from tilewright.runtime.program import (
@@ -327,7 +328,7 @@ class Executable:
             frame.objects.clear()
             self._frames.append(frame)
         if status:
-            raise failure(self.manifest, status)
+            raise last_reported(self.code, self.manifest) if status == MEMORY_FAULT else failure(self.manifest, status)
 
     def _run_calling(self, native: Callable[[int, int], int], frame: _Frame) -> int:
         """Run code that calls functions of modules back; raises what they raise."""
@@ -383,7 +384,7 @@ class Executable:
     def _call_external(self, step: ExternalStep, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         before = set_threads_of_call(self._threads)
         try:
-            call_function(self._functions[step.symbol], inputs, outputs)
+            call_function(self._functions[step.symbol], inputs, outputs, step.origin)
         finally:
             set_threads_of_call(before)
 

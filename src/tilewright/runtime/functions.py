@@ -14,17 +14,19 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError, InputError, OptionError
+from tilewright.errors import ArtifactError, InputError, MemoryFault, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.manifest import Parameter, Scalar
+from tilewright.runtime.faults import reported
+from tilewright.runtime.files import write_atomically
+from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code
-from tilewright.runtime.scratch import ALWAYS_THERE, NOTHING, Scratch, check_stack, refused
+from tilewright.runtime.scratch import ALWAYS_THERE, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
 from tilewright.types import DataType
@@ -37,33 +39,46 @@ _KERNEL_ALIGNMENT: Final = 16
 class NativeFunction:
     """A function over arrays and numbers, called by position; it writes its results into its arguments."""
 
-    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, scratch: Scratch = NOTHING) -> None:
-        """`scratch` is the most that a function of its module takes of each thread."""
-        self.name = name
+    def __init__(self, name: str, params: Sequence[Parameter | Scalar], code: Code, manifest: Manifest) -> None:
+        """`manifest` is that of its module: the most that a function takes of each thread, and what is checked."""
+        self.name, self._manifest = name, manifest
         self.params = tuple(p for p in params if isinstance(p, Parameter) or p.given)
         self.arrays = tuple(p for p in params if isinstance(p, Parameter))
         self.scalars = tuple(p for p in params if isinstance(p, Scalar))
-        self._code, self._scratch = code, scratch
+        self._code, self._scratch = code, manifest.scratch
         kinds = [ctypes.c_void_p] * (len(self.arrays) + 1) + [_c_type(p.dtype) for p in self.scalars]
         self._run = ctypes.CFUNCTYPE(None, *kinds)(code.address(name))
 
     def __call__(self, *args: Any) -> None:
-        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory for it."""
+        """Run; raises `InputError` when the arguments do not fit the parameters, `RunError` where there is no memory for it.
+
+        Where the code is checked and found a wrong access, that is a `MemoryFault`.
+        """
         given, passed, numbers = self._passed(args)
         context, scratch = POOLS.context(default_threads(), self._code), self._scratch
         if scratch.stack > ALWAYS_THERE:
             check_stack(self.name, scratch)
         before = refused(context) if scratch.heap else 0
         self._run(context, *(_address(x) for x in passed), *numbers)
+        fault = self._fault()
         if scratch.heap and refused(context) != before:
             raise scratch.lacking(self.name)
+        if fault is not None:
+            raise fault
         for p, mine, theirs in zip(self.arrays, passed, given, strict=True):
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
 
     def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> BenchmarkResult:
         """Time calls with these arguments; they are checked once."""
-        return measure(self.bind(*args), repeat, number, min_repeat_ms)
+        found = measure(self.bind(*args), repeat, number, min_repeat_ms)
+        if (fault := self._fault()) is not None:
+            raise fault
+        return found
+
+    def _fault(self) -> MemoryFault | None:
+        """What checked code has reported since it was asked last."""
+        return reported(self._code, self._manifest) if self._manifest.sites else None
 
     def bind(self, *args: Any) -> Callable[[], None]:
         """A call with these arguments, which are checked once; of arrays that had to be copied for it, the copies are written."""
@@ -88,7 +103,7 @@ class NativeFunction:
             else:
                 arrays.append(self._array(k, p, x))
         self._find_sizes(arrays, known)
-        passed = _passable(self.arrays, arrays)
+        passed = _passable(self.arrays, arrays, self._manifest.checks_overlaps)
         for p, x in zip(self.arrays, passed, strict=True):
             known.update({s: step // x.itemsize for s, step in zip(p.strides, x.strides, strict=False) if isinstance(s, str) and s.isidentifier()})
         return arrays, passed, [known[p.name] for p in self.scalars]
@@ -168,13 +183,13 @@ class FunctionModule:
             raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}")
         if self._code is None:
             self._code = self.artifact.code()
-        return NativeFunction(name, params, self._code, self.artifact.manifest.scratch)
+        return NativeFunction(name, params, self._code, self.artifact.manifest)
 
     def get_source(self, fmt: str = "") -> str:
-        """The code as text: `ll` (LLVM, also without `fmt`), `asm`, or `tir` (the loops that it was made from)."""
+        """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or `tir` (the loops that it was made from)."""
         if not self._sources:
             raise ArtifactError(f"{self.artifact.path}: a library has no source; build the function again to see it")
-        wanted = {"": "ll", "s": "asm"}.get(fmt, fmt)
+        wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
             raise OptionError(f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}")
         return self._sources[wanted]()
@@ -186,8 +201,28 @@ class FunctionModule:
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
         return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
-    def export_library(self, file_name: str | os.PathLike[str]) -> Path:
-        """Write a `.so` (with whichever linker there is) or a `.tar`, which `runtime.load_module` reads."""
+    def export_library(self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = ()) -> Path:
+        """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them.
+
+        With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a debugger.
+        Raises `OptionError` for these where there is no C text to compile.
+        """
+        path = Path(file_name)
+        if cc is not None or options:
+            if path.suffix == ".c" or (self._sources and "c" not in self._sources):
+                target = self.artifact.manifest.target
+                raise OptionError(f"{path}: cc= and options= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'")
+            from tilewright.compiler.functions import compiled_again
+
+            return compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
+        if path.suffix == ".c":
+            text = self.get_source("c").encode()
+
+            def write(file: BinaryIO) -> None:
+                file.write(text)
+
+            write_atomically(path, write)
+            return path
         return self.artifact.save(file_name)
 
     save = export_library
@@ -196,12 +231,12 @@ class FunctionModule:
         return f"FunctionModule({', '.join(self.artifact.manifest.functions)} for {self.artifact.manifest.target})"
 
 
-def _passable(params: Sequence[Parameter], given: Sequence[Array]) -> list[Array]:
-    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is written."""
+def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool) -> list[Array]:
+    """The arrays, or copies where a kernel cannot work on them: strided, unaligned, or memory shared with what is written (unless `shared`)."""
     passed: list[Array] = []
     for k, (p, x) in enumerate(zip(params, given, strict=True)):
         direct = (_fits(p, x) if p.strides else x.flags.c_contiguous) and not _address(x) % _KERNEL_ALIGNMENT
-        if direct and p.written:
+        if direct and p.written and not shared:
             direct = not any(np.may_share_memory(x, other) for n, other in enumerate(given) if n != k)
         if not direct:
             copy = aligned_empty(x.shape, x.dtype)

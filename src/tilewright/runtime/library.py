@@ -29,20 +29,24 @@ class SharedLibrary:
 
     _hidden: dict[str, int] | None = None
 
-    def __init__(self, descriptor: int, path: Path) -> None:
-        """Load the open file `descriptor`; `path` is for messages.
+    def __init__(self, descriptor: int, path: Path, *, stays: bool = False) -> None:
+        """Load the open file `descriptor`; `path` is for messages, or where it `stays` as long as the process, so that debuggers find it.
 
         The system's loader answers with the library that it loaded under the same name before, whatever the file holds
         now. So it is given a name that was never used, which leads to the very file that was checked.
         """
+        self._path, self._file = path.resolve(), _identity(os.fstat(descriptor))
         try:
+            if stays:
+                self._library = ctypes.CDLL(str(path))
+                return
             with tempfile.TemporaryDirectory(prefix="tilewright-load-") as folder:
                 name = Path(folder) / path.name
-                name.symlink_to(f"/proc/self/fd/{descriptor}" if Path("/proc/self/fd").exists() else path.resolve())
+                of_process = Path(f"/proc/{os.getpid()}/fd/{descriptor}")  # not /proc/self, by which a debugger would open a file of its own
+                name.symlink_to(of_process if of_process.exists() else path.resolve())
                 self._library = ctypes.CDLL(str(name))
         except OSError as error:
             raise ArtifactError(f"{path}: the system cannot load this library: {error}") from error
-        self._path, self._file = path.resolve(), _identity(os.fstat(descriptor))
         weakref.finalize(self, _ctypes.dlclose, self._library._handle).atexit = False
 
     def address(self, symbol: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tilewright.errors import ArtifactError, CompileError
+from tilewright.faults import OVERLAP, Site
 from tilewright.runtime.program import ExternalStep, HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
 from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
@@ -16,9 +17,8 @@ from tilewright.types import DataType
 FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
-NO_MEMORY, NO_STACK, FIRST_MESSAGE = 1, 2, 3
-NO_SCRATCH: Final = -1
-"""What a run that failed returns, the last where a kernel had no memory for what stands between its stages; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
+MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -2, -1, 1, 2, 3
+"""What a run that failed returns: a wrong access, no memory for what stands between a kernel's stages; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,10 @@ class Manifest:
     """The most that one of the kernels takes of each thread beside the workspace."""
     modules: tuple[tuple[str, int], ...] = ()
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
+    sites: tuple[Site, ...] = ()
+    """What checked code checks, by number. A run that it reports from returns `MEMORY_FAULT`."""
+    debug: str = ""
+    """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
 
     @property
     def scratch_bytes(self) -> int:
@@ -117,6 +121,11 @@ class Manifest:
     def is_native(self) -> bool:
         """Whether all steps are machine code of ours, so that a C program can run them."""
         return all(isinstance(step, NativeStep) for step in self.steps) and not self.calls
+
+    @property
+    def checks_overlaps(self) -> bool:
+        """Whether the code itself looks for arguments that share memory."""
+        return any(site.kind == OVERLAP for site in self.sites)
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
@@ -168,10 +177,11 @@ class Manifest:
 
     def _statuses(self) -> list[str]:
         """What the entry function returns, as comments."""
+        fault = f"; {MEMORY_FAULT}: a wrong access to memory was found, and left out" if self.sites else ""
         if self.steps:
-            return [f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory. May be called from several threads at once. */"]
+            return [f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at once. */"]
         return [
-            f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
+            f"/* 0: done{fault}; {NO_MEMORY}, {NO_SCRATCH}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
             *(f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)),
             " */",
         ]
@@ -222,6 +232,10 @@ class Manifest:
             content["pieces"] = [[p.nbytes, p.birth, p.death] for p in self.pieces]
         if self.modules:
             content["modules"] = [list(m) for m in self.modules]
+        if self.sites:
+            content["sites"] = [site.to_json() for site in self.sites]
+        if self.debug:
+            content["debug"] = self.debug
         if self.functions:
             content["functions"] = {
                 name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
@@ -271,6 +285,8 @@ def _read(content: dict[str, Any]) -> Manifest:
         symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
+        debug=str(content.get("debug", "")),
+        sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )
 

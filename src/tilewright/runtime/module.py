@@ -155,6 +155,10 @@ class FactoryModule:
 
 
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
-    """Read what `export_library` wrote, a model or functions; raises `ArtifactError` for anything else."""
+    """Read what `export_library` wrote, a model or functions; C text is compiled. Raises `ArtifactError` for anything else."""
+    if Path(path).suffix == ".c":
+        from tilewright.compiler.functions import load_c
+
+        return load_c(Path(path))
     artifact = load(path)
     return FunctionModule(artifact) if artifact.manifest.functions else FactoryModule(artifact)

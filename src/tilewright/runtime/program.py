@@ -8,7 +8,7 @@ Steps that are not native are operators that run by their numpy meaning, and cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -154,6 +154,11 @@ def entry_symbols(steps: Sequence[Step]) -> list[str]:
     parts = segments(steps)
     native = sum(isinstance(part, tuple) for part in parts)
     return ["tw_run"] if len(parts) == native == 1 else [f"tw_run_{i}" for i in range(native)]
+
+
+def overlapping(steps: Iterable[Step]) -> frozenset[str]:
+    """The kernels of which some call reads the very place that it writes."""
+    return frozenset(s.symbol for s in steps if isinstance(s, KernelCall) and len(set(s.args)) < len(s.args))
 
 
 def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:

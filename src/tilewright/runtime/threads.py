@@ -12,7 +12,8 @@ import ctypes
 import os
 import threading
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from tilewright.errors import InternalError, OptionError
 from tilewright.runtime.program import Code
@@ -30,6 +31,8 @@ class Pools:
 
     def __init__(self) -> None:
         self.generation = 0
+        self.alone = 0
+        """How many `NullThreadPool`s are open."""
         self._contexts: dict[int, tuple[int, Code]] = {}
         self._left_behind: list[Code] = []
         self._lock = threading.Lock()
@@ -37,6 +40,8 @@ class Pools:
     def context(self, count: int, code: Code) -> int:
         """The address of the context with `count` threads, made with the pool of `code` when there is none yet."""
         with self._lock:
+            if self.alone:
+                count = 1  # whatever was asked for
             known = self._contexts.get(count)
             if known is None:
                 _check_binding()
@@ -63,6 +68,25 @@ class Pools:
 
 
 POOLS: Final = Pools()
+
+
+class NullThreadPool:
+    """`with NullThreadPool():` every program runs in the thread that calls it, whatever number of threads it was made for.
+
+    The threads of pools end when it is entered, which must be while no call runs; they start again, where they are needed, when it is left. For
+    debuggers: one thread to step through, and to record.
+    """
+
+    def __enter__(self) -> Self:
+        POOLS.close()
+        POOLS.alone += 1
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        POOLS.close()
+        POOLS.alone -= 1
+
+
 os.register_at_fork(after_in_child=POOLS.forget)
 atexit.register(POOLS.close)
 

@@ -22,6 +22,7 @@ _X86_64: Final = 62
 _PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
 _ALLOC, _X86_LARGE = 2, 0x10000000
 _GLOBAL_OBJECT: Final = (1 << 4) | 1
+_GLOBAL_FUNCTION: Final = (1 << 4) | 2
 
 
 def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
@@ -62,6 +63,20 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     file.seek(0)
     identity = b"\x7fELF" + bytes((2, 1, 1)) + b"\0" * 9
     file.write(identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4))
+
+
+def functions_of(image: bytes) -> dict[str, int]:
+    """The functions that a 64-bit object shows to others, and the bytes of each."""
+    begin, size, count = struct.unpack_from("<Q", image, 0x28)[0], *struct.unpack_from("<HH", image, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", image, begin + k * size) for k in range(count)]
+    found = {}
+    for _, kind, _, _, at, length, link, _, _, entry in sections:
+        for place in range(at, at + length, entry) if kind == _SYMTAB else ():
+            name, info, _, section, _, nbytes = struct.unpack_from("<IBBHQQ", image, place)
+            if info == _GLOBAL_FUNCTION and section:
+                text = sections[link][4] + name
+                found[image[text : image.index(b"\0", text)].decode()] = nbytes
+    return found
 
 
 def _pad(file: BinaryIO, offset: int) -> int:

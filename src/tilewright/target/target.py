@@ -4,6 +4,7 @@
     Target("llvm -mcpu=x86-64-v3")                                    any x86-64 with AVX2
     Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")       another architecture
     Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
+    Target("c")                                                       this machine, by way of C text and a compiler for it
     Target("npu, llvm -mcpu=znver4")                                  accelerators first, each with its options, and the processor beside them
 
 A target is immutable and compared by its text. What it derives (features, vector width, caches) is what schedules and
@@ -31,8 +32,11 @@ from tilewright.types import DataType
 if TYPE_CHECKING:
     from tilewright.topi.machine import Machine
 
-KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",)}
+KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",), "c": ("cpu",)}
 """Kind -> the keys it always has."""
+
+_C_VECTOR_BITS: Final = 256
+"""How wide the innermost loops of C text are: the same on every machine, so that the text is."""
 
 _TEXT, _NUMBER, _LIST = "text", "number", "list"
 _OPTIONS: Final = {
@@ -86,6 +90,11 @@ class Target:
         return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
 
     @property
+    def is_c(self) -> bool:
+        """Whether kernels become C text, which a compiler of this machine turns into code."""
+        return self.kind == "c"
+
+    @property
     def mtriple(self) -> str:
         return str(self.attrs.get("mtriple") or host_triple())
 
@@ -133,12 +142,12 @@ class Target:
     @functools.cached_property
     def vector_bits(self) -> int:
         """Width of a vector register in bits: 128, 256 or 512."""
-        return int(self.attrs.get("vector-width", 0)) or cpu.vector_bits(self.family, self.features)
+        return int(self.attrs.get("vector-width", 0)) or (_C_VECTOR_BITS if self.is_c else cpu.vector_bits(self.family, self.features))
 
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
-        return 32 if self.family in ("aarch64", "riscv") or "avx512f" in self.features else 16
+        return 32 if not self.is_c and (self.family in ("aarch64", "riscv") or "avx512f" in self.features) else 16
 
     @functools.cached_property
     def has_fma(self) -> bool:
@@ -160,12 +169,12 @@ class Target:
     @property
     def l1_bytes(self) -> int:
         """First-level data cache of one core."""
-        return host_cache_sizes()[0] if self.is_native else 32 << 10
+        return host_cache_sizes()[0] if self.is_native and not self.is_c else 32 << 10
 
     @property
     def l2_bytes(self) -> int:
         """Second-level cache of one core."""
-        return host_cache_sizes()[1] if self.is_native else 1 << 20
+        return host_cache_sizes()[1] if self.is_native and not self.is_c else 1 << 20
 
     def export(self) -> dict[str, Any]:
         """The target as a JSON-ready dictionary; `Target(t.export()) == t`."""
@@ -191,7 +200,7 @@ class Target:
         """The processor, as tensor expressions and schedules see it."""
         from tilewright.topi.machine import Machine
 
-        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores)
+        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores, self.is_c)
 
     def __enter__(self) -> Self:
         """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""

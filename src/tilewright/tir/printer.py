@@ -77,6 +77,11 @@ def text_of_stmt(stmt: Stmt) -> str:
 def text_of_func(func: PrimFunc) -> str:
     """The text of a function."""
     printer = _Printer()
+    _print_func(printer, func)
+    return "\n".join(printer.lines)
+
+
+def _print_func(printer: _Printer, func: PrimFunc) -> None:
     for b in func.params:
         printer.name(b)
     name, note = (func.name, "") if _is_name(func.name) else (_as_name(func.name), f"(name={value_text(func.name)})")
@@ -86,7 +91,6 @@ def text_of_func(func: PrimFunc) -> str:
     printer.lines += [f"@T.prim_func{note}", f"def {name}({', '.join(params)}):"]
     printer.preamble(func)
     printer.body(func.body, 1)
-    return "\n".join(printer.lines)
 
 
 def text_marking(s: Stmt, at: Stmt) -> str:
@@ -95,6 +99,27 @@ def text_marking(s: Stmt, at: Stmt) -> str:
     printer.marked = at
     printer.body(s, 0)
     return "\n".join(printer.lines)
+
+
+class PrintedFunc:
+    """The text of a function, and where in it statements and their expressions stand. Lines count from 1."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self._printer = _Printer()
+        _print_func(self._printer, func)
+        self.lines = self._printer.lines
+
+    def line_of(self, s: Stmt) -> int:
+        """The line where a statement first begins; 0 for one that is not in the function, or has no line of its own."""
+        return self._printer.at.get(s, -1) + 1
+
+    def name(self, thing: Var | Buffer) -> str:
+        """What a variable or buffer is called in the text."""
+        return self._printer.name(thing)
+
+    def text(self, e: PrimExpr) -> str:
+        """An expression, with the names of the text."""
+        return self._printer.expr(e)
 
 
 def extent_between(low: PrimExpr, end: PrimExpr) -> PrimExpr:
@@ -139,6 +164,7 @@ class _Printer:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.marked: Stmt | None = None
+        self.at: dict[Stmt, int] = {}
         self.names: dict[Any, str] = {}
         self.taken: set[str] = set()
 
@@ -201,6 +227,7 @@ class _Printer:
                     return
             if not isinstance(s, (Let, Allocate)):
                 break
+            self.at.setdefault(s, len(self.lines))
             self.put(depth, "{1} = {0}".format(*self.opening(s)))
             s = s.body
         if isinstance(s, Seq):
@@ -216,6 +243,7 @@ class _Printer:
             self.put(depth, "with T.seq():")
             self.body(s, depth + 1) if len(s.stmts) > 1 else self.inner(s.stmts[0], depth + 1)
         elif isinstance(s, (Let, Allocate)):
+            self.at.setdefault(s, len(self.lines))
             value, name = self.opening(s, "T.let({})")
             self.put(depth, f"with {value} as {name}:")
             self.body(s.body, depth + 1)
@@ -230,6 +258,7 @@ class _Printer:
 
     def stmt(self, s: Stmt, depth: int) -> None:
         line = len(self.lines)
+        self.at.setdefault(s, line)
         self._stmt(s, depth)
         if s is self.marked:
             self.lines[line] += "    # <-- here"

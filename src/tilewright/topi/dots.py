@@ -19,6 +19,7 @@ import numpy as np
 from tilewright.expr import Broadcast, PrimExpr, Ramp, Value, as_expr, cast, const, mul
 from tilewright.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
 from tilewright.te.tensor import TensorElem
+from tilewright.topi import machine
 from tilewright.types import INT32, DataType
 
 Array = np.ndarray[Any, Any]
@@ -159,6 +160,8 @@ def along_rows(layout: str, depth: int, ksize: Sequence[int], padding: Sequence[
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
     """How a product of these types and depth goes on in steps; `contiguous` is the depth of the left operand."""
+    if machine.current().scalar:
+        return ONE
     if left == right == DataType("bfloat16") and depth % PAIRS.width == 0:
         return PAIRS
     if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:

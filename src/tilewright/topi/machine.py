@@ -24,6 +24,8 @@ class Machine:
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     cores: int = 1
+    scalar: bool = False
+    """Whether loops stay over scalars, of which a compiler behind ours makes vectors; values are then multiplied one by one."""
 
     def lanes(self, dtype: str | DataType = "float32") -> int:
         """How many values of a type fit in one vector register."""

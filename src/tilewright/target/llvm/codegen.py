@@ -11,19 +11,21 @@ matters for speed: LLVM runs instruction selection and register allocation on it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
 from tilewright.intrinsics import Extern, prefetch
 from tilewright.runtime.scratch import Scratch, most
+from tilewright.target.free_names import free_names
+from tilewright.target.llvm.debug_info import DebugFunction, DebugInfo, Source
 from tilewright.target.llvm.extern import call_extern
-from tilewright.target.llvm.facts import Facts, free_names
+from tilewright.target.llvm.facts import Facts
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import prefetch as emit_prefetch
 from tilewright.target.llvm.memory import store
 from tilewright.target.llvm.scratch import MEMORY_ALIGNMENT, ScratchText
-from tilewright.target.llvm.text import comment, local_name, register_type, symbol
+from tilewright.target.llvm.text import comment, local_name, memory_type, register_type, symbol
 from tilewright.target.llvm.values import RULES, is_not_negative
 from tilewright.target.target import Target
 from tilewright.tir.stmt import (
@@ -45,36 +47,40 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.verify import verify_flat
 
 
-def emit(func: PrimFunc, target: Target) -> str:
-    """The LLVM module of one flat function."""
-    return emit_module((func,), target)
+def emit(func: PrimFunc, target: Target, source: Source | None = None) -> str:
+    """The LLVM module of one flat function; with a `source`, its instructions say from which line of it they came."""
+    return emit_module((func,), target, () if source is None else (source,))
 
 
-def emit_module(funcs: Iterable[PrimFunc], target: Target) -> str:
+def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> str:
     """One LLVM module with several flat functions."""
-    return emit_measured(funcs, target)[0]
+    return emit_measured(funcs, target, sources)[0]
 
 
-def emit_measured(funcs: Iterable[PrimFunc], target: Target) -> tuple[str, Scratch]:
+def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
     """One LLVM module with several flat functions, and the most memory that one of them takes beside its arguments.
 
-    Raises `InternalError` for a function that is not flat or not well typed.
+    With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not flat or not well typed.
     """
     declarations: dict[str, str] = {}
     given = tuple(funcs)
     for func in given:
         verify_flat(func)
-    made = [_Codegen(func, target, declarations) for func in given]
+    debug = DebugInfo(full=any(s.locals for s in sources)) if sources else None
+    inner = [None] * len(given) if debug is None else [debug.function(s, func.name) for func, s in zip(given, sources, strict=True)]
+    made = [_Codegen(func, target, declarations, d) for func, d in zip(given, inner, strict=True)]
     bodies = [text for one in made for text in one.function()]
     bits = target.vector_bits
-    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
-    return "\n".join([*declarations.values(), "", *bodies, attributes, ""]), most(one.scratch for one in made)
+    frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""  # by which gdb finds where a function's beginning ends
+    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
+    return "\n".join([*declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""]), most(one.scratch for one in made)
 
 
 class _Codegen:
     """The functions that one `PrimFunc` becomes: itself and the bodies of its parallel loops."""
 
-    def __init__(self, func: PrimFunc, target: Target, declarations: dict[str, str]) -> None:
+    def __init__(self, func: PrimFunc, target: Target, declarations: dict[str, str], debug: DebugFunction | None = None) -> None:
+        self.debug, self.origin = debug, func.origin
         self.func, self.target, self.declarations = func, target, declarations
         self.facts = Facts(func)
         self.outlined: list[str] = []
@@ -85,7 +91,9 @@ class _Codegen:
         """What the bodies of parallel loops take."""
 
     def _function_text(self) -> FunctionText:
-        return FunctionText(self.target, self.facts, RULES, self.declarations)
+        text = FunctionText(self.target, self.facts, RULES, self.declarations)
+        text.at = "" if self.debug is None else self.debug.begin
+        return text
 
     def function(self) -> list[str]:
         names = [f"%{local_name(p.name)}.p{i}" for i, p in enumerate(self.func.params)]
@@ -94,13 +102,16 @@ class _Codegen:
         for k, v in enumerate(self.func.attrs.get(NUMBERS, ())):
             arguments.append(f"{register_type(v.dtype)} %{local_name(v.name)}.n{k}")
             self._bind(v, (arguments[-1].rsplit(" ", 1)[1], 0), not_negative=v in self.facts.sizes)
+        for p in self.func.params:
+            self._show_buffer(p, parameter=True)
         self._open_memory(self.func.body)
         self._stmt(self.func.body)
         head = f"define void {symbol(self.func.name)}({', '.join(arguments)})"
         return [*self.outlined, f"{comment(self.func.origin or self.func.name)}\n{self._define(head)}"]
 
     def _define(self, head: str) -> str:
-        return "\n".join([f"{head} #0 {{", *self.memory.body(), "}"])
+        scope, at = ("", "") if self.debug is None else (f" !dbg {self.debug.scope}", self.f.at)
+        return "\n".join([f"{head} #0{scope} {{", *self.memory.body(at), "}"])
 
     @property
     def scratch(self) -> Scratch:
@@ -109,6 +120,17 @@ class _Codegen:
         return Scratch(self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name))
 
     def _stmt(self, s: Stmt) -> None:
+        if self.debug is None:
+            self._statement(s)
+            return
+        before, origin = self.f.at, self.origin
+        if isinstance(s, For):
+            self.origin = s.origin or origin
+        self.f.at = self.debug.at(s, self.origin) or before
+        self._statement(s)
+        self.f.at, self.origin = before, origin
+
+    def _statement(self, s: Stmt) -> None:
         match s:
             case Store():
                 store(self.f, s)
@@ -128,6 +150,7 @@ class _Codegen:
                 if s.var in self.f.variables:
                     self.f.forget_variable(s.var)
                 self._bind(s.var, self.f.value(s.value), is_not_negative(self.f, s.value))
+                self._show(s.var, self.f.variables[s.var][0])
                 self._stmt(s.body)
             case Allocate():
                 self._allocate(s)
@@ -140,6 +163,25 @@ class _Codegen:
         self.f.variables[var] = value
         if not_negative:
             self.f.not_negative.add(var)
+
+    # Variables for debuggers.
+    def _show(self, v: Var, value: str) -> None:
+        """Keep a number where a debugger finds it."""
+        if self.debug is not None and self.debug.source.locals:
+            place, line = f"%{self.f.name('shown')}", self.debug.source.first
+            self.f.entry.append(f"  {place} = alloca {memory_type(v.dtype)}, align 8")
+            self.f.entry.append(self.debug.declare(place, self.debug.variable(v, line), line))
+            kind = register_type(v.dtype)
+            stored = self.f.put(f"zext i1 {value} to i8", self.f.here) if kind == "i1" else value
+            self.f.do(f"store volatile {memory_type(v.dtype)} {stored}, ptr {place}, align 1")
+
+    def _show_buffer(self, b: Buffer, *, parameter: bool = False) -> None:
+        """Keep the address of a buffer where a debugger finds it."""
+        if self.debug is not None and self.debug.source.locals:
+            place, line = f"%{self.f.name('shown')}", self.debug.source.first
+            self.f.entry.append(f"  {place} = alloca ptr, align 8")
+            self.f.entry.append(f"  store volatile ptr {self.f.pointers[b][0]}, ptr {place}, align 8")  # without a line, debuggers stop behind it
+            self.f.entry.append(self.debug.declare(place, self.debug.buffer(b, line, parameter=parameter), line))
 
     def _evaluate(self, e: PrimExpr) -> None:
         if isinstance(e, Call) and e.op is prefetch and isinstance(e.args[0], Load):
@@ -156,6 +198,8 @@ class _Codegen:
         if buffer not in self.facts.tiles:
             if buffer not in self.f.pointers:  # copies of a loop body allocate it one after the other, and known addresses stay right
                 self.f.pointers[buffer] = (self._memory(buffer), 0)
+                if all(isinstance(d, int) for d in buffer.shape):
+                    self._show_buffer(buffer)
             self._stmt(s.body)
             return
         keys = [(buffer, offset) for offset in self.facts.slots(buffer)]
@@ -204,6 +248,7 @@ class _Codegen:
             self._parallel(s)
         elif isinstance(s.extent, IntImm) and s.extent.value == 1:
             self._bind(s.var, self.f.value(s.min), is_not_negative(self.f, s.min))
+            self._show(s.var, self.f.variables[s.var][0])
             self._stmt(s.body)
         elif isinstance(s.extent, IntImm):
             self._loop(s, self.f.value(s.min)[0], self.f.value(add(s.min, s.extent))[0])
@@ -232,6 +277,7 @@ class _Codegen:
         for key, name in carried:
             f.set_slot(key, (name, f.here))
         self._bind(s.var, (var, f.here), is_not_negative(f, s.min))
+        self._show(s.var, var)
         self._stmt(s.body)
         latch = f.block
         f.do(f"{following} = add nsw {kind} {var}, 1")
@@ -309,7 +355,13 @@ class _Codegen:
 
         There are two because only parameters can be declared not to alias.
         """
-        outer, f, memory = self.f, self._function_text(), self.memory
+        outer, memory, debug = self.f, self.memory, self.debug
+        inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
+        if debug is not None:
+            self.debug = debug.inner(inner.strip('@"'))
+        f = self._function_text()
+        if self.debug is not None:
+            f.at = self.debug.at(s, self.origin) or f.at
         self.f, self.parallel, self.memory = f, True, ScratchText(f)
         parameters = []
         for k, b in enumerate(buffers):
@@ -318,6 +370,10 @@ class _Codegen:
         for k, v in enumerate(variables):
             parameters.append(f"{register_type(v.dtype)} %{local_name(v.name)}.v{k}")
             self._bind(v, (parameters[-1].rsplit(" ", 1)[1], 0), v in outer.not_negative)
+        for b in buffers:
+            self._show_buffer(b, parameter=b in self.func.params)
+        for v in variables:
+            self._show(v, f.variables[v][0])
         kind = register_type(s.var.dtype)
         parameters += [f"{kind} %start", "ptr %ctx"]
         ends = []
@@ -326,7 +382,6 @@ class _Codegen:
             ends.append(f.put(f"add nsw {kind} {cut}, %start", 0))
         self._open_memory(s.body)
         self._loop(s, *ends)
-        inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
         body = self._define(f"define internal void {inner}({', '.join([*parameters, 'i64 %begin', 'i64 %end'])})")
         unpack, arguments = [], []
         for k, parameter in enumerate(parameters):
@@ -335,7 +390,7 @@ class _Codegen:
             arguments.append(f"{kind} %x{k}")
         call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
         self.within.append(Scratch(self.memory.stack, self.memory.heap))
-        self.f, self.parallel, self.memory = outer, False, memory
+        self.f, self.parallel, self.memory, self.debug = outer, False, memory, debug
         return "\n".join([body, f"define internal void {name}(ptr %closure, i64 %begin, i64 %end) #0 {{", *unpack, call])
 
 

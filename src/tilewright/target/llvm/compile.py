@@ -17,12 +17,16 @@ import llvmlite.binding as llvm
 from tilewright.errors import CompileError, InternalError, TargetError
 from tilewright.target.target import Target
 
+USUAL: Final = 2
+"""The effort of code generation where nothing else is said."""
+IN_ORDER: Final = 0
+"""The effort that leaves instructions in the order of the text, as debuggers need it."""
 _LOCK: Final = threading.RLock()
 _VECTOR_STACK_MOVE: Final = re.compile(
     r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, \[(?:sp|x29))", re.MULTILINE)
 
 
-def compile_text(text: str, target: Target, *, level: int = 2) -> bytes:
+def compile_text(text: str, target: Target, *, level: int = USUAL) -> bytes:
     """The object file of an LLVM module; `level` is the effort of code generation, 0 to 3."""
     with _LOCK:
         machine = target_machine(target, level)

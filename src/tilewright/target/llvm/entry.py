@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.runtime.manifest import NO_SCRATCH, Manifest
+from tilewright.runtime.manifest import MEMORY_FAULT, NO_SCRATCH, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.scratch import REFUSED_AT
 from tilewright.runtime.sizes import Size
 from tilewright.runtime.table import first_piece, part_bytes, positions
+from tilewright.target.llvm import faults
 from tilewright.target.llvm.external import EXTERNAL, emit_external
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
@@ -45,6 +46,7 @@ def emit_entry(manifest: Manifest) -> str:
     """All entry functions of the program, and the declarations of its kernels."""
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
+    lines += [faults.declaration()] if manifest.sites else []
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
         lines += _Function(manifest).emit(symbol, part)
         if manifest.parts != 1:
@@ -57,7 +59,8 @@ def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = ()) -> str:
 
     `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status.
     """
-    lines = [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not fails(step))]
+    lines = [faults.declaration()] if any(b.sites for b in blocks) else []
+    lines += [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not fails(step))]
     for k, block in enumerate(blocks):
         lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
         if block.parts != 1:
@@ -85,7 +88,8 @@ class _Function:
         constants = count + len(manifest.outputs)
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
-        self._parts = manifest.parts
+        self._parts, self._checked = manifest.parts, bool(manifest.sites)
+        self._numbers = {id(step): k for k, step in enumerate(manifest.steps)}
         self._heap = manifest.scratch.heap
         lengths = part_bytes(manifest)
         self._lengths = {INPUT: lengths[:count], OUTPUT: lengths[count:]}
@@ -111,12 +115,23 @@ class _Function:
                     self._fallible(step, args)
                 else:
                     self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
+                    if self._checked:
+                        self._reported(self._numbers[id(step)])
         head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
         if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
             return [head, *self._head, *self._body, "  ret void", "}"]
-        before, after = refusal(self._heap)
+        before, after = _ending(self._heap)
         return [head, *before, *self._head, *self._body, *after, "}"]
+
+    def _reported(self, number: int) -> None:
+        """The end of the function where step `number` has reported a wrong access."""
+        n = len(self._body)
+        self._body += [
+            f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
+            f"  br i1 %right{n}, label %go{n}, label %fault{n}", f"fault{n}:", f"  store i64 {number}, ptr {faults.word(2)}, align 8",
+            f"  ret {'void' if self._parts != 1 else f'i32 {MEMORY_FAULT}'}", f"go{n}:",
+        ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
         """A call after which the function ends, with its status, where it failed."""
@@ -193,18 +208,26 @@ class _Function:
         return name
 
 
-def refusal(heap: int) -> tuple[list[str], list[str]]:
-    """Lines for the begin and the end of a function whose kernels take memory of the C library: it returns `NO_SCRATCH` where one was refused it."""
-    if not heap:
-        return [], ["  ret i32 0"]
-    count = f"getelementptr i8, ptr %ctx, i64 {REFUSED_AT}"
-    return (
-        [f"  %refused.at = {count}", "  %refused.before = load atomic i64, ptr %refused.at monotonic, align 8"],
-        [
+def _ending(heap: int, checked: bool = False) -> tuple[list[str], list[str]]:
+    """Lines for the begin and the end of a function that has made all its calls, and returns its status.
+
+    Where kernels take memory of the C library (`heap`), that is `NO_SCRATCH` if one was refused it; where they are `checked`, `MEMORY_FAULT` if one has reported.
+    """
+    before, after, status = [], [], "0"
+    if heap:
+        before = [f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}", "  %refused.before = load atomic i64, ptr %refused.at monotonic, align 8"]
+        after = [
             "  %refused.after = load atomic i64, ptr %refused.at monotonic, align 8", "  %refused.none = icmp eq i64 %refused.before, %refused.after",
-            f"  %status = select i1 %refused.none, i32 0, i32 {NO_SCRATCH}", "  ret i32 %status",
-        ],
-    )
+            f"  %complete = select i1 %refused.none, i32 0, i32 {NO_SCRATCH}",
+        ]
+        status = "%complete"
+    if checked:
+        after += [
+            f"  %told = load i64, ptr {faults.word(0)}, align 8", "  %right = icmp eq i64 %told, 0",
+            f"  %status = select i1 %right, i32 {status}, i32 {MEMORY_FAULT}",
+        ]
+        status = "%status"
+    return before, [*after, f"  ret i32 {status}"]
 
 
 _LOOP: Final = """\
@@ -242,7 +265,7 @@ def _loop(manifest: Manifest, symbol: str) -> str:
     if names:
         sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align 8\n{sizes}"
     moves = "\n".join(_MOVE.format(k=k, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
-    before, after = refusal(manifest.scratch.heap)
+    before, after = _ending(manifest.scratch.heap, bool(manifest.sites))
     lines = {"before": "".join(f"{line}\n" for line in before), "after": "\n".join(after)}
     slots = len(steps) + (3 if manifest.symbols else 2)
     return _LOOP.format(symbol=symbol, slots=slots, bytes=8 * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)

@@ -18,14 +18,12 @@ from tilewright.tir.stmt import (
     Evaluate,
     For,
     IfThenElse,
-    Let,
     PrimFunc,
     Stmt,
     Store,
     bodies,
     expressions,
     handed_out,
-    walk_stmt,
 )
 
 Key: TypeAlias = "Buffer | tuple[Buffer, int]"
@@ -149,38 +147,6 @@ class Facts:
         if isinstance(s, (For, IfThenElse)):
             self._effects[id(s)] = result
         return result
-
-
-def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
-    """The buffers and variables that `s` uses and does not define, in order of first use."""
-    buffers: dict[Buffer, None] = {}
-    variables: dict[Var, None] = {}
-    own: set[Buffer | Var] = set()
-    seen: set[PrimExpr] = set()
-    for x in walk_stmt(s):
-        match x:
-            case For() | Let():
-                own.add(x.var)
-            case Allocate():
-                own.add(x.buffer)
-            case Store():
-                buffers.setdefault(x.buffer)
-            case _:
-                pass
-        stack = list(reversed(expressions(x)))
-        if isinstance(x, Allocate):
-            stack += [d for d in x.buffer.shape if isinstance(d, PrimExpr)]
-        while stack:
-            e = stack.pop()
-            if e in seen:
-                continue
-            seen.add(e)
-            if isinstance(e, Load):
-                buffers.setdefault(e.buffer)
-            elif isinstance(e, Var):
-                variables.setdefault(e)
-            stack.extend(reversed(e.operands()))
-    return [b for b in buffers if b not in own], [v for v in variables if v not in own]
 
 
 def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:

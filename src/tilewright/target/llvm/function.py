@@ -34,12 +34,12 @@ def _uses(key: Any, var: Var) -> bool:
 
 
 class Level:
-    """An open loop body or branch: where its next line goes, and what must be forgotten when it closes."""
+    """An open loop body or branch: where its next line goes, what must be forgotten when it closes, and the location `at` which it was opened."""
 
-    __slots__ = ("chunk", "is_loop", "names", "stores")
+    __slots__ = ("at", "chunk", "is_loop", "names", "stores")
 
-    def __init__(self, is_loop: bool, stores: Iterable[Key]) -> None:
-        self.is_loop = is_loop
+    def __init__(self, is_loop: bool, stores: Iterable[Key], at: str) -> None:
+        self.is_loop, self.at = is_loop, at
         self.stores = frozenset(stores)
         self.chunk: list[str] = []
         self.names: list[Any] = []
@@ -61,6 +61,8 @@ class FunctionText:
         self.slots: dict[tuple[Buffer, int], Value] = {}
         self.not_negative: set[PrimExpr] = set()
         self.mask: Mask | None = None
+        self.at = ""
+        """What is written behind each instruction: its location, where there is debug information."""
         self._readers: dict[Key, list[Any]] = {}
         self._count = 0
         self.enter(is_loop=False)
@@ -74,12 +76,13 @@ class FunctionText:
         """Add an instruction to a level; returns the name of its result."""
         self._count += 1
         name = f"%{hint}.{self._count}"
-        self.levels[level].chunk.append(f"  {name} = {text}")
+        at = self.at if level == len(self.levels) - 1 else self.levels[level + 1].at
+        self.levels[level].chunk.append(f"  {name} = {text}{at}")
         return name
 
     def do(self, text: str) -> None:
         """Add an instruction without a result where the program stands."""
-        self.levels[-1].chunk.append(f"  {text}")
+        self.levels[-1].chunk.append(f"  {text}{self.at}")
 
     @property
     def here(self) -> int:
@@ -93,7 +96,7 @@ class FunctionText:
 
     # Levels and blocks.
     def enter(self, *, is_loop: bool, stores: Iterable[Key] = ()) -> None:
-        self.levels.append(Level(is_loop, stores))
+        self.levels.append(Level(is_loop, stores, self.at))
         self.fresh_chunk()
 
     def leave(self) -> None:
@@ -107,7 +110,7 @@ class FunctionText:
 
     def start_block(self, label: str, end_of_last: str, phis: Iterable[str] = ()) -> list[str]:
         """End the current basic block and begin another; returns its chunk, which ends where the block's body begins."""
-        head = [f"  {end_of_last}", f"{label}:", *phis]
+        head = [f"  {end_of_last}{self.at}", f"{label}:", *phis]
         self.chunks.append(head)
         self.block = label
         return head

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from tilewright.errors import InternalError
+from tilewright.errors import InternalError, OptionError
+from tilewright.target.elf import functions_of
 from tilewright.target.llvm.compile import target_machine
 from tilewright.target.target import Target
+
+PERF: Final = "TILEWRIGHT_PERF"
+"""Set to `map`, the names of functions of code that is loaded go to `/tmp/perf-<process>.map`, where perf looks for them."""
 
 
 class LoadedCode:
@@ -21,11 +27,12 @@ class LoadedCode:
 
     def __init__(self, objects: Sequence[bytes], symbols: Sequence[str]) -> None:
         """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted."""
+        sizes = _functions(objects)
         library = llvm.JITLibraryBuilder()
         for image in objects:
             library.add_object_img(image)
         library.add_current_process()
-        for name in symbols:
+        for name in dict.fromkeys((*symbols, *sizes)):
             library.export_symbol(name)
         linker = llvm.create_lljit_compiler(target_machine(Target("llvm")))
         try:
@@ -34,10 +41,27 @@ class LoadedCode:
             raise InternalError(f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)") from error
         # Not at exit: worker threads may still be running this code then, and the process takes it away anyway.
         weakref.finalize(self, _unload, self._tracker, linker).atexit = False
+        if sizes:
+            _write_map({name: (self.address(name), nbytes) for name, nbytes in sizes.items()})
 
     def address(self, symbol: str) -> int:
         """Where `symbol`, one of those asked for, starts in memory."""
         return int(self._tracker[symbol])
+
+
+def _functions(objects: Sequence[bytes]) -> dict[str, int]:
+    """The functions, with their bytes, that a profiler is to know: all where it is asked for, else none. Raises `OptionError`."""
+    asked = os.environ.get(PERF, "")
+    if asked not in ("", "map"):
+        raise OptionError(f"{PERF} is '{asked}'; set it to map, so that perf knows the functions of loaded code, or unset it")
+    return {name: nbytes for image in objects for name, nbytes in functions_of(image).items()} if asked else {}
+
+
+def _write_map(functions: Mapping[str, tuple[int, int]]) -> None:
+    """Add functions to the file in which perf looks up names of this process: address, bytes, name."""
+    lines = "".join(f"{address:x} {nbytes:x} {name}\n" for name, (address, nbytes) in functions.items())
+    with Path(f"/tmp/perf-{os.getpid()}.map").open("a") as file:  # the place is perf's
+        file.write(lines)
 
 
 def _unload(tracker: Any, linker: Any) -> None:

@@ -60,12 +60,12 @@ class ScratchText:
         self.f.start_block("sized", "br i1 %open.there, label %sized, label %lacking")
         self.f.fresh_chunk()
 
-    def body(self) -> list[str]:
-        """The blocks of the function."""
+    def body(self, at: str = "") -> list[str]:
+        """The blocks of the function; `at` is the location of its end, where there is debug information."""
         first, *rest = self.f.chunks
         lines = [line for chunk in rest for line in chunk]
         frees = {"given": self._frees(self._given), "open": self._frees(self._open)}
-        done = [*frees["given"], *frees["open"], "  ret void"]
+        done = [*frees["given"], *frees["open"], f"  ret void{at}"]
         if not self._given and not self._open:
             return ["entry:", *first, *lines, *done]
         head = ["entry:", *first]

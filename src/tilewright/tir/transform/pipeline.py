@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tilewright.faults import Site
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
+from tilewright.tir.transform.instrument_memory import Checks, instrument_memory
 from tilewright.tir.transform.lower_math import lower_math
 from tilewright.tir.transform.partition_loops import partition_loops
+from tilewright.tir.transform.remove_dead_memory import remove_dead_memory
+from tilewright.tir.transform.scalarize import scalarize
 from tilewright.tir.transform.simplify import simplify
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unroll_loops import unroll_loops
@@ -32,9 +36,28 @@ allocation the third. On 14 computations with plain loops (moves, padding, pools
 each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by up to a half.
 """
 
+SCALAR_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (*LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, tighten_loop_bounds, remove_dead_memory)
+"""For a compiler behind us that finds vectors, unrolls loops and has a mathematics library: its programs stay loops over scalars."""
 
-def lower_loops(func: PrimFunc) -> PrimFunc:
-    """A lowered program (no blocks) as a flat one (`verify_flat`), ready for code generation."""
-    for loop_pass in LOOP_PASSES:
+
+def lower_loops(func: PrimFunc, scalar: bool = False) -> PrimFunc:
+    """A lowered program (no blocks) as a flat one (`verify_flat`), ready for code generation; with `scalar`, one without vectors."""
+    for loop_pass in SCALAR_PASSES if scalar else LOOP_PASSES:
         func = loop_pass(func)
     return func
+
+
+def lower_checked(func: PrimFunc, checks: Checks | None, first: int = 0, scalar: bool = False) -> tuple[PrimFunc, tuple[Site, ...]]:
+    """The same with the accesses checked that `checks` says, and the sites of the checks, numbered from `first` on.
+
+    Loops with checks are not cut where conditions change: each piece would be a copy of the checks.
+    """
+    if checks is None:
+        return lower_loops(func, scalar), ()
+    checked, sites = instrument_memory(simplify(func), checks, first)
+    if not sites:  # all is proven
+        return lower_loops(func, scalar), ()
+    func = checked
+    for loop_pass in SCALAR_PASSES if scalar else LOOP_PASSES:
+        func = func if loop_pass is partition_loops else loop_pass(func)
+    return func, sites

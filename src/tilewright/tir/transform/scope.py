@@ -1,12 +1,14 @@
-"""What is known inside a loop: the range of its variable under the ranges of the loops around it."""
+"""What is known inside a loop or a branch: the range of the variable under the ranges of the loops around it, what of a condition lasts."""
 
 from __future__ import annotations
 
 from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import simplify
-from tilewright.expr import IntImm, add, sub
-from tilewright.tir.stmt import For
+from tilewright.arith.solve import conjuncts
+from tilewright.expr import IntImm, Load, PrimExpr, add, all_of, sub
+from tilewright.expr_walk import walk
+from tilewright.tir.stmt import For, Stmt, stored_buffers
 
 
 def inside(loop: For, ranges: Ranges) -> Ranges:
@@ -14,6 +16,14 @@ def inside(loop: For, ranges: Ranges) -> Ranges:
     low = bounds(simplify(loop.min, ranges), ranges)[0]
     high = bounds(simplify(sub(add(loop.min, loop.extent), 1), ranges), ranges)[1]
     return ranges.bind(loop.var, low, high, add(loop.min, loop.extent))
+
+
+def lasting(condition: PrimExpr, body: Stmt) -> PrimExpr:
+    """What of a condition holds throughout `body`: not what it says of memory that is stored to there."""
+    if not any(isinstance(x, Load) for x in walk(condition)):
+        return condition
+    stored = {*stored_buffers(body)}
+    return all_of(*(c for c in conjuncts(condition) if not any(isinstance(x, Load) and x.buffer in stored for x in walk(c))))
 
 
 def trips(loop: For) -> range | None:

@@ -20,7 +20,7 @@ from tilewright.arith.simplify import simplify as simplify_expr
 from tilewright.arith.solve import assume
 from tilewright.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
 from tilewright.tir.stmt import Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store, map_bodies, substitute_stmt
-from tilewright.tir.transform.scope import inside, runs_once
+from tilewright.tir.transform.scope import inside, lasting, runs_once
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
@@ -77,8 +77,8 @@ def _if(s: IfThenElse, ranges: Ranges) -> Stmt | None:
     if known is not None:
         return _stmt(s.then_case, ranges) if known else None if s.else_case is None else _stmt(s.else_case, ranges)
     opposite = logical_not(condition)
-    then = _stmt(s.then_case, assume(condition, ranges))
-    other = None if s.else_case is None else _stmt(s.else_case, assume(opposite, ranges))
+    then = _stmt(s.then_case, assume(lasting(condition, s.then_case), ranges))
+    other = None if s.else_case is None else _stmt(s.else_case, assume(lasting(opposite, s.else_case), ranges))
     if then is None:
         return None if other is None else IfThenElse(simplify_expr(opposite, ranges), other)
     if other is None and isinstance(then, IfThenElse) and then.else_case is None:

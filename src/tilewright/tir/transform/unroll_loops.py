@@ -37,7 +37,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, runs_once
+from tilewright.tir.transform.scope import inside, lasting, runs_once
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
@@ -141,7 +141,7 @@ class _Unroller:
         if not self.has_decisions(s):
             return self.stmt(s)
         outer = self.ranges
-        self.enter(assume(condition, outer))
+        self.enter(assume(lasting(condition, s), outer))
         inner = self.stmt(s)
         self.enter(outer)
         return inner

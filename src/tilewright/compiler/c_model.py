@@ -1,0 +1,100 @@
+"""From a module to C files: `Model.save("model.c")`, `Model.export_c(folder)`, `tilewright compile MODEL -t c -o model.c`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tilewright import expr
+from tilewright.compiler.build import build_made
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.entry_types import check_entry_types
+from tilewright.compiler.external import take_external
+from tilewright.compiler.flow import needs_control
+from tilewright.compiler.offload import offload
+from tilewright.compiler.program import build_parts
+from tilewright.compiler.report import Report
+from tilewright.errors import ArtifactError, CompileError
+from tilewright.ir.module import IRModule
+from tilewright.relay.transform.pipeline import optimize
+from tilewright.runtime.files import write_atomically
+from tilewright.target.c.model import CModel, emit_model
+from tilewright.target.c.project import files
+from tilewright.target.target import Target
+from tilewright.tir.stmt import PrimFunc
+from tilewright.tir.transform.instrument_memory import Checks
+
+Array = np.ndarray[Any, Any]
+
+
+def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
+    """The module that `make` returns as one C file. Raises `CompileError` where it has control flow, open sizes, checks of memory, or parts that are no code of ours."""
+    with no_garbage_collection():
+        try:
+            mod, modules = take_external(offload(make(), target), target.processor)
+            if modules:
+                raise CompileError(f"'{name}' cannot be one C file: other compilers made parts of it; leave the accelerator out of the target")
+            if needs_control(mod["main"]):
+                raise CompileError(f"'{name}' cannot be one C file: it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same")
+            if Checks.current() is not None:
+                raise CompileError(f"'{name}' cannot be one C file: its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; build for the target 'c' and save it as .so")
+            check_entry_types(mod["main"])
+            loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
+            names = mod["main"].attrs.get("output_tensor_names", ())
+            one_core = Target({"num-cores": 1, **target.processor.export()})
+            return emit_model(*build_parts(optimize(mod, one_core)["main"], one_core, name, Report(), names, loops))
+        finally:
+            expr.release()
+
+
+def known_answers(make: Callable[[], IRModule], name: str, cache: Cache, inputs: Sequence[Array] | None) -> tuple[list[Array], list[Array]]:
+    """Inputs, random ones where none are given, and what the LLVM back end computes of them on this machine."""
+    artifact = build_made(make, Target("llvm"), name, None, cache)
+    random = np.random.default_rng(0)
+    given = [np.ascontiguousarray(x) for x in inputs] if inputs is not None else [_filled(t, random) for t in artifact.manifest.inputs]
+    answer = artifact.executable(threads=1)(*given)
+    return given, [np.ascontiguousarray(a) for a in (answer if isinstance(answer, tuple) else (answer,))]
+
+
+def _filled(t: Any, random: np.random.Generator) -> Array:
+    """Numbers that inputs have: small ones for indices and masks, all that bytes can be, and floats around zero."""
+    kind = t.dtype.numpy()
+    most = 2 if t.dtype.bits > 8 or t.dtype.code == "bool" else 256
+    values: Array = random.standard_normal(t.shape) if t.dtype.is_float else random.integers(0, most, t.shape)
+    return values.astype(kind)
+
+
+def write_model(model: CModel, path: Path) -> Path:
+    """Write `<stem>.c`, and `<stem>.h` beside it."""
+    if path.stem != model.name:
+        raise ArtifactError(f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write {path.with_name(model.name + '.c')}")
+    write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent)
+    return path
+
+
+def write_project(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array], folder: Path) -> list[Path]:
+    """Write the model, its test on known values, an example and a Makefile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_files(files(model, inputs, outputs), folder)
+
+
+def write_files(texts: dict[str, str], folder: Path) -> list[Path]:
+    """Write files into a folder, each whole or not at all. Raises `ArtifactError`."""
+    paths = []
+    for name, text in texts.items():
+        path, data = folder / name, text.encode()
+        try:
+            write_atomically(path, partial(_fill, data))
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+        paths.append(path)
+    return paths
+
+
+def _fill(data: bytes, file: BinaryIO) -> None:
+    file.write(data)

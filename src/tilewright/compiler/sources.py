@@ -1,0 +1,131 @@
+"""The texts that debug information points into: written into the cache, one folder for each text, where debuggers find them by their recorded place.
+
+`tir.debug_info` says which text: "tir", the loops as they are compiled; "relay", the function of the graph that the loops compute; "model",
+the nodes of the model in it, one a line, after the first of which the function is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tilewright.compiler.cache import Cache
+from tilewright.errors import OptionError, Origin
+from tilewright.ir.transform import PassContext
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.printer import astext
+from tilewright.relay.visitor import post_order
+from tilewright.runtime.files import write_atomically
+from tilewright.target.llvm.debug_info import Source
+from tilewright.target.target import Target
+from tilewright.tir.printer import PrintedFunc
+from tilewright.tir.stmt import PrimFunc, Stmt
+
+OFF, TIR, RELAY, MODEL = "off", "tir", "relay", "model"
+SETTING: Final = "tir.debug_info"
+
+
+def asked() -> str:
+    """The text that the current `PassContext` asks for; empty where it says nothing."""
+    return str(PassContext.current().get(SETTING))
+
+
+def asked_for(target: Target) -> str:
+    """The same for code of `target`. Raises `OptionError` where that is C, whose text is what debuggers show."""
+    kind = asked()
+    if not target.is_c:
+        return kind
+    if kind not in ("", OFF):
+        raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])")
+    return OFF
+
+
+def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: str = "") -> Source:
+    """The text of flat loops. `declared` has the parameters with all dimensions. Not `written`, it has lines alone, of a text that is printed on demand."""
+    printed = PrintedFunc(func)
+    head = next(k for k, line in enumerate(printed.lines, 1) if line.startswith("def "))
+    file, folder = f"{_file_name(func.name)}.tir.py", ""
+    if written:
+        folder = write_source(file, "\n".join(printed.lines) + "\n")
+    shapes = {b.name: b.shape for b in declared.params}
+    return Source(file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written)
+
+
+def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Function) -> Source:
+    """The text of that kind for a kernel that computes a function of the graph."""
+    if kind == TIR:
+        return loops_source(func, declared, written=True)
+    calls = [e for e in post_order(function.body) if isinstance(e, Call)]
+    lines, places = _relay_text(function) if kind == RELAY else _nodes(func.name, calls)
+    known = [e.span for e in calls if e.span is not None]
+    anchor = func.origin or (known[-1] if known else None)
+    title = anchor.name if kind == MODEL and anchor is not None else func.name
+    file = f"{_file_name(func.name)}.{'relay' if kind == RELAY else 'nodes.txt'}"
+    folder = write_source(file, "\n".join(lines) + "\n")
+    usual = places.get(anchor, min(2, len(lines)))
+    printed = PrintedFunc(func)
+
+    def line(s: Stmt, origin: Origin | None) -> int:
+        return places.get(origin, usual)
+
+    return Source(file, folder, title, line, 1, printed.name, {b.name: b.shape for b in declared.params}, True)
+
+
+def _relay_text(function: Function) -> tuple[list[str], dict[Origin | None, int]]:
+    """The function's text, and the lines of the values from each node."""
+    mark = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}"
+    spans: list[Origin] = []
+
+    def annotate(e: Expr) -> str:
+        known = e.known_type()
+        typed = "" if known is None else f" /* ty={known!r} */"
+        span = getattr(e, "span", None)
+        if not isinstance(e, Call) or span is None:
+            return typed
+        spans.append(span)
+        return f"{typed}{mark}{len(spans) - 1}{mark}"
+
+    places: dict[Origin | None, int] = {}
+    lines = []
+    for number, text in enumerate(astext(function, annotate=annotate).split("\n"), 1):
+        for found in re.findall(rf"{mark}(\d+){mark}", text):
+            places.setdefault(spans[int(found)], number)
+        lines.append(re.sub(rf"{mark}\d+{mark}", "", text))
+    return lines, places
+
+
+def _nodes(name: str, calls: Sequence[Call]) -> tuple[list[str], dict[Origin | None, int]]:
+    """The nodes of the model, one a line, in the order of the computation; an operator that is from none by its own name.
+
+    The first line is of the function itself: where it begins has to be another line than what it computes, for a debugger to stop behind its beginning.
+    """
+    lines: list[str] = [f"{name} computes"]
+    places: dict[Origin | None, int] = {}
+    for e in calls:
+        if e.span not in places or e.span is None:
+            lines.append(str(e.span) if e.span is not None else _operator(e))
+            places.setdefault(e.span, len(lines))
+    return lines, places
+
+
+def _operator(e: Call) -> Any:
+    return getattr(e.op, "name", "function")
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)[:100]
+
+
+def write_source(file: str, text: str) -> str:
+    """Write a text unless it is there; returns its folder."""
+    base = Cache.default().folder or Path(tempfile.gettempdir()) / f"tilewright-{os.getuid()}"
+    folder = base / "sources" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    if not (folder / file).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / file, lambda target: target.writelines([text.encode()]))
+    return str(folder)

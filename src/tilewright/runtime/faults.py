@@ -1,0 +1,47 @@
+"""Reports of checked code, read after a call: the record that it wrote becomes a `MemoryFault`, and is empty again."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.errors import MemoryFault
+from tilewright.faults import ARITIES, HEADER, RECORD
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.program import Code, KernelCall, Step
+
+_WORDS: Final = HEADER + ARITIES[-1]
+_LOCK: Final = threading.Lock()
+_LAST: Final[weakref.WeakKeyDictionary[Code, list[int]]] = weakref.WeakKeyDictionary()
+
+
+def reported(code: Code, manifest: Manifest) -> MemoryFault | None:
+    """What the checked code has reported since it was asked last; None where all accesses were right."""
+    with _LOCK:
+        record = (ctypes.c_int64 * _WORDS).from_address(code.address(RECORD))
+        if not record[0]:
+            return None
+        words = _LAST[code] = list(record)
+        record[0] = 0
+    return _fault(manifest, words)
+
+
+def last_reported(code: Code, manifest: Manifest) -> MemoryFault:
+    """The same where the code says that there is a report: when another thread's call has taken it meanwhile, that one."""
+    return reported(code, manifest) or _fault(manifest, _LAST[code])
+
+
+def _fault(manifest: Manifest, words: Sequence[int]) -> MemoryFault:
+    _, number, step, *values = words
+    site = manifest.sites[number]
+    return site.fault(values, _node(manifest.steps, step, site.kernel))
+
+
+def _node(steps: Sequence[Step], number: int, kernel: str) -> str:
+    """The node of the model that a step computes, where its kernel serves several, so that the site does not tell them apart."""
+    shared = sum(isinstance(s, KernelCall) and s.symbol == kernel for s in steps) > 1
+    step = steps[number] if shared and 0 <= number < len(steps) else None
+    return step.origin if isinstance(step, KernelCall) else ""

@@ -1,0 +1,38 @@
+"""What a statement uses and does not define: the parameters of the function that it becomes where a loop runs in parallel."""
+
+from __future__ import annotations
+
+from tilewright.expr import Buffer, Load, PrimExpr, Var
+from tilewright.tir.stmt import Allocate, For, Let, Stmt, Store, expressions, walk_stmt
+
+
+def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
+    """The buffers and variables that `s` uses and does not define, in order of first use."""
+    buffers: dict[Buffer, None] = {}
+    variables: dict[Var, None] = {}
+    own: set[Buffer | Var] = set()
+    seen: set[PrimExpr] = set()
+    for x in walk_stmt(s):
+        match x:
+            case For() | Let():
+                own.add(x.var)
+            case Allocate():
+                own.add(x.buffer)
+            case Store():
+                buffers.setdefault(x.buffer)
+            case _:
+                pass
+        stack = list(reversed(expressions(x)))
+        if isinstance(x, Allocate):
+            stack += [d for d in x.buffer.shape if isinstance(d, PrimExpr)]
+        while stack:
+            e = stack.pop()
+            if e in seen:
+                continue
+            seen.add(e)
+            if isinstance(e, Load):
+                buffers.setdefault(e.buffer)
+            elif isinstance(e, Var):
+                variables.setdefault(e)
+            stack.extend(reversed(e.operands()))
+    return [b for b in buffers if b not in own], [v for v in variables if v not in own]
