@@ -2,7 +2,8 @@
 
 The files that they name are made by `test_command_lines.py`: `m.onnx` a perceptron, `o.onnx` one of open size, `c.onnx` convolutions, `t.tflite`
 integers, `r.relay` and `q.relay` text of known and open size, `p.pt` an archive that is none of torch's; `g.tar`, `a.tar`, `l.tar`, `v.tar` packages (graph,
-aot, library format, tar of objects), `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs.
+aot, library format, tar of objects), `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs;
+`autotvm.json`, `ansor.json`, `log.json` records, the last without any.
 """
 
 from __future__ import annotations
@@ -192,7 +193,10 @@ REFUSED: tuple[Case, ...] = (
     ("tvmc compile m.onnx --target llvm --pass-config relay.FuseOps.max_depth", 4, "has no value"),
     ("tvmc compile m.onnx --target llvm --pass-config relay.FuseOps.max_depth=few", 4, "'few' is not one"),
     ("tvmc compile m.onnx --target llvm --disabled-pass NoSuchPass", 4, "NoSuchPass"),
-    ("tvmc compile m.onnx --target llvm --tuning-records log.json", 4, "--tuning-records"),
+    ("tvmc compile m.onnx --target llvm --tuning-records log.json", 4, "--tuning-records: 'log.json' has no records"),
+    ("tvmc compile m.onnx --target llvm --tuning-records nosuch.json", 4, "nosuch.json: the records cannot be read"),
+    ("tvmc compile m.onnx --target llvm --tuning-records list.json", 4, "list.json:1: not a tuning record"),
+    ("tvmc compile m.onnx --target llvm --tuning-records ansor.json", 4, "ansor.json, line 1"),
     ("tvmc compile m.onnx --target llvm --executor graph --executor-graph-link-params 0", 4, "--executor-graph-link-params=0 cannot be"),
     ("tvmc compile m.onnx --target llvm --executor-graph-link-params maybe", 4, "'maybe' is neither 1 nor 0"),
     ("tvmc compile m.onnx --target llvm --executor-aot-unpacked-api 1", 4, "is of the executor aot, and the executor is graph"),
@@ -296,4 +300,31 @@ RUNNING: tuple[Case, ...] = (
     ("tilewright run s.so -i other.npz", 1, "has no input 'other'"),
 )
 
-CASES = (*USE, *TARGETS, *COMPILING, *REFUSED, *RUNNING)
+TUNING: tuple[Case, ...] = (
+    ("tvmc tune -h", 0, "--enable-autoscheduler"),
+    ("tvmc tune m.onnx -o r.json", 2, "--target"),
+    ("tvmc tune m.onnx --target llvm", 2, "--output"),
+    ("tvmc tune m.onnx --target llvm -o r.json --trials 0", 2, "--trials"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tasks list", 0, "  0  "),
+    ("tvmc tune m.onnx --target llvm -o r.json --tasks list --enable-autoscheduler", 0, "fused_nn.dense"),
+    ("tvmc tune nosuch.onnx --target llvm -o r.json", 4, "does not exist"),
+    ("tvmc tune o.onnx --target llvm -o r.json", 4, "shape"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tasks few", 4, "cannot read 'few'"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tasks 0,99", 4, "and '99' names"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tuner xgb_rnk", 4, "did you mean 'xgb_rank'?"),
+    ("tvmc tune m.onnx --target 'npu, llvm' -o r.json", 4, "give the processor alone"),
+    ("tvmc tune m.onnx --target target.json -o r.json", 4, "does not run here"),
+    ("tvmc tune m.onnx --target llvm -o nosuch/r.json", 4, "in a folder that exists"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tuning-records log.json", 4, "has no records"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tuning-records ansor.json", 4, "add --enable-autoscheduler"),
+    ("tvmc tune m.onnx --target llvm -o r.json --tuning-records autotvm.json --enable-autoscheduler", 4, "leave --enable-autoscheduler out"),
+    ("tilewright tune m.onnx --tuner xgb_rnk", 2, "did you mean 'xgb_rank'?"),
+    ("tilewright tune m.onnx --minutes 0", 2, "--minutes"),
+    ("tilewright tune m.onnx --target 'npu, llvm'", 1, "give the processor alone"),
+    ("tilewright tune m.onnx --target target.json", 1, "does not run here"),
+    ("tilewright compile m.onnx --tuning-records nosuch.json", 2, "nosuch.json"),
+    ("tilewright compile m.onnx --tuning-records log.json", 2, "log.json has no records"),
+    ("tilewright run m.onnx --tuning-records list.json", 1, "not a tuning record"),
+)
+
+CASES = (*USE, *TARGETS, *COMPILING, *REFUSED, *RUNNING, *TUNING)

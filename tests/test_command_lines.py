@@ -26,6 +26,7 @@ TEXTS = {
     "r.relay": RELAY.format(2), "q.relay": RELAY.format("?"), "bad.relay": '#[version = "0.0.5"]\ndef @main(%x { }', "nomain.relay": '#[version = "0.0.5"]\ndef @other() { 1f }\n',
     "net.h5": "x", "net.pb": "x", "net.pdmodel": "x", "text.npz": "no archive", "text.npz.json": "{", "list.json": "[]", "unknown.json": '{"targte": "llvm"}',
     "nokind.json": '{"executor": {"link-params": 1}}', "badtargets.json": '{"targets": ["llvm"]}', "log.json": "",
+    "autotvm.json": '{"input": ["llvm", "t", [], {}], "config": {}, "result": [[1], 0, 1, 1], "version": 0.2}\n', "ansor.json": '{"i": [], "r": [], "v": "v0.6"}\n',
     "target.json": '{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "device": "arm_cpu"}', "tilewright.json": '{"output": "named.tar", "opt-level": 2}',
     "options.json": '{"targets": [{"kind": "llvm", "num-cores": 2}], "executor": {"kind": "aot", "unpacked-api": true}, "output-format": "tar", "output": "from_config.tar", '
     '"pass-config": {"relay.FuseOps.max_depth": 8}}',

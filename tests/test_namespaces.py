@@ -20,7 +20,7 @@ NAMES = (
     "autotvm.task.extract_from_program", "autotvm.task.space.ConfigSpace", "autotvm.template", "autotvm.tuner.DropletTuner", "autotvm.tuner.GATuner",
     "autotvm.tuner.XGBTuner",
     "IRModule", "IRModule.from_expr", "TVMError", "__version__", "contrib.graph_executor.GraphModule", "contrib.graph_executor.create", "build", "cpu",
-    "driver.tvmc.TVMCModel", "driver.tvmc.compile", "driver.tvmc.load", "driver.tvmc.run",
+    "driver.tvmc.TVMCModel", "driver.tvmc.compile", "driver.tvmc.load", "driver.tvmc.run", "driver.tvmc.tune",
     "device", "error.OpNotImplemented", "error.TVMError", "instrument.PassTimingInstrument", "instrument.pass_instrument",
     "ir.IRModule", "ir.assert_structural_equal", "ir.structural_equal", "ir.structural_hash", "ir.transform.PassContext", "ir.transform.Sequential",
     "ir.transform.module_pass", "nd.NDArray", "nd.array", "nd.cpu", "nd.empty", "nd.from_dlpack", "relay.Call", "relay.Function", "relay.Var",

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -63,15 +63,15 @@ def tune_command(
     session.prove(interrupted)
 
 
-def measurable(text: str) -> Processor:
-    """The target that a text names. Raises `TargetError` where its code does not run here, or is not of the processor alone."""
+def measurable(wanted: str | Mapping[str, Any] | Processor) -> Processor:
+    """The target that is meant. Raises `TargetError` where its code does not run here, or is not of the processor alone."""
     from tilewright.target.target import Target as Processor
 
-    target, here = Processor(text), Processor("llvm")
+    target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:
-        raise TargetError(f"kernels of the processor are tuned, and '{text}' has accelerators before it; give the processor alone")
+        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone")
     if target.family != here.family or not target.features <= here.features:
-        raise TargetError(f"code for '{text}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
+        raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
     return target
 
 

@@ -1,6 +1,7 @@
-"""The field's `tvmc`: load a model, compile it to a package, run the package; from Python, and as `python -m tilewright.driver.tvmc`.
+"""The field's `tvmc`: load a model, tune it, compile it to a package, run the package; from Python, and as `python -m tilewright.driver.tvmc`.
 
     model = tvmc.load("model.onnx")
+    records = tvmc.tune(model, target="llvm", tuning_records="records.json")    compile(…, tuning_records=records) takes the best
     package = tvmc.compile(model, target="llvm", package_path="model.tar")
     result = tvmc.run(package, device="cpu")
     print(result)
@@ -8,6 +9,8 @@
 
 from __future__ import annotations
 
+from tilewright.driver.tvmc.autotuner import tune_model
+from tilewright.driver.tvmc.autotuner import tune_model as tune
 from tilewright.driver.tvmc.compiler import compile_model as compile  # the field's name
 from tilewright.driver.tvmc.model import TVMCModel, load_model
 from tilewright.driver.tvmc.model import load_model as load
@@ -18,4 +21,4 @@ from tilewright.driver.tvmc.runner import run_module as run
 from tilewright.errors import CompileError as TVMCException
 from tilewright.errors import PackageError as TVMCImportError
 
-__all__ = ["TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "compile", "load", "load_model", "run", "run_module"]
+__all__ = ["TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "compile", "load", "load_model", "run", "run_module", "tune", "tune_model"]

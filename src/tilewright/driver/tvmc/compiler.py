@@ -14,6 +14,7 @@ from tilewright.driver import files, offload, options
 from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
+from tilewright.driver.tvmc.records import advised
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.program import kernel_symbols
@@ -55,7 +56,7 @@ def compile_model(
 ) -> TVMCPackage:
     """Compile a model and write its package to `package_path` (a temporary file without one).
 
-    `output_format` is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
+    `tuning_records` are of `autotvm` or of `auto_scheduler`: kernels are made as they say is fastest. `output_format` is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
     written beside the package; `dump_offloads` a file, or `-` for the standard output. Parts for BNNS become kernels that stand in for its calls
     (`<row>_stand_in`). Raises `OptionError` for what cannot be asked for, and what `tilewright.compile` raises.
     """
@@ -71,7 +72,8 @@ def compile_model(
     chosen = _target(target, target_host)
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
     config = [*pass_context_configs, *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)]
-    switches = {**({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
+    tuned, switched_on = advised(tuning_records)
+    switches = {**switched_on, **({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
     if desired_layout_ops and not desired_layout:
         raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too")
     if desired_layout:
@@ -82,7 +84,7 @@ def compile_model(
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
     ops = computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type) if mixed_precision_ops else contextlib.nullcontext()
-    with ops, _tuned(tuning_records):
+    with ops, tuned:
         made = tilewright.compile(tvmc_model.source, tvmc_model.shapes or None, chosen, opt_level=opt_level, config=switches, disabled_pass=list(disabled_pass))
         artifact = _named(made, mod_name)
         for stage in stages:
@@ -150,10 +152,3 @@ def _write_library(artifact: Artifact, path: Path, model: TVMCModel) -> None:
             made.replace(scratch)
         finally:
             made.unlink(missing_ok=True)
-
-
-def _tuned(records: str | os.PathLike[str] | None) -> contextlib.AbstractContextManager[Any]:
-    """The schedules of a file of records, for what is compiled inside."""
-    if records is None or not str(records):
-        return contextlib.nullcontext()
-    raise OptionError(f"--tuning-records {records}: schedules are chosen by what is known of the processor, and none are read from records; leave the option out")

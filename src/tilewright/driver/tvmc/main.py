@@ -1,4 +1,4 @@
-"""The field's command line: `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
+"""The field's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
 
 Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written right, 4 for what cannot be
 done, 5 when a Python package is missing. What went wrong stands on stderr after `Error:`, in one line, never as a traceback unless `-v` asks for one.
@@ -13,9 +13,10 @@ from typing import Annotated, Final
 
 import typer
 
-from tilewright.driver import options, tensors
+from tilewright.driver import options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, chosen_target, examples, run
 from tilewright.driver.tvmc import arguments as a
+from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
 from tilewright.driver.tvmc.compiler import compile_model
 from tilewright.driver.tvmc.composition import HINTS, Executor, Runtime, workspace_pool
 from tilewright.driver.tvmc.model import load_model
@@ -26,14 +27,14 @@ from tilewright.target.accelerators import parts
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 """Exit codes without a command, for what cannot be done, and when a Python package is missing."""
-_SUMMARY: Final = "The command line of the field: compile models to packages, and run them."
+_SUMMARY: Final = "The command line of the field: tune models, compile them to packages, and run these."
 
 app = application("tvmc", _SUMMARY)
 
 
 @app.callback(invoke_without_command=True)
 def common(context: typer.Context, verbose: Verbose = 0, version: Version = False, config: Config = "") -> None:
-    """The command line of the field: compile models to packages, and run them."""
+    """The command line of the field: tune models, compile them to packages, and run these."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(NOTHING)
@@ -178,6 +179,45 @@ def run_command(
         result.save(outputs)
     if not (outputs or print_top or print_time or profile):
         typer.echo(str(result))
+
+
+@app.command("tune", epilog=examples(
+    "tvmc tune model.onnx --target llvm -o records.json --trials 500",
+    "tvmc tune model.onnx --target llvm -o records.json --tasks list",
+    "tvmc tune model.onnx --target llvm -o schedules.json --enable-autoscheduler --tasks 0,2-5",
+    "tvmc compile model.onnx --target llvm --tuning-records records.json",
+))
+def tune_command(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
+    target: Target,
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The records, to which results are appended.")],
+    model_format: a.Format = None,
+    input_shapes: a.Shapes = "",
+    tuning_records: Annotated[str, typer.Option("--tuning-records", metavar="FILE", help="Records to begin with, where FILE of -o is not there.")] = "",
+    enable_autoscheduler: Annotated[bool, typer.Option("--enable-autoscheduler", help="Search schedules without templates.")] = False,
+    trials: Annotated[int, typer.Option(min=1, help="How many configurations to measure at most, of all tasks.")] = 1000,
+    tuner: Annotated[str, typer.Option(metavar="NAME", help="How configurations are chosen, without --enable-autoscheduler: xgb, xgb_rank, ga, random, gridsearch, droplet …")] = "xgb",
+    early_stopping: Annotated[int | None, typer.Option(min=1, metavar="N", help="End a task when N configurations in a row were no better.")] = None,
+    tasks: Annotated[str, typer.Option(metavar="all|list|N,N-N", help="The tasks to tune, or list, which shows them.")] = "all",
+    number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 10,
+    repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 1,
+    min_repeat_ms: Annotated[int | None, typer.Option(min=0, help="Milliseconds that a measurement takes at least. Default: 0 on x86, else 1000.")] = None,
+    timeout: Annotated[int, typer.Option(min=1, help="Seconds after which building or running a configuration is given up.")] = 10,
+    parallel: Annotated[int, typer.Option(min=1, help="How many configurations are built at once.")] = 4,
+    verbose: Verbose = 0,
+) -> None:
+    """Measure how kernels of the model FILE are fastest here, and keep the results as records."""
+    chosen = chosen_target(context, target)
+    model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
+    if tasks == "list":
+        found, _ = tasks_of(model, tune.measurable(chosen), enable_autoscheduler)
+        typer.echo("\n".join(f"{k:3d}  {task.desc if enable_autoscheduler else task.title}" for k, task in enumerate(found)))
+        return
+    path = Path(tune_model(
+        model, chosen, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms, early_stopping, timeout, repeat, number, parallel, tasks,
+    ))
+    typer.echo(f"{len(path.read_text(encoding='utf-8').splitlines()) if path.exists() else 0} records in {path}")
 
 
 def _exit_code(error: TVMError) -> int:

@@ -1,0 +1,140 @@
+"""`tvmc tune`: kernels of a model are measured here, by `autotvm` or by `auto_scheduler`, and every result becomes a line of a file of records.
+
+`tvmc compile --tuning-records` takes the best of them. That the model as a whole becomes faster is not proven; `tilewright tune` does that.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.driver.tune import measurable
+from tilewright.driver.tvmc.records import is_of_auto_scheduler
+from tilewright.errors import OptionError
+
+if TYPE_CHECKING:
+    from tilewright.driver.tvmc.model import TVMCModel
+    from tilewright.target.target import Target
+    from tilewright.tuning.local import LocalBuilder, LocalRunner
+
+_LONG: Final = 1000.0
+"""Milliseconds of a measurement where the processor is none of x86."""
+_RANGE: Final = re.compile(r"\s*(\d+)(?:-(\d+))?\s*", re.ASCII)
+
+
+def tune_model(
+    tvmc_model: TVMCModel,
+    target: str | Mapping[str, Any] | Target,
+    tuning_records: str | PathLike[str] | None = None,
+    prior_records: str | PathLike[str] | None = None,
+    enable_autoscheduler: bool = False,
+    trials: int = 1000,
+    tuner: str = "xgb",
+    min_repeat_ms: float | None = None,
+    early_stopping: int | None = None,
+    timeout: float = 10,
+    repeat: int = 1,
+    number: int = 10,
+    parallel: int = 4,
+    tasks_filter: str = "all",
+) -> str:
+    """Measure, append the results to `tuning_records` (a temporary file without one), and return its path.
+
+    `trials` are those of all tasks: with `autotvm` each has the same part of them, at least one, with `auto_scheduler` the task that should gain most has the
+    next ones. What the file knows of a task is not measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds, `min_repeat_ms` by default 0 on x86
+    and else 1000, `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it.
+
+    Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, and what reading the model and the records raises.
+    """
+    from tilewright.autotvm.tuner.names import tuner_named
+    from tilewright.tuning.lines import LineFile
+    from tilewright.tuning.local import LocalBuilder, LocalRunner
+
+    chosen = measurable(target)
+    tuner_named(tuner)  # a wrong name is told before anything takes time
+    if trials < 1:
+        raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured")
+    records = LineFile(tuning_records or Path(tempfile.mkdtemp(prefix="tvmc-")) / "records.json").path
+    if prior_records:
+        _begin_with(prior_records, records, enable_autoscheduler)
+    tasks, weights = tasks_of(tvmc_model, chosen, enable_autoscheduler)
+    wanted = selected(tasks_filter, len(tasks))
+    pause = min_repeat_ms if min_repeat_ms is not None else 0.0 if chosen.family == "x86" else _LONG
+    with LocalBuilder(timeout, parallel) as builder, LocalRunner(timeout, number, repeat, pause) as runner:
+        if enable_autoscheduler:
+            _search([tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials, early_stopping)
+        else:
+            _tune([tasks[k] for k in wanted], builder, runner, records, max(1, trials // len(wanted)), tuner, early_stopping)
+    return str(records)
+
+
+def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> tuple[list[Any], list[int]]:
+    """The tasks of a model, and how many times it runs the kernel of each. Raises `OptionError` where there are none."""
+    tasks: list[Any]
+    if enable_autoscheduler:
+        from tilewright.auto_scheduler.relay_integration import extract_tasks
+
+        tasks, weights = extract_tasks(model.mod, model.params, target)
+    else:
+        from tilewright.autotvm.task import relay_integration
+
+        found = relay_integration.tasks_of(model.mod, model.params, target)
+        tasks, weights = [task for task, _ in found], [calls for _, calls in found]
+    if not tasks:
+        raise OptionError("no kernel of the model leaves anything open, so there is nothing to tune")
+    return tasks, weights
+
+
+def selected(text: str, count: int) -> list[int]:
+    """The tasks that `--tasks` names, of `count`: `all`, or numbers and ranges, as `0,2` or `3-5`. Raises `OptionError`."""
+    if text == "all":
+        return list(range(count))
+    chosen: list[int] = []
+    for word in text.split(","):
+        match = _RANGE.fullmatch(word)
+        if match is None:
+            raise OptionError(f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if not first <= last < count:
+            raise OptionError(f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list shows them")
+        chosen += range(first, last + 1)
+    return list(dict.fromkeys(chosen))
+
+
+def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler: bool) -> None:
+    """Copy the records of an earlier call to where there are none yet. Raises `OptionError` where they are of the other tuner."""
+    if is_of_auto_scheduler(prior) != enable_autoscheduler:
+        other, change = ("autotvm", "leave --enable-autoscheduler out") if enable_autoscheduler else ("auto_scheduler", "add --enable-autoscheduler")
+        raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records")
+    if not records.exists():
+        shutil.copyfile(prior, records)
+
+
+def _tune(tasks: Sequence[Any], builder: LocalBuilder, runner: LocalRunner, records: Path, each: int, tuner: str, early_stopping: int | None) -> None:
+    """One task after the other, by a tuner of `autotvm`."""
+    from tilewright import autotvm
+
+    option = autotvm.measure_option(builder, runner)
+    known = list(autotvm.record.load_from_file(records)) if records.exists() else []
+    log = autotvm.callback.log_to_file(records)
+    for k, task in enumerate(tasks):
+        made = autotvm.tuner.get_tuner(tuner, task)
+        made.resume(known)
+        count = min(each, len(task.config_space))
+        made.tune(count, option, early_stopping, [autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]"), log])
+
+
+def _search(
+    tasks: Sequence[Any], weights: Sequence[int], builder: LocalBuilder, runner: LocalRunner, records: Path, trials: int, early_stopping: int | None,
+) -> None:
+    """All tasks in turns, by the scheduler of `auto_scheduler`."""
+    from tilewright import auto_scheduler
+
+    scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)
+    options = auto_scheduler.TuningOptions(trials, early_stopping, builder=builder, runner=runner, measure_callbacks=[auto_scheduler.RecordToFile(records)])
+    scheduler.tune(options, per_task_early_stopping=early_stopping)

@@ -1,0 +1,42 @@
+"""Which tuner wrote a file of records, told by the first of them, and what it says of the programs that are compiled.
+
+    autotvm            {"input": ["llvm", task, args, kwargs], "config": …, "result": …, "version": 0.2, …}
+    auto_scheduler     {"i": [[workload, "llvm", …], [[], steps]], "r": …, "v": "v0.6"}
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from typing import Any
+
+from tilewright.errors import OptionError
+
+File = str | PathLike[str]
+
+
+def is_of_auto_scheduler(path: File) -> bool:
+    """Whether the records are of `auto_scheduler`, and not of `autotvm`. Raises `ModelError` for a file that cannot be read, `OptionError` for one without records."""
+    from tilewright.autotvm.record import lines
+
+    for row, _ in lines(path):
+        try:
+            first = json.loads(row)
+        except ValueError:
+            return False  # autotvm's reader says where, and what a record is
+        return isinstance(first, dict) and isinstance(first.get("v"), str)
+    raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or leave it out")
+
+
+def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, Any]]:
+    """Who says how kernels are made, for what is compiled inside, and the switches that he needs. Raises what reading the records raises."""
+    if path is None or not str(path):
+        return nullcontext(), {}
+    if is_of_auto_scheduler(path):
+        from tilewright.auto_scheduler.dispatcher import OPTION, ApplyHistoryBest
+
+        return ApplyHistoryBest(path), {OPTION: True}
+    from tilewright.autotvm.task.dispatcher import apply_history_best
+
+    return apply_history_best(path), {}

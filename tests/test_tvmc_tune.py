@@ -1,0 +1,111 @@
+"""`tvmc tune`, and what `tvmc compile` makes of records of either tuner."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from small_models import cnn, mlp
+from tilewright.auto_scheduler.measure_record import load_records
+from tilewright.driver import tvmc
+from tilewright.driver.tvmc.autotuner import selected, tasks_of
+from tilewright.driver.tvmc.main import main
+from tilewright.driver.tvmc.records import advised, is_of_auto_scheduler
+from tilewright.errors import ModelError, OptionError, TargetError
+from tilewright.target.target import Target
+
+QUICK = ["--number", "1", "--parallel", "1"]
+PERCEPTRON = np.random.default_rng(0).random((2, 16), np.float32)
+
+
+def model(folder: Path) -> Path:
+    path = folder / "mlp.onnx"
+    path.write_bytes(mlp().SerializeToString())
+    return path
+
+
+def answers(path: Path, records: Path | None) -> np.ndarray[Any, Any]:
+    package = tvmc.compile(tvmc.load(path), "llvm", tuning_records=records, output_format="tar")
+    return tvmc.run(package, inputs={"x": PERCEPTRON}).outputs["output_0"]
+
+
+def test_records_of_autotvm(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    path, records = model(tmp_path), tmp_path / "records.json"
+    tune = ["tune", str(path), "--target", "llvm", "--tasks", "0", "--tuner", "random", *QUICK]
+    assert main([*tune, "-o", str(records), "--trials", "2"]) == 0, capfd.readouterr().err
+    assert f"2 records in {records}" in capfd.readouterr().out
+    copy = tmp_path / "copy.json"
+    assert main([*tune, "-o", str(copy), "--trials", "1", "--tuning-records", str(records)]) == 0
+    rows = [json.loads(row) for row in copy.read_text().splitlines()]
+    assert len(rows) == 3
+    assert all(row["result"][1] == 0 for row in rows)
+    assert len({json.dumps(row["config"]) for row in rows}) == 3  # none twice
+    assert not is_of_auto_scheduler(copy)
+    plain = answers(path, None)
+    caplog.set_level(logging.INFO, "tilewright.compiler.tuned")
+    np.testing.assert_allclose(answers(path, copy), plain, rtol=1e-5)
+    assert sum("tuned, " in r.message for r in caplog.records) == 1
+    assert sum("no record" in r.message for r in caplog.records) == len(caplog.records) - 1
+
+
+def test_records_of_auto_scheduler(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    path, records = model(tmp_path), tmp_path / "schedules.json"
+    assert main(["tune", str(path), "--target", "llvm", "--tasks", "0", "--trials", "2", "--enable-autoscheduler", "-o", str(records), *QUICK]) == 0, capfd.readouterr().err
+    assert f"2 records in {records}" in capfd.readouterr().out
+    assert is_of_auto_scheduler(records)
+    found = list(load_records(records))
+    assert [r.error_no for _, r in found] == [0, 0]
+    steps = [i.state.transform_steps for i, _ in found]
+    assert [bool(s) for s in steps] == [False, True]  # the own schedule is the first trial
+    records.write_text(records.read_text().splitlines()[1] + "\n")
+    plain = answers(path, None)
+    caplog.set_level(logging.INFO, "tilewright.auto_scheduler.dispatcher")
+    np.testing.assert_allclose(answers(path, records), plain, rtol=1e-5)
+    assert f"a schedule of {len(steps[1])} steps that was found" in caplog.text
+
+
+def test_a_scheduler_is_not_asked_where_the_switch_is_off(tmp_path: Path) -> None:
+    (tmp_path / "log.json").write_text('{"i": [["[\\"a\\"]", "llvm", [1, 16, 64, 0, 0, 0, 0, 0], "", 0, []], [[], []]], "r": [[0.1], 0, 1, 1], "v": "v0.6"}\n')
+    _, switches = advised(tmp_path / "log.json")
+    assert switches == {"relay.backend.use_auto_scheduler": True}
+    assert advised(None)[1] == advised("")[1] == {}
+
+
+def test_tasks_are_named_by_number() -> None:
+    assert selected("all", 3) == [0, 1, 2]
+    assert selected("2", 3) == [2]
+    assert selected("0, 2,1-2", 3) == [0, 2, 1]
+    for text, said in (("few", "cannot read 'few'"), ("", "cannot read ''"), ("1,", "cannot read ''"), ("3", "the tasks are 0 to 2"), ("2-1", "'2-1' names"), ("0-9", "'0-9' names")):
+        with pytest.raises(OptionError, match=said):
+            selected(text, 3)
+
+
+def test_what_python_is_refused(tmp_path: Path) -> None:
+    made = tvmc.load(model(tmp_path))
+    with pytest.raises(OptionError, match="--trials is 0"):
+        tvmc.tune(made, "llvm", tmp_path / "r.json", trials=0)
+    with pytest.raises(OptionError, match="did you mean 'xgb_rank'"):
+        tvmc.tune(made, "llvm", tuner="xgb_rnk")
+    with pytest.raises(TargetError, match="does not run here"):
+        tvmc.tune(made, {"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
+    with pytest.raises(ModelError, match="cannot be read"):
+        tvmc.compile(made, "llvm", tuning_records=tmp_path / "none.json")
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_tasks_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "cnn.onnx"
+    path.write_bytes(cnn().SerializeToString())
+    for scheduler in (False, True):
+        tasks, weights = tasks_of(tvmc.load(path), Target("llvm"), scheduler)
+        assert len(tasks) == len(weights) > 1
+        assert min(weights) >= 1
+    relay_text = tmp_path / "nothing.relay"
+    relay_text.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[8]) }\n')
+    with pytest.raises(OptionError, match="nothing to tune"):
+        tasks_of(tvmc.load(relay_text), Target("llvm"))
