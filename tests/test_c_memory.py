@@ -91,7 +91,7 @@ def test_c_text_is_compiled_as_asked(tmp_path: Path) -> None:
         gather("llvm").export_library(tmp_path / "other.so", cc="gcc")
 
 
-def staged(size: Any) -> FunctionModule:
+def staged(size: Any, target: str = "c", **config: Any) -> FunctionModule:
     """`x + 2`, in two stages, the second of which is parallel."""
     x = te.placeholder((size,), name="x")
     first = te.compute((size,), lambda i: x[i] + 1.0, name="first")
@@ -99,7 +99,8 @@ def staged(size: Any) -> FunctionModule:
     s = te.create_schedule(y.op)
     s[y].parallel(s[y].op.axis[0])
     s[first].compute_at(s[y], s[y].op.axis[0])
-    return tvm.build(s, [x, y], "c", name="staged")
+    with tvm.transform.PassContext(config=config):
+        return tvm.build(s, [x, y], target, name="staged")
 
 
 @pytest.mark.parametrize("size", [100, 200_000, te.var("n")], ids=str)
@@ -145,3 +146,23 @@ def test_a_sanitizer_reports_a_line_of_c(tmp_path: Path) -> None:
     assert (ran[0].returncode, ran[0].stdout) == (0, "15.0\n"), ran[0].stderr
     assert ran[1].returncode == 1 and not ran[1].stdout
     assert "AddressSanitizer: heap-buffer-overflow" in ran[1].stderr and re.search(r"in gather \S*gather\.c:\d+", ran[1].stderr), ran[1].stderr
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("size", [200_000, te.var("n")], ids=str)
+def test_checks_lines_and_memory_of_the_c_library_go_together(target: str, size: Any) -> None:
+    lines = {"tir.debug_info": "tir"} if target == "llvm" else {}
+    module, x, y = staged(size, target, **CONFIG, **lines), np.zeros(200_000, np.float32), np.zeros((4, 200_000), np.float32)
+    manifest = module.artifact.manifest
+    assert manifest.sites and manifest.scratch.heap and manifest.debug == lines.get("tir.debug_info", "")
+    module(x, y)
+    assert (y == 2).all()
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_checked_programs_of_open_sizes_are_one(target: str) -> None:
+    model = tvm.compile(pool("AveragePool", ["n", 4, 8, 16], kernel_shape=[3, 3]), {"x": ("1..64", 4, 8, 16)}, target=target, config=CONFIG)
+    for batch in (3, 5):
+        assert (model(np.ones((batch, 4, 8, 16), np.float32)) == 1).all()
+    manifest = model._only.manifest if model._only is not None else None
+    assert manifest is not None and manifest.symbols and manifest.sites and manifest.scratch.stack
