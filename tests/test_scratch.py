@@ -34,7 +34,7 @@ def staged(size: Any, stages: int) -> FunctionModule:
     return tilewright.build(te.create_schedule(last.op), [first, last], "llvm", name="staged")
 
 
-def pool(op: str, image: list[int], **attributes: Any) -> ModelProto:
+def pool(op: str, image: list[Any], **attributes: Any) -> ModelProto:
     values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, image)], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name="wide", **attributes)], "pools", *values)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import functools
 import math
+import weakref
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -201,9 +203,27 @@ def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") ->
     if element.hasobject:
         return np.empty(tuple(shape), element)
     nbytes = math.prod(shape) * element.itemsize
+    if under_sanitizer():
+        return _exact(nbytes).view(element).reshape(tuple(shape))
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -block.__array_interface__["data"][0] % ALIGNMENT
     return block[start : start + nbytes].view(element).reshape(tuple(shape))
+
+
+@functools.cache
+def under_sanitizer() -> bool:
+    """Whether AddressSanitizer is in this process (`python -m tilewright.debug asan`)."""
+    return hasattr(ctypes.CDLL(None), "__asan_init")
+
+
+def _exact(nbytes: int) -> np.ndarray[Any, Any]:
+    """Aligned bytes with nothing behind them, so that the sanitizer sees where they end."""
+    library, address = ctypes.CDLL(None), ctypes.c_void_p()
+    if library.posix_memalign(ctypes.byref(address), ctypes.c_size_t(ALIGNMENT), ctypes.c_size_t(max(1, nbytes))):
+        raise MemoryError(f"{nbytes} bytes")
+    block = (ctypes.c_uint8 * max(1, nbytes)).from_address(address.value or 0)
+    weakref.finalize(block, library.free, address).atexit = False
+    return np.frombuffer(memoryview(block), np.uint8)[:nbytes]
 
 
 def _aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -13,14 +13,16 @@ import numpy as np
 from tilewright import __version__
 from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
-from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
+from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
+from tilewright.runtime.host import host_arch
 from tilewright.runtime.manifest import Manifest
 from tilewright.target.c.codegen import emit_measured as emit_c
-from tilewright.target.c.compile import compile_c, named_compiler
+from tilewright.target.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
+from tilewright.target.link import Linker
 from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
 from tilewright.target.llvm.faults import faults_text
@@ -125,6 +127,22 @@ def load_c(path: Path) -> FunctionModule:
     except InternalError as error:
         raise CompileError(f"{path}: {error}") from error
     return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
+
+
+def export_sanitized(artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str) -> Path:
+    """Write the functions of a C text as a library for AddressSanitizer, whose reports have lines of the text.
+
+    Raises `OptionError` for another sanitizer or file, and otherwise as `compiled_again`.
+    """
+    if sanitizer != "address" or path.suffix != ".so":
+        raise OptionError(f"{path}: sanitize='{sanitizer}' is not known; sanitize='address' makes a .so for AddressSanitizer")
+    compiler = find_compilers(host_arch())[0] if cc is None else named_compiler(cc)
+    sanitizer_of(compiler)
+    made = compiled_again(artifact, text, cc, [*_SANITIZED, *options])
+    return replace(made, manifest=replace(made.manifest, sanitizer=sanitizer)).save(path, Linker(compiler.name, (*compiler.command, _SANITIZED[0]), True))
+
+
+_SANITIZED: Final = ("-fsanitize=address", "-fno-omit-frame-pointer", "-O1", "-g")
 
 
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:

@@ -26,6 +26,7 @@ import numpy as np
 
 from tilewright.errors import ArtifactError
 from tilewright.faults import RECORD
+from tilewright.nd import under_sanitizer
 from tilewright.runtime import host
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
@@ -119,7 +120,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             return load_tar(file)
         else:
             raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
-        library = SharedLibrary(descriptor, file) if not manifest.debug else _for_debuggers(descriptor, file)
+        library = _loaded(descriptor, file, manifest)
     finally:
         os.close(descriptor)
     try:
@@ -128,6 +129,15 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     except KeyError as error:
         raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again") from error
     return Artifact(manifest, (), constants, library, file, _modules(manifest, blobs, file))
+
+
+def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
+    """The library in this process, under its own name where tools read it."""
+    if manifest.sanitizer:
+        if not under_sanitizer():
+            raise ArtifactError(f"{file}: made for AddressSanitizer, which has to be in the process from its beginning: python -m tilewright.debug asan SCRIPT")
+        return SharedLibrary(descriptor, file.resolve(), stays=True)
+    return _for_debuggers(descriptor, file) if manifest.debug else SharedLibrary(descriptor, file)
 
 
 def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:

@@ -201,19 +201,21 @@ class FunctionModule:
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
         return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
-    def export_library(self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = ()) -> Path:
+    def export_library(self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (), sanitize: str = "") -> Path:
         """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them.
 
         With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a debugger.
-        Raises `OptionError` for these where there is no C text to compile.
+        With `sanitize="address"`, the `.so` is for a process of `python -m tilewright.debug asan`. Raises `OptionError` for these where there is no C text to compile.
         """
         path = Path(file_name)
-        if cc is not None or options:
+        if cc is not None or options or sanitize:
             if path.suffix == ".c" or (self._sources and "c" not in self._sources):
                 target = self.artifact.manifest.target
-                raise OptionError(f"{path}: cc= and options= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'")
-            from tilewright.compiler.functions import compiled_again
+                raise OptionError(f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'")
+            from tilewright.compiler.functions import compiled_again, export_sanitized
 
+            if sanitize:
+                return export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
             return compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
         if path.suffix == ".c":
             text = self.get_source("c").encode()

@@ -111,6 +111,8 @@ class Manifest:
     """What checked code checks, by number. A run that it reports from returns `MEMORY_FAULT`."""
     debug: str = ""
     """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
+    sanitizer: str = ""
+    """What has to be in the process of the library from its beginning: "address" for AddressSanitizer."""
 
     @property
     def scratch_bytes(self) -> int:
@@ -236,6 +238,8 @@ class Manifest:
             content["sites"] = [site.to_json() for site in self.sites]
         if self.debug:
             content["debug"] = self.debug
+        if self.sanitizer:
+            content["sanitizer"] = self.sanitizer
         if self.functions:
             content["functions"] = {
                 name: [_parameter_to_json(p) for p in params] for name, params in self.functions.items()
@@ -286,6 +290,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
         debug=str(content.get("debug", "")),
+        sanitizer=str(content.get("sanitizer", "")),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )

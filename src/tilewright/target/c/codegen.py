@@ -107,7 +107,7 @@ class _Function:
         self.values = Values(self.writer, self.line, self.fresh)
         self.lines: list[str] = []
         self.depth = 1
-        self.taken: set[str] = {"context", "closure", "begin", "end", "scratch", func.name}
+        self.taken: set[str] = {"context", "closure", "begin", "end", func.name, *(["scratch"] if file.alone else [])}
         self.parallel = file.alone
         self.uses_context = False
         self.in_use = self.most_in_use = 0

@@ -74,6 +74,15 @@ def named_compiler(command: str) -> Compiler:
     return Compiler(command, (path, *words[1:]))
 
 
+def sanitizer_of(compiler: Compiler) -> Path:
+    """The library of a compiler's AddressSanitizer, which a process loads first. Raises `TargetError` where there is none."""
+    done = subprocess.run([*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_LONGEST, check=False)
+    path = Path(done.stdout.strip())
+    if done.returncode or not path.is_absolute():
+        raise TargetError(f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name it: cc='gcc', or the variable CC")
+    return path
+
+
 def compile_c(text: str, target: Target, compiler: Compiler | None = None, options: Sequence[str] = (), source: Path | None = None) -> bytes:
     """The object file of `text` for `target`, position-independent; `options` go after ours. `source` is a file with the text, where it has one that stays.
 
