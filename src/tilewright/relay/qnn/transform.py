@@ -4,6 +4,7 @@
     qnn.transform.CanonicalizeOps()     qnn.add(…) -> cast, subtract, fixed_point_multiply, add, clip
     qnn.transform.ChooseNumerics()      operators leave their roundings open, and main(numerics="onnx") says whose they are, as the option relay.qnn.numerics asks
     qnn.transform.SettleNumerics()      qnn.requantize(…) -> qnn.requantize(…, rounding="TFLITE"), as the runtime does that a model is from
+    qnn.transform.SettleMain()          the same for `main`; other functions are told whose roundings it has
     qnn.transform.Unify()               one shape for quantized networks of all frameworks
 """
 
@@ -21,7 +22,7 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.normal_form import NormalizeQnn
 from tilewright.relay.qnn.real_to_qnn import RealToQnn
-from tilewright.relay.qnn.settle_numerics import SettleNumerics
+from tilewright.relay.qnn.settle_numerics import SettleMain, SettleNumerics
 from tilewright.relay.qnn.unify import Unify
 from tilewright.relay.qnn.unify_layout import UnifyLayout
 from tilewright.relay.qnn.unify_type import UnifyType
@@ -58,5 +59,5 @@ def plain_form(e: Expr) -> Expr | None:
 Legalize = QnnLegalize
 CanonicalizeOps = QnnCanonicalizeOps
 __all__ = [
-    "CanonicalizeOps", "ChooseNumerics", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
+    "CanonicalizeOps", "ChooseNumerics", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn", "SettleMain", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
 ]
