@@ -5,6 +5,9 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
+# Tests start hundreds of Python processes: without bytecode on disk each would read the whole package anew, for five seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test check bench clean
 .DELETE_ON_ERROR:
 
