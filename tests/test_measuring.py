@@ -391,12 +391,12 @@ def kill_and_resume(path: Path, count: int, kind: str, kills: int, seconds: floa
     told: list[int] = []
     rng, killed = random.Random(seed), 0
     for attempt in range(kills + 1):
-        process = start(path, count, kind)
-        assert process.stdout is not None and process.stdout.readline() == "begin\n"
-        if attempt < kills:
-            time.sleep(rng.uniform(0, seconds))
-            process.kill()
-        lines = process.communicate(timeout=120)[0].split("\n")
+        with start(path, count, kind) as process:
+            assert process.stdout is not None and process.stdout.readline() == "begin\n"
+            if attempt < kills:
+                time.sleep(rng.uniform(0, seconds))
+                process.kill()
+            lines = process.stdout.read().split("\n")  # `communicate` would pass over what `readline` has taken into its buffer
         killed += process.returncode < 0
         told += [int(line) for line in lines[:-1] if line != "done"]
         kept = [json.loads(line)["config"]["index"] for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
