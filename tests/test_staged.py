@@ -236,6 +236,26 @@ def test_a_second_branch_is_compiled_when_that_pays(slow_clock: int) -> None:
         assert (edge.program is not None) == (count > slow_clock)
 
 
+@pytest.mark.parametrize("tried", [0, staged.TRIED])
+def test_what_is_warmed_up_is_compiled_at_its_first_call(monkeypatch: pytest.MonkeyPatch, tried: int) -> None:
+    monkeypatch.setattr(staged, "TRIED", tried)
+    size = SETTLED + 3
+    compiled = same(positive_rows(size), *({"x": rows(n, size)} for n in range(SETTLED)))
+    x = rows(SETTLED, size)
+    compiled.warm_up(x)
+    (first,) = compiled._stages.root.edges.values()
+    assert first.next is not None
+    assert next(reversed(first.next.edges.values())).program is not None
+    np.testing.assert_allclose(compiled(x=x), x[:SETTLED] @ floats(3, 4, seed=1), rtol=1e-5)
+
+
+def test_warming_up_a_single_program_is_a_call() -> None:
+    compiled = tilewright.compile(model([node("Relu", ["x"])], {"x": (2, 3)}))
+    compiled.warm_up({"x": floats(2, 3)})
+    with pytest.raises(InputError, match="the model has no input 'z'"):
+        compiled.warm_up(z=floats(2, 3))
+
+
 def test_large_stages_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staged, "SMALL", 0)
     monkeypatch.setattr("tilewright.compiler.growth.SMALL", 0)

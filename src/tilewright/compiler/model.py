@@ -278,30 +278,42 @@ class Model:
         """Run; `out` is an array, or one for each output, to write into instead of new ones."""
         program = self._only
         if program is None:
-            return self._run_grouped(args, kwargs, out)
+            return self._call(args, kwargs, out)
         if out is None and not kwargs:
             return program(*args)
         return program(*args, out=out, **kwargs)
+
+    def warm_up(self, *args: Any, **kwargs: Any) -> None:
+        """Compile all that a call with these inputs needs, and make the call.
+
+        A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a call whose like never
+        comes again is not waited for (see `worth.py`). What a service will be asked is better compiled before it starts: with a cache,
+        or saved, it is there from then on. Raises what a call raises.
+        """
+        if self._only is None:
+            self._call(args, kwargs, None, at_once=True)
+        else:
+            self._only(*args, **kwargs)
 
     def run_arrays(self, arrays: Sequence[Array]) -> Any:
         """The same for arrays in order of which the caller knows that they are of the types, ranks and known sizes that the model takes."""
         if self._only is not None:
             return self._only(*arrays)
         if self._has_groups:
-            return self._run_grouped(arrays, {}, None)
+            return self._call(arrays, {}, None)
         (tree,) = self._trees.values()
         results, lists = tree.run(arrays)
         self._stages = tree
         return grouped(results, lists) if lists else results
 
-    def _run_grouped(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
+    def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False) -> Any:
         """Run a model that is no single program, or takes or gives sequences or optionals."""
         if self._has_groups:
             tree, args = self._tensors(args, kwargs)
             kwargs = {}
         else:
             (tree,) = self._trees.values()
-        results, lists = tree.run(tree.arrays(args, kwargs), out)
+        results, lists = tree.run(tree.arrays(args, kwargs), out, at_once=at_once)
         self._stages = tree
         if out is not None and (lists or self._has_groups):
             raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")

@@ -237,9 +237,9 @@ class Stages:
         """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a stage raises."""
         return self.run(self.arrays(args, kwargs), out)[0]
 
-    def run(self, inputs: Sequence[Array], out: Any = None) -> tuple[Any, Lists]:
-        """The results for these inputs, and how they are grouped."""
-        edge = self.root.known(inputs) or self._way(self.root, inputs)
+    def run(self, inputs: Sequence[Array], out: Any = None, *, at_once: bool = False) -> tuple[Any, Lists]:
+        """The results for these inputs, and how they are grouped; `at_once` compiles what the call needs, whether or not that pays yet."""
+        edge = self.root.known(inputs) or self._way(self.root, inputs, at_once)
         if edge.next is None and edge.program is not None and edge.is_whole:
             self.last = edge.program
             return edge.program.executable(*inputs, out=out), edge.lists
@@ -247,7 +247,7 @@ class Stages:
         for x, (name, _, dtype, _) in zip(inputs, self.signature, strict=True):
             if dtype == "string":
                 check_texts(TensorInfo(name, x.shape, dtype), x.ravel().tolist())
-        results, lists = self._outputs(edge, inputs)
+        results, lists = self._outputs(edge, inputs, at_once)
         if out is not None:
             targets = [out] if len(results) == 1 and not isinstance(out, (tuple, list)) else list(out)
             for target, result in zip(targets, results, strict=True):
@@ -255,7 +255,7 @@ class Stages:
             results = targets
         return results[0] if len(results) == 1 else tuple(results), lists
 
-    def _outputs(self, edge: Edge, inputs: Sequence[Array]) -> tuple[list[Array], Lists]:
+    def _outputs(self, edge: Edge, inputs: Sequence[Array], at_once: bool) -> tuple[list[Array], Lists]:
         values = list(inputs)
         while True:
             given = [values[k] for k in edge.takes]
@@ -271,9 +271,9 @@ class Stages:
             if point is None:
                 return _apart(values, inputs), edge.lists
             known = point.known(values)
-            if known is None and (ended := self._on_values(point, values)) is not None:
+            if known is None and not at_once and (ended := self._on_values(point, values)) is not None:
                 return ended
-            edge = known or self._way(point, values)
+            edge = known or self._way(point, values, at_once)
 
     def _on_values(self, point: Point, values: Sequence[Array]) -> tuple[list[Array], Lists] | None:
         """The outputs, made of the values that are there without compiling anything; None where that does not serve."""
@@ -317,7 +317,7 @@ class Stages:
                 self._make(self.root, (), edge)
         return edge
 
-    def _way(self, point: Point, values: Sequence[Array]) -> Edge:
+    def _way(self, point: Point, values: Sequence[Array], at_once: bool) -> Edge:
         """The edge for these values, ready to run."""
         with self._lock:
             key = point.key(values)
@@ -334,7 +334,7 @@ class Stages:
                 edge.use = point.seen.pop(key, edge.use)
             point.uses.meet(edge.use)
             point.edges.move_to_end(key)
-            changing = edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
+            changing = not at_once and edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
             if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
                 self._make(point, key, edge)
             return edge
