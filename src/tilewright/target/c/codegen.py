@@ -16,7 +16,7 @@ from typing import Final
 
 from tilewright.arith.bounds import bounds
 from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr
+from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
 from tilewright.expr_walk import walk
 from tilewright.intrinsics import Extern
 from tilewright.runtime.scratch import Scratch, most
@@ -24,6 +24,7 @@ from tilewright.target.c.expressions import Writer
 from tilewright.target.c.helpers import prelude
 from tilewright.target.c.memory import CONTEXT, memory_of
 from tilewright.target.c.text import c_type, comment, identifier
+from tilewright.target.c.tiles import is_tile
 from tilewright.target.c.values import Values
 from tilewright.target.free_names import free_names
 from tilewright.tir.stmt import (
@@ -236,6 +237,9 @@ class _Function:
     def over(self, s: For, start: str, end: str) -> None:
         name, outer = self.variable(s.var), self.writer.ranges
         self.writer.ranges = inside(s, outer)
+        if is_tile(s):
+            self.file.needs.add("UNROLL")
+            self.line(f"UNROLL({number_of(s.extent)})")
         self.line(f"for ({c_type(s.var.dtype)} {name} = {start}; {name} < {end}; ++{name}) {{")
         self.stmt(s.body)
         self.line("}")

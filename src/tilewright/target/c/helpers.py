@@ -19,6 +19,14 @@ _FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rs
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
 
 _FIXED: Final = {
+    "UNROLL": """\
+/* Loops over a tile, whose sums then stay in registers. Without vectors that would only be more code. */
+#if defined(__GNUC__) && !defined(__clang__) && (defined(__SSE2__) || defined(__ARM_NEON))
+#define UNROLL_TEXT(text) _Pragma(#text)
+#define UNROLL(count) UNROLL_TEXT(GCC unroll count)
+#else
+#define UNROLL(count)
+#endif""",
     "float_of_bits": "static inline float float_of_bits(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }",
     "bits_of_float": "static inline uint32_t bits_of_float(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }",
     "double_of_bits": "static inline double double_of_bits(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }",
