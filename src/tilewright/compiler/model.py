@@ -463,10 +463,19 @@ class Model:
         found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
         return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
+    def _c_compiler(self) -> str:
+        """Which compiler makes the code of a program for C; empty for others."""
+        if not self.target.processor.is_c:
+            return ""
+        from tilewright.target.c.compile import identity_of
+
+        return identity_of(self.target.processor)
+
     def _key(self, shapes: Any) -> str:
         return Cache.key(
             "artifact", __version__, _compiler_fingerprint(), self._content, json.dumps(shapes), self._name(), str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(), identity(self.target.accelerators),
+            self._c_compiler(),
             *([self._advisor.identity] if self._advisor is not None else []),
         )
 
