@@ -87,7 +87,7 @@ def check_target_options(context: typer.Context) -> None:
     given = invocation(context).target_options
     command: Any = context.command.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None  # type: ignore[attr-defined]
     if given and command is not None and all(p.name != "target" for p in command.params):
-        raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target")
+        raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target", code="TW0204")
 
 
 def chosen_target(context: typer.Context, text: str) -> str:
