@@ -206,3 +206,9 @@ class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""
 
     code = "TW1301"
+
+
+def with_code(error: BaseException) -> str:
+    """The message of an error as command lines show it: with the code behind it, where it has one."""
+    code = getattr(error, "code", "")
+    return f"{error} [{code}]" if code else str(error)

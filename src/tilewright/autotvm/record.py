@@ -16,7 +16,7 @@ from typing import Any, Final
 from tilewright.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate, measured_of, result_of
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task
-from tilewright.errors import ModelError, OptionError
+from tilewright.errors import ModelError, OptionError, with_code
 from tilewright.runtime.files import write_atomically
 from tilewright.target.target import Target
 from tilewright.tuning import records
@@ -136,7 +136,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         output = given.output or f"{given.source}.best.json"
         print(f"wrote the best of {pick_best(given.source, output)} workloads to {output}")
     except ModelError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {with_code(error)}", file=sys.stderr)
         return 1
     return 0
 

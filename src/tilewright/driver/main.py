@@ -1,5 +1,5 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`, `tilewright explain-error CODE`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -30,6 +30,7 @@ from tilewright.driver.application import (
     examples,
     run,
 )
+from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
 from tilewright.errors import InputError, OptionError, TVMError
 
@@ -262,6 +263,7 @@ def quantize_command(
 
 
 app.command("tune", epilog=EXAMPLES)(tune_command)
+app.command("explain-error", epilog=EXPLAIN_EXAMPLES)(explain_error_command)
 
 
 def _compile(

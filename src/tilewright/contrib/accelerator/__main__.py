@@ -21,7 +21,7 @@ from tilewright.contrib.accelerator import page, share
 from tilewright.contrib.accelerator.declaration import Accelerator
 from tilewright.contrib.accelerator.report import cycle_reports, modules_of
 from tilewright.contrib.accelerator.testing import conformance
-from tilewright.errors import OptionError, TVMError
+from tilewright.errors import OptionError, TVMError, with_code
 from tilewright.plugins import accelerator_names, find_accelerator
 
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except TVMError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {with_code(error)}", file=sys.stderr)
         return 1
 
 

@@ -1,0 +1,121 @@
+"""What provokes each code of `catalogue/models.md`, in an empty folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+from unittest import mock
+
+import onnx
+from onnx import TensorProto, helper
+
+import tilewright
+from small_models import mlp
+from tilewright import relay
+from tilewright.relay.frontend.onnx import from_onnx
+from tilewright.relay.frontend.pytorch.archive import check_archive
+from tilewright.relay.frontend.pytorch.importer import Importer
+from tilewright.relay.frontend.tflite import from_tflite
+
+
+def one_node(kind: str, shape: tuple[int, ...] | None = (2, 3), kind_of_input: int = TensorProto.FLOAT, inputs: int = 1, domain: str = "", **attributes: object) -> onnx.ModelProto:
+    """A model of one node, called n, which nobody checked."""
+    names = [f"x{k}" for k in range(inputs)]
+    node = helper.make_node(kind, names, ["y"], name="n", domain=domain, **attributes)
+    values = [helper.make_tensor_value_info(name, kind_of_input, shape) for name in names]
+    made = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", kind_of_input, None)])
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])], ir_version=8)
+
+
+def tw0101() -> None:
+    tilewright.compile("resnet.onnx")
+
+
+def tw0102() -> None:
+    Path("model.onnx").write_text("<!DOCTYPE html><html>not found</html>", encoding="utf-8")
+    tilewright.compile("model.onnx")
+
+
+def tw0103() -> None:
+    data = mlp().SerializeToString()
+    from_onnx(data[: len(data) // 2])
+
+
+def tw0104() -> None:
+    Path("model.pt").write_bytes(b"\x80\x02}q\x00.")
+    check_archive(Path("model.pt"))
+
+
+def tw0105() -> None:
+    model = mlp()
+    onnx.save_model(model, "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    Path("weights.bin").unlink()
+    from_onnx("model.onnx")
+
+
+def tw0106() -> None:
+    from_onnx(one_node("Whirl", domain="org.example"))
+
+
+def tw0107() -> None:
+    from_onnx(one_node("DepthToSpace", shape=(1, 6, 2, 2), blocksize=4))
+
+
+def tw0108() -> None:
+    body = helper.make_graph(
+        [helper.make_node("Shape", ["x"], ["s"], name="shape"), helper.make_node("Range", ["i", "n", "i"], ["r"], name="range")],
+        "body", [helper.make_tensor_value_info("i", TensorProto.INT64, ()), helper.make_tensor_value_info("c", TensorProto.BOOL, ()), helper.make_tensor_value_info("n", TensorProto.INT64, ())],
+        [helper.make_tensor_value_info("c", TensorProto.BOOL, ()), helper.make_tensor_value_info("n", TensorProto.INT64, ()), helper.make_tensor_value_info("r", TensorProto.INT64, ("k",))],
+    )
+    from_onnx(body)
+
+
+def tw0109() -> None:
+    from_onnx(one_node("Relu", slope=0.1))
+
+
+def tw0110() -> None:
+    model = one_node("Relu")
+    model.opset_import[0].version = 99
+    from_onnx(model)
+
+
+def tw0111() -> None:
+    from_onnx(mlp(), shape={"image": (1, 16)})
+
+
+def tw0112() -> None:
+    from_onnx(mlp(), shape={"x": (1, 3, 16)})
+
+
+def tw0113() -> None:
+    from_onnx(one_node("Relu", shape=None))
+
+
+def tw0114() -> None:
+    from_onnx(one_node("Relu", kind_of_input=TensorProto.COMPLEX64))
+
+
+def tw0115() -> None:
+    last = helper.make_graph([helper.make_node("Identity", ["x0"], ["y"])], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2,))])
+    for _ in range(200):
+        node = helper.make_node("If", ["b"], ["y"], name="n", then_branch=last, else_branch=last)
+        last = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2,))])
+        break
+    from_onnx(helper.make_model(last))
+
+
+def tw0116() -> None:
+    relay.load_param_dict(b"no parameters")
+
+
+def tw0117() -> None:
+    with zipfile.ZipFile("model.pt", "w") as archive:
+        archive.writestr("model/data.pkl", b"")
+    with mock.patch.object(importlib.util, "find_spec", return_value=None):
+        tilewright.compile("model.pt")
+
+
+def tw0118() -> None:
+    raise NotImplementedError(Importer)

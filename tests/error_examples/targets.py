@@ -1,0 +1,83 @@
+"""What provokes each code of `catalogue/targets.md`, in an empty folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tilewright as tvm
+from small_models import mlp
+from tilewright import te, tir
+from tilewright.target import Target
+from tilewright.target.c.compile import find_compiler
+from tilewright.target.link import link
+
+
+def adding() -> tuple[te.Schedule, list[te.Tensor]]:
+    """Eight sums."""
+    a = te.placeholder((8,), name="a")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="b")
+    return te.create_schedule(b.op), [a, b]
+
+
+def tw0501() -> None:
+    Target("llvm mcpu=znver4")
+
+
+def tw0502() -> None:
+    Target("cuda")
+
+
+def tw0503() -> None:
+    Target("llvm -mtriple=x86_64-linux-gnu -mcpu=zen99")
+
+
+def tw0504() -> None:
+    Target("llvm, c")
+
+
+def tw0505() -> None:
+    tvm.build(*adding(), target="llvm -mcpu=x86-64-v3", target_host="llvm -mcpu=x86-64-v2")
+
+
+def tw0506() -> None:
+    tvm.cuda(0)
+
+
+def tw0507() -> None:
+    find_compiler("nocc")
+
+
+def tw0508() -> None:
+    link()
+
+
+def tw0509() -> None:
+    s, args = adding()
+    s[args[1]].pragma(s[args[1]].op.axis[0], "import_llvm", "define nonsense")
+    tvm.build(s, args, "llvm")
+
+
+def tw0510() -> None:
+    s, args = adding()
+    tvm.build(s, args, "c", name="not a name")
+
+
+def tw0511() -> None:
+    tvm.compile(mlp("n"), target="c").save("model.c")
+
+
+def tw0512() -> None:
+    s, args = adding()
+    s[args[1]].bind(s[args[1]].op.axis[0], te.thread_axis("threadIdx.x"))
+    tvm.build(s, args, "llvm")
+
+
+def tw0513() -> None:
+    tvm.build(*adding(), target="c").export_library("f.so", options=["-DTVM=", "-std=c17", "-fno-such-option"])
+
+
+def tw0514() -> None:
+    Target.current(allow_none=False)
+
+
+_ = (Path, tir)
