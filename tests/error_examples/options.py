@@ -11,14 +11,14 @@ from small_models import mlp
 from tilewright import relay
 from tilewright.autotvm.task.relay_integration import extract_from_multiple_program
 from tilewright.driver import config, main, options
-from tilewright.driver.targets import split_target_options
+from tilewright.driver.application import Invocation
 from tilewright.global_functions import get_global_func, register_func
 from tilewright.onnx_session import SessionOptions
 from tilewright.runtime import threads
 
 
 def tw0201() -> None:
-    main.app(args=["compile", "--nonsense"], standalone_mode=False)
+    main.app(args=["compile", "--nonsense"], standalone_mode=False, obj=Invocation())
 
 
 def tw0202() -> None:
@@ -30,9 +30,7 @@ def tw0203() -> None:
 
 
 def tw0204() -> None:
-    from tilewright.driver.tvmc.compiler import compile_model
-
-    compile_model(None, "llvm", use_vm=True, executor="aot")
+    main.app(args=["offload", "model.onnx"], standalone_mode=False, obj=Invocation())
 
 
 def tw0205() -> None:
@@ -42,7 +40,7 @@ def tw0205() -> None:
 
 def tw0206() -> None:
     Path("model.onnx").write_bytes(mlp().SerializeToString())
-    main.app(args=["compile", "model.onnx", "-o", "model.exe"], standalone_mode=False)
+    main.app(args=["compile", "model.onnx", "-o", "model.exe"], standalone_mode=False, obj=Invocation())
 
 
 def tw0207() -> None:
@@ -83,5 +81,3 @@ def tw0214() -> None:
 def tw0215() -> None:
     relay.build("model.onnx", "llvm")
 
-
-_ = split_target_options

@@ -7,6 +7,7 @@ import numpy as np
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay
+from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.dataflow_pattern import DFPatternCallback, rewrite
 from tilewright.relay.frontend.onnx import from_onnx
 
@@ -32,7 +33,9 @@ def tw0403() -> None:
 
 
 def tw0404() -> None:
-    relay.transform.Defunctionalization(relay.Function([], relay.const(1)))
+    relay.transform.Defunctionalize()(relay.transform.InferType()(relay.parse(
+        '#[version = "0.0.5"]\ndef @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }'
+    )))
 
 
 def tw0405() -> None:
@@ -44,7 +47,7 @@ def tw0406() -> None:
 
 
 def tw0407() -> None:
-    tvm.ir.save_json(object())
+    tvm.ir.save_json(3j)
 
 
 def tw0408() -> None:
@@ -52,7 +55,11 @@ def tw0408() -> None:
 
 
 def tw0409() -> None:
-    raise NotImplementedError
+    relay.op.register_legalize("exp")(lambda attributes, inputs, types: 1)
+    try:
+        relay.transform.Legalize()(tvm.IRModule.from_expr(relay.exp(relay.var("x", shape=(2, 3)))))
+    finally:
+        reset_op_attr("exp", "FTVMLegalize")
 
 
 def tw0410() -> None:

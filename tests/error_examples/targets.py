@@ -6,10 +6,10 @@ from pathlib import Path
 
 import tilewright as tvm
 from small_models import mlp
-from tilewright import te, tir
+from tilewright import te
 from tilewright.target import Target
-from tilewright.target.c.compile import find_compiler
-from tilewright.target.link import link
+from tilewright.target.c.compile import named_compiler
+from tilewright.target.link import link_shared, user_linker
 
 
 def adding() -> tuple[te.Schedule, list[te.Tensor]]:
@@ -40,15 +40,16 @@ def tw0505() -> None:
 
 
 def tw0506() -> None:
-    tvm.cuda(0)
+    tvm.device("cuda")
 
 
 def tw0507() -> None:
-    find_compiler("nocc")
+    named_compiler("nocc")
 
 
 def tw0508() -> None:
-    link()
+    Path("code.o").write_bytes(b"no object")
+    link_shared([Path("code.o")], Path("code.so"), ["f"], "x86_64", user_linker("false"))
 
 
 def tw0509() -> None:
@@ -63,7 +64,7 @@ def tw0510() -> None:
 
 
 def tw0511() -> None:
-    tvm.compile(mlp("n"), target="c").save("model.c")
+    tvm.compile(mlp("n"), {"x": ("1..4", 16)}, target="c").save("model.c")
 
 
 def tw0512() -> None:
@@ -78,6 +79,3 @@ def tw0513() -> None:
 
 def tw0514() -> None:
     Target.current(allow_none=False)
-
-
-_ = (Path, tir)
