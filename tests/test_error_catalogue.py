@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -55,14 +55,22 @@ def classes() -> dict[str, str]:
     return {name: code(name) for name in found if is_error(name)}
 
 
-def made() -> Iterator[tuple[str, str, ast.expr | None]]:
-    """Where errors are made: place, class, and what is said as `code`. What a class makes of itself keeps its code."""
-    for path, tree in trees():
-        for n in ast.walk(tree):
-            if isinstance(n, ast.Call) and (name := ast.unparse(n.func).rpartition(".")[2]) in classes() and name != "super":
-                yield f"{path}:{n.lineno}", name, next((k.value for k in n.keywords if k.arg == "code"), None)
+@cache
+def made() -> tuple[tuple[str, str, ast.expr | None], ...]:
+    """Where errors are made: place, class, and what is said as `code`."""
+    known = classes()
+    return tuple(
+        (f"{path}:{n.lineno}", name, next((k.value for k in n.keywords if k.arg == "code"), None))
+        for path, tree in trees() for n in ast.walk(tree) if isinstance(n, ast.Call) and (name := _last(n.func)) in known
+    )
 
 
+def _last(e: ast.expr) -> str:
+    """The name that is called."""
+    return e.id if isinstance(e, ast.Name) else e.attr if isinstance(e, ast.Attribute) else ""
+
+
+@cache
 def kinds() -> dict[str, set[str]]:
     """The classes with which each code is raised."""
     found: dict[str, set[str]] = {code: {name} for code, name in _OUTSIDE.items()}
@@ -95,7 +103,7 @@ def test_every_class_of_errors_is_of_the_catalogue() -> None:
 def test_every_warning_is_of_a_class_with_a_code() -> None:
     wrong = [
         f"{path}:{n.lineno}" for path, tree in trees() for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and ast.unparse(n.func) == "warnings.warn"
+        if isinstance(n, ast.Call) and _last(n.func) == "warn" and ast.unparse(n.func) == "warnings.warn"
         and not any(classes().get(x.id) for a in n.args for x in ast.walk(a) if isinstance(x, ast.Name))
     ]
     assert not wrong, f"{', '.join(wrong)}: warn with a class of errors.py that has a code"
@@ -115,6 +123,7 @@ def test_every_code_is_raised_by_the_classes_that_its_page_names() -> None:
     assert {e.code: set(e.kinds) for e in entries().values()} == found, f"write the pages anew: python tests/{Path(__file__).name}"
 
 
+@cache
 def examples() -> dict[str, Callable[[], object]]:
     """What provokes each code: the functions of `error_examples`, by their names."""
     found: dict[str, Callable[[], object]] = {}
@@ -230,6 +239,7 @@ def _written(entry: Entry, folder: Path) -> Entry:
 
 
 if __name__ == "__main__":
+    sys.path[:0] = [str(ROOT / name) for name in ("src", "examples", "")]
     only = sys.argv[1:]
     for area in areas():
         with tempfile.TemporaryDirectory() as folder:

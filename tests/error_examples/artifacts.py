@@ -9,7 +9,7 @@ from pathlib import Path
 import tilewright as tvm
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.runtime import manifest
-from tilewright.runtime.artifact import _loaded, check_host
+from tilewright.runtime.artifact import _loaded, check_host, load
 from tilewright.runtime.graph_json import check_graph
 
 from .running import model
@@ -46,7 +46,7 @@ def tw0806() -> None:
 
 def tw0807() -> None:
     model().save("model.so")
-    tvm.load("model.so").save("model.tar")
+    load("model.so").save("model.tar")
 
 
 def tw0808() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from unittest import mock
+
 from onnx import TensorProto, helper
 
 import tilewright as tvm
@@ -11,6 +13,7 @@ from tilewright import expr, relay
 from tilewright.arith.evaluate import evaluate
 from tilewright.compiler.cache import Cache
 from tilewright.ir.op_attributes import register_op_attr
+from tilewright.relay.op.registry import OPS
 from tilewright.onnx_session import InferenceSession
 
 
@@ -32,8 +35,9 @@ def tw1302() -> None:
 
 
 def tw1303() -> None:
-    x = relay.var("x", shape=(3,), dtype="string")
-    relay.build(one(relay.op.string_normalizer(x), x), "llvm")
+    x = relay.var("x", shape=(3,))
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NotImplementedError):
+        relay.build(one(relay.erf(x), x), "llvm").executable
 
 
 def tw1304() -> None:
@@ -58,7 +62,8 @@ def tw1306() -> None:
 
 def tw1307() -> None:
     x = relay.var("x", shape=(2, 3))
-    relay.transform.ToMixedPrecision("float16")(relay.transform.InferType()(one(relay.op.cumprod(x), x)))
+    mod = relay.transform.InferType()(one(relay.op.cumprod(x), x))
+    relay.transform.ToMixedPrecision("float16").transform_module(mod, tvm.transform.PassContext())
 
 
 def tw1308() -> None:
@@ -68,4 +73,4 @@ def tw1308() -> None:
 
 
 def tw1309() -> None:
-    InferenceSession(mlp().SerializeToString(), providers=["CUDAExecutionProvider", "TilewrightExecutionProvider"])
+    InferenceSession(mlp().SerializeToString(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""What provokes each code of `catalogue/devices.md`, in an empty folder: no process is started but the worker's of 1207."""
+"""What provokes each code of `catalogue/devices.md`, in an empty folder: no process is started but that of a worker, which ends with its example."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from tilewright.runtime.worker import Worker
 @contextmanager
 def connected() -> Iterator[tuple[Connection, Connection]]:
     """Two ends."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield Connection(ours), Connection(theirs)
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname(), 10) as ours:
+        theirs, _ = listening.accept()
+        with theirs:
+            yield Connection(ours), Connection(theirs)
 
 
 @contextmanager
@@ -37,13 +38,14 @@ def worker() -> Iterator[Worker]:
         made.close()
 
 
+def abort(*given: object) -> None:
+    """What a worker is told to do."""
+    os.abort()
+
+
 def tw1201() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        with mock.patch("socket.create_connection", side_effect=ConnectionRefusedError(111, "Connection refused")):
-            connect("127.0.0.1", 9190, secret="a secret of the tests")
-    assert port
+    with mock.patch("socket.create_connection", side_effect=ConnectionRefusedError(111, "Connection refused")):
+        connect("127.0.0.1", 9190, secret="a secret of the tests")
 
 
 def tw1202() -> None:
@@ -80,7 +82,7 @@ def tw1207() -> None:
 
 def tw1208() -> None:
     with worker() as w:
-        w.call("os:abort", {}, timeout=60)
+        w.call("error_examples.devices:abort", {}, timeout=60)
 
 
 def tw1209() -> None:

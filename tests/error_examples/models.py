@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 
 import tilewright
 from small_models import mlp
-from tilewright import relay
+from tilewright import expr, relay
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.pytorch.archive import check_archive
-from tilewright.relay.frontend.tflite import from_tflite
+from tilewright.relay.frontend.tflite.node import Value
 
 
 def one_node(kind: str, shape: tuple[int, ...] | None = (2, 3), kind_of_input: int = TensorProto.FLOAT, inputs: int = 1, domain: str = "", **attributes: object) -> onnx.ModelProto:
@@ -63,12 +63,8 @@ def tw0107() -> None:
 
 
 def tw0108() -> None:
-    body = helper.make_graph(
-        [helper.make_node("Shape", ["x"], ["s"], name="shape"), helper.make_node("Range", ["i", "n", "i"], ["r"], name="range")],
-        "body", [helper.make_tensor_value_info("i", TensorProto.INT64, ()), helper.make_tensor_value_info("c", TensorProto.BOOL, ()), helper.make_tensor_value_info("n", TensorProto.INT64, ())],
-        [helper.make_tensor_value_info("c", TensorProto.BOOL, ()), helper.make_tensor_value_info("n", TensorProto.INT64, ()), helper.make_tensor_value_info("r", TensorProto.INT64, ("k",))],
-    )
-    raise NotImplementedError(body)
+    rows = relay.var("rows", shape=(expr.Var("n"), 4))
+    Value(rows, SimpleNamespace(name="rows", shape=(-1, 4), dtype="float32")).shape  # noqa: B018
 
 
 def tw0109() -> None:
@@ -98,13 +94,12 @@ def tw0114() -> None:
 
 
 def tw0115() -> None:
-    result = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2,))]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu")], "g", [], result)
-    other = helper.make_graph([helper.make_node("Neg", ["x"], ["y"], name="neg")], "g", [], result)
-    for depth in range(70):
-        graph = helper.make_graph([helper.make_node("If", ["b"], ["y"], name=f"if{depth}", then_branch=graph, else_branch=other)], "g", [], result)
-    graph.input.extend([helper.make_tensor_value_info("x", TensorProto.FLOAT, (2,)), helper.make_tensor_value_info("b", TensorProto.BOOL, ())])
-    from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("org.example", 1)]
+    model = one_node("f0", domain="org.example")
+    for depth in range(300):
+        inner = helper.make_node(f"f{depth + 1}", ["x"], ["y"], name="inner", domain="org.example") if depth < 299 else helper.make_node("Relu", ["x"], ["y"])
+        model.functions.append(helper.make_function("org.example", f"f{depth}", ["x"], ["y"], [inner], opsets))
+    from_onnx(model)
 
 
 def tw0116() -> None:

@@ -30,7 +30,8 @@ def tw0203() -> None:
 
 
 def tw0204() -> None:
-    main.app(args=["offload", "model.onnx"], standalone_mode=False, obj=Invocation())
+    Path("model.onnx").write_bytes(mlp().SerializeToString())
+    main.app(args=["offload", "model.onnx", "--target", "llvm"], standalone_mode=False, obj=Invocation())
 
 
 def tw0205() -> None:

@@ -8,7 +8,7 @@ import tilewright as tvm
 from small_models import mlp
 from tilewright import relay
 from tilewright.relay import quantize
-from tilewright.relay.frontend.onnx import from_onnx
+from tilewright.relay.quantize.from_data import PostTraining, post_training
 
 
 def tw1001() -> None:
@@ -22,18 +22,19 @@ def tw1002() -> None:
 
 def tw1003() -> None:
     x = relay.var("x", shape=(2, 3))
-    tvm.relay.quantize.from_data.quantize_from_data(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), [{"x": np.ones((2, 3), np.float32)}])
+    post_training(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), None, [{"x": np.ones((2, 3), np.float32)}], PostTraining(), None)
 
 
 def tw1004() -> None:
-    with relay.qnn.op.requantize_config(rounding="DOWN"):
-        raise AssertionError
+    x = relay.var("x", shape=(2, 3), dtype="int32")
+    relay.qnn.op.requantize(x, relay.const(0.5), relay.const(0), relay.const(0.25), relay.const(0), rounding="DOWN")
 
 
 def tw1005() -> None:
-    relay.transform.FakeQuantizationToInteger(optional_qnn_ops=["nn.nonsense"])(tvm.IRModule.from_expr(relay.const(1)))
+    relay.transform.FakeQuantizationToInteger(optional_qnn_ops=["exp"])(tvm.IRModule.from_expr(relay.const(1)))
 
 
 def tw1006() -> None:
-    mod, params = from_onnx(mlp())
-    quantize.realize(quantize.annotate(mod))
+    x, one = relay.var("x", shape=(2, 3)), relay.var("one", shape=())
+    simulated = relay.op.annotation.simulated_quantize(x, one, one, one, kind_of_value=1)
+    quantize.realize()(tvm.IRModule.from_expr(relay.Function([x, one], simulated)))

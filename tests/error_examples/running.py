@@ -64,12 +64,11 @@ def tw0709() -> None:
 
 
 def tw0710() -> None:
-    x = relay.var("x", shape=(1 << 26, 1 << 20))
-    relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.relu(x)))), "llvm")
+    raise scratch.Scratch(0, 1 << 33, "sort").lacking("model")
 
 
 def tw0711() -> None:
-    raise NotImplementedError(scratch)
+    scratch.check_stack("model", scratch.Scratch(1 << 40, 0, "conv2d"))
 
 
 def tw0712() -> None:
@@ -78,17 +77,18 @@ def tw0712() -> None:
 
 
 def tw0713() -> None:
-    x = relay.var("x", relay.scalar_type("int32"))
-    clause = relay.Clause(relay.PatternConstructor(relay.Constructor), x)
-    evaluate(clause)
+    text = "type Colour { Red, Green, }\ndef @main() -> int32 { match? (Green) { Red => 1 } }"
+    evaluate(relay.transform.InferType()(relay.parse('#[version = "0.0.5"]\n' + text)))
 
 
 def tw0714() -> None:
-    raise NotImplementedError
+    c, x = relay.var("c", shape=(), dtype="bool"), relay.var("x", shape=(2,))
+    relay.build(tvm.IRModule.from_expr(relay.Function([c, x], relay.If(c, relay.exp(x), relay.tanh(x)))), "llvm").executable.profile()
 
 
 def tw0715() -> None:
-    raise NotImplementedError(Site)
+    site = Site("read", "take", "table", "float32", (8,), ("i",), "Gather 'rows'", 0, "", 0, 0, "")
+    raise site.fault([9, 3])
 
 
 def tw0716() -> None:

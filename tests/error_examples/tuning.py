@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 from tilewright import auto_scheduler, autotvm, te
 from tilewright.auto_scheduler.transform_step import step_from_json
 from tilewright.driver import tune
-from tilewright.tuning.cluster import ClusterBuilder
+from tilewright.tuning.cluster import _Cluster
 from tilewright.tuning.cost_model import CostModel
 from tilewright.tuning.local import LocalBuilder
 
@@ -28,7 +30,7 @@ def tw1103() -> None:
 
 
 def tw1104() -> None:
-    autotvm.tuner.GATuner(None, pop_size=1)
+    autotvm.tuner.GATuner(SimpleNamespace(config_space=autotvm.ConfigSpace(), default_config=None), pop_size=1)
 
 
 def tw1105() -> None:
@@ -41,7 +43,7 @@ def tw1106() -> None:
 
 
 def tw1107() -> None:
-    autotvm.ConfigSpace()["tile"]
+    autotvm.ConfigSpace().get(0)._define("tile", list)
 
 
 def tw1108() -> None:
@@ -57,7 +59,8 @@ def tw1110() -> None:
 
 
 def tw1111() -> None:
-    ClusterBuilder("127.0.0.1:no").build([])
+    with mock.patch("distributed.Client", side_effect=OSError("timed out")):
+        _Cluster("tcp://10.0.0.7:8786", None, None)
 
 
 def tw1112() -> None:
