@@ -13,6 +13,7 @@ import tilewright as tvm
 from test_accelerator import Layers
 from tilewright import relay
 from tilewright.contrib.accelerator import Memory
+from tilewright.contrib.accelerator.__main__ import accelerator_of
 from tilewright.contrib.accelerator.module import module_of
 from tilewright.contrib.accelerator.program import Layer, Place, Program, load
 from tilewright.contrib.accelerator.simulator import Simulator
@@ -55,7 +56,7 @@ def report() -> Offload:
 
 
 def tw0901() -> None:
-    relay.op.contrib.partition_for("tpu", tvm.IRModule.from_expr(relay.const(1)))
+    accelerator_of("mine.py:accelerator")
 
 
 def tw0902() -> None:
