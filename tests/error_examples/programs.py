@@ -34,7 +34,7 @@ def tw0403() -> None:
 
 def tw0404() -> None:
     relay.transform.Defunctionalize()(relay.transform.InferType()(relay.parse(
-        '#[version = "0.0.5"]\ndef @id[A](%x: A) { %x }\ndef @main(%x: float32) { (@id, 1).1 }'
+        '#[version = "0.0.5"]\ndef @f[A, B](%y: A) -> A { %y }\ndef @main(%x: float32) { @f(%x) }'
     )))
 
 
