@@ -23,7 +23,6 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -107,7 +106,9 @@ def find(text: str) -> Entry:
     known = entries()
     if (digits := re.fullmatch(r"(?:tw)?(\d{1,4})", text.strip().lower())) and (code := f"TW{int(digits[1]):04d}") in known:
         return known[code]
-    wanted = f"TW{int(digits[1]):04d}" if digits else text.upper()
-    near = get_close_matches(wanted, known, n=3, cutoff=0.7)
+    near: list[str] = []
+    if digits:
+        number = int(digits[1])
+        near = sorted(known, key=lambda c: (c[2:4] != f"{number:04d}"[:2], abs(int(c[2:]) - number)))[:3]
     hint = "the nearest are " + ", ".join(f"{c} ({known[c].title})" for c in near) if near else "a code is TW and four digits, such as TW0101"
     raise OptionError(f"there is no error '{text}'; {hint}; without a code, all are listed", code="TW0203")
