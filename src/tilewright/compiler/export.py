@@ -35,7 +35,7 @@ _DATA: Final = ("tw_constants", "tw_manifest")
 def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
     if path.suffix not in (".so", ".tar"):
-        raise ArtifactError(f"{path}: a compiled model is saved as .so (one shared library) or .tar (its objects), not as '{path.suffix}'")
+        raise ArtifactError(f"{path}: a compiled model is saved as .so (one shared library) or .tar (its objects), not as '{path.suffix}'", code="TW0802")
     try:
         if artifact.library is not None and artifact.path is not None:
             _copy(artifact.path, path)
@@ -44,7 +44,7 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
         else:
             _save_tar(artifact, path)
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}", code="TW0801") from error
     return path
 
 
@@ -63,7 +63,7 @@ def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
 
 def _copy(source: Path, path: Path) -> None:
     if path.suffix != source.suffix:
-        raise ArtifactError(f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or compile it again")
+        raise ArtifactError(f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or compile it again", code="TW0807")
     with source.open("rb") as file:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 

@@ -33,14 +33,14 @@ def named(pairs: Sequence[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise OptionError(f"--project-option: '{pair}' has no value; write {pair or 'NAME'}=VALUE")
+            raise OptionError(f"--project-option: '{pair}' has no value; write {pair or 'NAME'}=VALUE", code="TW0202")
         made[name] = value
     return made
 
 
 def _template(name: str, folder: Path | None) -> TemplateProject:
     if (name == _OWN) is not (folder is not None):
-        raise OptionError(f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are here are {', '.join(shipped_templates())}")
+        raise OptionError(f"--template-dir: give the folder of your template together with the word {_OWN}; the templates that are here are {', '.join(shipped_templates())}", code="TW0204")
     return TemplateProject.from_directory(folder or get_microtvm_template_projects(name))
 
 
@@ -48,7 +48,7 @@ def _project(folder: Path, name: str) -> GeneratedProject:
     """The project; raises `OptionError` where it is of another template than `name`."""
     made = GeneratedProject.from_directory(folder)
     if name not in ("", _OWN, made.template.name):
-        raise OptionError(f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out")
+        raise OptionError(f"the project '{folder}' is of the template {made.template.name}, not of {name}; leave the name out", code="TW0204")
     return made
 
 

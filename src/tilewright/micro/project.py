@@ -53,9 +53,9 @@ class GeneratedProject:
             self.options: dict[str, str] = {str(k): str(v) for k, v in found["options"].items()}
             name = str(found["template"])
         except (FileNotFoundError, NotADirectoryError):
-            raise ArtifactError(f"'{folder}' is no project: it has no {_STATE}; make one with: tvmc micro create-project {folder} LIBRARY.tar qemu-arm") from None
+            raise ArtifactError(f"'{folder}' is no project: it has no {_STATE}; make one with: tvmc micro create-project {folder} LIBRARY.tar qemu-arm", code="TW0813") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{folder / _STATE}: cannot be read ({type(error).__name__}: {error}); create the project again") from None
+            raise ArtifactError(f"{folder / _STATE}: cannot be read ({type(error).__name__}: {error}); create the project again", code="TW0813") from None
         self.template = TemplateProject(self.folder)
         self.template.name = name
 
@@ -123,21 +123,21 @@ class GeneratedProject:
         names = [t.name for t in self.inputs]
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(names):
-                raise InputError(f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given")
+                raise InputError(f"the model takes {len(names)} inputs ({', '.join(names)}), and {len(inputs)} were given", code="TW0701")
             return dict(zip(names, inputs, strict=True))
         if unknown := [n for n in inputs if n not in names]:
-            raise InputError(f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}")
+            raise InputError(f"the model has no input '{unknown[0]}'; it has {', '.join(names) or 'none'}", code="TW0702")
         return inputs
 
     def _array(self, t: TensorInfo, file: Path, said: str) -> Array:
         data = file.read_bytes() if file.is_file() else b""
         if len(data) != t.nbytes:
-            raise RunError(f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has {t.nbytes}{_said(said)}")
+            raise RunError(f"'{self.folder}': the program ended well and wrote {len(data)} bytes of '{t.name}', which has {t.nbytes}{_said(said)}", code="TW0814")
         return np.frombuffer(data, t.dtype.numpy()).reshape(t.shape).copy()
 
     def _check_built(self) -> None:
         if not self.is_built:
-            raise ArtifactError(f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}")
+            raise ArtifactError(f"the project '{self.folder}' is not built; say first: tvmc micro build {self.folder}", code="TW0813")
 
     def _values(self, program: str, options: Mapping[str, str] | None = None, files: Sequence[str] = ()) -> dict[str, str]:
         listed = "".join(self.template.description["file"].replace("{file}", f) for f in files)
@@ -149,9 +149,9 @@ class GeneratedProject:
         try:
             done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=_LONGEST_BUILD, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise TargetError(f"{what}: {error}") from None
+            raise TargetError(f"{what}: {error}", code="TW0508") from None
         if done.returncode:
-            raise TargetError(f"'{self.folder}': {what}: {Path(command[0]).name} ended with status {done.returncode}{_said(_last(done.stderr or done.stdout))}")
+            raise TargetError(f"'{self.folder}': {what}: {Path(command[0]).name} ended with status {done.returncode}{_said(_last(done.stderr or done.stdout))}", code="TW0508")
 
     def _command(self, words: Sequence[str], values: Mapping[str, str]) -> list[str]:
         command = self.template.command(words, values)
@@ -167,11 +167,11 @@ class GeneratedProject:
         try:
             done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
-            raise RunError(f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option timeout=SECONDS gives it more") from None
+            raise RunError(f"'{self.folder}': the program was given up after {seconds:g} seconds; --project-option timeout=SECONDS gives it more", code="TW0814") from None
         except OSError as error:
-            raise RunError(f"'{self.folder}': the program cannot be run: {error}") from None
+            raise RunError(f"'{self.folder}': the program cannot be run: {error}", code="TW0814") from None
         if done.returncode:
-            raise RunError(f"'{self.folder}': the program ended with status {done.returncode}{_said(_last(done.stdout))}")
+            raise RunError(f"'{self.folder}': the program ended with status {done.returncode}{_said(_last(done.stdout))}", code="TW0814")
         return done.stdout
 
     def _save(self) -> None:
@@ -196,7 +196,7 @@ def generate_project(
     from tilewright.compiler.model import Model
 
     if not isinstance(module, Model):
-        raise OptionError(f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds machine code; write its C with: tvmc compile MODEL --target c -f mlf")
+        raise OptionError(f"a project is of a model that tilewright.compile returned, not of a {type(module).__name__}, which holds machine code; write its C with: tvmc compile MODEL --target c -f mlf", code="TW0215")
     with tempfile.TemporaryDirectory(prefix="tilewright-micro-") as folder:
         return generate_project_from_mlf(template_project_dir, generated_project_dir, module.save_c_library(Path(folder) / "model.tar"), options)
 
@@ -205,7 +205,7 @@ def _create(template: TemplateProject, folder: Path, library: ModelLibrary, opti
     given = template.checked(options, "create")
     if folder.exists() and not (force and (folder / _STATE).is_file()):
         more = "; -f makes it anew" if (folder / _STATE).is_file() else ""
-        raise ArtifactError(f"'{folder}' is there already; choose another folder{more}")
+        raise ArtifactError(f"'{folder}' is there already; choose another folder{more}", code="TW0813")
     texts = {
         f"model/{library.name}.c": library.files["source"], f"model/{library.name}.h": library.files["header"],
         "main.c": library.files["main"], "self_test.c": library.files["test"],
@@ -219,7 +219,7 @@ def _create(template: TemplateProject, folder: Path, library: ModelLibrary, opti
             write_atomically(folder / name, partial(_fill, text.encode()))
         _write_state(folder, template.name, library.name, given, library.inputs, library.outputs)
     except OSError as error:
-        raise ArtifactError(f"the project '{folder}' cannot be written: {error}") from None
+        raise ArtifactError(f"the project '{folder}' cannot be written: {error}", code="TW0801") from None
     return GeneratedProject(folder)
 
 
@@ -235,17 +235,17 @@ def _fill(data: bytes, file: BinaryIO) -> None:
 
 def _plain_name(name: Any) -> str:
     if not isinstance(name, str) or Path(name).name != name:
-        raise ArtifactError(f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder")
+        raise ArtifactError(f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder", code="TW0813")
     return name
 
 
 def _bytes(t: TensorInfo, value: Any) -> bytes:
     """An input as the program reads it."""
     if value is None:
-        raise InputError(f"the input '{t.name}' is not given")
+        raise InputError(f"the input '{t.name}' is not given", code="TW0701")
     array = np.asarray(value)
     if array.shape != tuple(t.shape) or array.dtype != t.dtype.numpy():
-        raise InputError(f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and {array.dtype}[{', '.join(map(str, array.shape))}] was given")
+        raise InputError(f"the input '{t.name}' is {t.dtype}[{', '.join(map(str, t.shape))}], and {array.dtype}[{', '.join(map(str, array.shape))}] was given", code="TW0704")
     return array.tobytes()
 
 
@@ -255,7 +255,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not seconds > 0:
-        raise OptionError(f"--project-option timeout: '{text}' is no number of seconds above zero")
+        raise OptionError(f"--project-option timeout: '{text}' is no number of seconds above zero", code="TW0202")
     return seconds
 
 

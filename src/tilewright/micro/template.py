@@ -58,12 +58,12 @@ class TemplateProject:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ArtifactError(f"'{folder}' is no template of a project: it has no {DESCRIPTION}") from None
+            raise ArtifactError(f"'{folder}' is no template of a project: it has no {DESCRIPTION}", code="TW0813") from None
         except (OSError, ValueError) as error:
-            raise ArtifactError(f"{path}: cannot be read: {error}") from None
+            raise ArtifactError(f"{path}: cannot be read: {error}", code="TW0813") from None
         wrong = next((k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None)
         if wrong is not None:
-            raise ArtifactError(f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this package, in {_SHIPPED}")
+            raise ArtifactError(f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this package, in {_SHIPPED}", code="TW0813")
         self.description: dict[str, Any] = found
         try:
             self.options = {
@@ -71,9 +71,9 @@ class TemplateProject:
                 for name, o in found["options"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ArtifactError(f"{path}: an option is not written right ({type(error).__name__}: {error}); it has help, when, default and perhaps choices") from None
+            raise ArtifactError(f"{path}: an option is not written right ({type(error).__name__}: {error}); it has help, when, default and perhaps choices", code="TW0813") from None
         if bad := next((o for o in self.options.values() if o.when not in STEPS or (o.choices and o.default not in o.choices)), None):
-            raise ArtifactError(f"{path}: the option '{bad.name}' is given when '{bad.when}' and is '{bad.default}' without; `when` is one of {', '.join(STEPS)}, `default` one of the choices")
+            raise ArtifactError(f"{path}: the option '{bad.name}' is given when '{bad.when}' and is '{bad.default}' without; `when` is one of {', '.join(STEPS)}, `default` one of the choices", code="TW0813")
 
     @classmethod
     def from_directory(cls, template_project_dir: str | os.PathLike[str]) -> TemplateProject:
@@ -101,11 +101,11 @@ class TemplateProject:
         for name, value in given.items():
             option = self.options.get(name)
             if option is None:
-                raise OptionError(f"--project-option {name}: {self.name} has no such option{nearest(name, self.options)}; it has {', '.join(self.options)}")
+                raise OptionError(f"--project-option {name}: {self.name} has no such option{nearest(name, self.options)}; it has {', '.join(self.options)}", code="TW0203")
             if STEPS.index(option.when) < STEPS.index(step):
-                raise OptionError(f"--project-option {name}: it is given when a project is {'created' if option.when == 'create' else 'built'}, and then stays; do that again")
+                raise OptionError(f"--project-option {name}: it is given when a project is {'created' if option.when == 'create' else 'built'}, and then stays; do that again", code="TW0204")
             if option.choices and str(value) not in option.choices:
-                raise OptionError(f"--project-option {name}: '{value}' is not one of {', '.join(option.choices)}")
+                raise OptionError(f"--project-option {name}: '{value}' is not one of {', '.join(option.choices)}", code="TW0203")
             made[name] = str(value)
         return made
 
@@ -122,7 +122,7 @@ class TemplateProject:
 
     def _filled(self, word: str, values: Mapping[str, str]) -> Iterator[str]:
         if unknown := next((n for n in _NAME.findall(word) if n not in values), None):
-            raise ArtifactError(f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is the name of no value; there are {', '.join(sorted(values))}")
+            raise ArtifactError(f"{self.folder / DESCRIPTION}: '{{{unknown}}}' in '{word}' is the name of no value; there are {', '.join(sorted(values))}", code="TW0813")
         alone = _NAME.fullmatch(word)
         if alone and alone[1] in _LISTS | {n for o in self.options.values() for c in o.choices.values() for n in c}:
             yield from values[alone[1]].split()
@@ -133,7 +133,7 @@ class TemplateProject:
         """What is said where a program is not installed."""
         option = next((o for o in self.description["tools"] if values.get(o) == program), None)
         way = f"; {self.description['tools'][option]}, or name another one: --project-option {option}=PROGRAM" if option else ""
-        return TargetError(f"the template {self.name} needs the program '{program}', which is not here{way}")
+        return TargetError(f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507")
 
 
 _LISTS: Final = {"files", "exact"}
@@ -148,5 +148,5 @@ def get_microtvm_template_projects(platform: str) -> str:
     """The folder of a template that comes with this package. Raises `OptionError` where there is none of that name."""
     known = shipped_templates()
     if platform not in known:
-        raise OptionError(f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the folder of your own")
+        raise OptionError(f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the folder of your own", code="TW0203")
     return str(_SHIPPED / platform)

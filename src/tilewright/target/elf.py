@@ -86,6 +86,6 @@ def _pad(file: BinaryIO, offset: int) -> int:
 def _machine_of(image: bytes) -> tuple[int, int]:
     """`e_machine` and `e_flags` of a 64-bit little-endian ELF object."""
     if image[:6] != b"\x7fELF\x02\x01":
-        raise TargetError("only 64-bit little-endian ELF targets (Linux, Android, BSD) can be linked; compile for one of these")
+        raise TargetError("only 64-bit little-endian ELF targets (Linux, Android, BSD) can be linked; compile for one of these", code="TW0509")
     machine, flags = struct.unpack_from("<H", image, 18)[0], struct.unpack_from("<I", image, 48)[0]
     return machine, flags

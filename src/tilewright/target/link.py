@@ -64,11 +64,11 @@ def user_linker(compiler: str, options: str = "") -> Linker:
     """The user's compiler driver, with options as a shell would split them. Raises `OptionError` where it is not found, or they cannot be split."""
     path = shutil.which(compiler)
     if path is None:
-        raise OptionError(f"there is no compiler '{compiler}' on the search path; install it, or give its path")
+        raise OptionError(f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507")
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise OptionError(f"the options of {compiler}, '{options}', cannot be read: {error}") from None
+        raise OptionError(f"the options of {compiler}, '{options}', cannot be read: {error}", code="TW0202") from None
     return Linker(compiler, (path, *words), True)
 
 
@@ -80,7 +80,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch
     linkers = [linker] if linker else find_linkers(arch)
     if not linkers:
         raise ArtifactError(
-            f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none"
+            f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none", code="TW0507"
         )
     script = out.with_suffix(".map")
     script.write_text(f"{{ global: {' '.join(f'{name};' for name in exports)} local: *; }};\n")
@@ -91,7 +91,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], arch
         if failure is None:
             return
         failures.append(f"{candidate.name}: {failure}")
-    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures))
+    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures), code="TW0508")
 
 
 def _stand_ins(linker: Linker, arch: str, folder: Path, image: bytes) -> list[Path]:
@@ -104,7 +104,7 @@ def _stand_ins(linker: Linker, arch: str, folder: Path, image: bytes) -> list[Pa
         path = folder / name
         failure = _run([*linker.command, "-shared", "-m", _EMULATIONS[arch], "-soname", name, "-o", str(path), str(nothing)])
         if failure is not None:
-            raise ArtifactError(f"{linker.name} could not make a library: {failure}")
+            raise ArtifactError(f"{linker.name} could not make a library: {failure}", code="TW0508")
         made.append(path)
     return made
 

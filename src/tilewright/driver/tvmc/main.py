@@ -126,7 +126,7 @@ def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dic
     """The options of the kind that was chosen. Raises `OptionError` for those of another."""
     for other, found in by_kind.items():
         if other != kind and found:
-            raise OptionError(f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say --{word} {other}, or leave it out")
+            raise OptionError(f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say --{word} {other}, or leave it out", code="TW0204")
     return by_kind[kind]
 
 
@@ -163,16 +163,16 @@ def run_command(
 ) -> None:
     """Run the package PATH, or the project of a board, once; show or write its outputs."""
     if outputs is not None and outputs.suffix != ".npz":
-        raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
+        raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     on_board = device == "micro"
     for word, value in (("--project-option", project_option), ("--list-options", list_options)):
         if value and not on_board:
-            raise OptionError(f"{word} is for --device micro, which runs the project of a board; leave it out")
+            raise OptionError(f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204")
     if list_options:
         typer.echo(GeneratedProject.from_directory(path).template.listed())
         return
     if end_to_end and not print_time:
-        raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too")
+        raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too", code="TW0204")
     result = run_module(
         GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode),
         print_time, repeat, number, profile, end_to_end, micro.named(project_option),

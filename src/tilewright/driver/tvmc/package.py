@@ -86,14 +86,14 @@ class TVMCPackage:
                 found = {m.name.removeprefix("./"): archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
-            raise ArtifactError(f"the package '{self.package_path}' does not exist") from None
+            raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None
         except IsADirectoryError:
             raise self._no_package("it is a folder; a project of a board is run with --device micro") from None
         except (tarfile.TarError, OSError, EOFError) as error:
             raise self._no_package(str(error)) from None
 
     def _no_package(self, why: str) -> ArtifactError:
-        return ArtifactError(f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o {self.package_path.name}")
+        return ArtifactError(f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o {self.package_path.name}", code="TW0810")
 
     @property
     def lib_path(self) -> str:
@@ -112,12 +112,13 @@ class TVMCPackage:
         if not self.lib_name:
             raise ArtifactError(
                 f"'{self.package_path}' is a model in C, whose text is compiled in a project; make one: tvmc micro create-project DIR {self.package_path.name} host, "
-                "or compile for the target llvm"
+                "or compile for the target llvm",
+                code="TW0809",
             )
         try:
             made = load_executable(self.lib_path)
         except ArtifactError as error:
-            raise ArtifactError(error.message.replace(self.lib_path, f"{self.package_path} ({self.lib_name})")) from None
+            raise ArtifactError(error.message.replace(self.lib_path, f"{self.package_path} ({self.lib_name})"), code="TW0810") from None
         if self.graph is not None:
             check_graph(self.graph, made.manifest)
         return made
@@ -126,6 +127,6 @@ class TVMCPackage:
         """`metadata.json` of the Model Library Format; raises `ArtifactError` where the package is another."""
         content = self._members()
         if _METADATA not in content:
-            raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf")
+            raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf", code="TW0810")
         found: dict[str, Any] = json.loads(content[_METADATA])
         return found

@@ -47,22 +47,23 @@ def run_module(
     here, `InputError` for inputs that do not fit, `ArtifactError` for a package that cannot run here, and what `GeneratedProject.run` raises.
     """
     if device not in DEVICES:
-        raise OptionError(f"--device: there is no device '{device}'; choose from {', '.join(DEVICES)}")
+        raise OptionError(f"--device: there is no device '{device}'; choose from {', '.join(DEVICES)}", code="TW0203")
     if DEVICES[device]:
-        raise OptionError(f"--device {device}: {DEVICES[device]}")
+        raise OptionError(f"--device {device}: {DEVICES[device]}", code="TW0204")
     if (device == "micro") is not isinstance(tvmc_package, GeneratedProject):
         raise OptionError(
             "--device micro runs the project of a board, a folder that tvmc micro create-project made; give that, and for a package leave --device out"
-            if device == "micro" else f"'{tvmc_package.folder}' is the project of a board; add --device micro"  # type: ignore[union-attr]
+            if device == "micro" else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
+            code="TW0204",
         )
     if hostname or rpc_key:
-        raise OptionError("--rpc-tracker, --rpc-key: packages run in this process, not over the network; copy the package there and run it")
+        raise OptionError("--rpc-tracker, --rpc-key: packages run in this process, not over the network; copy the package there and run it", code="TW0204")
     if fill_mode not in list(tensors.Fill):
-        raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}")
+        raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
         if benchmark or profile:
-            raise OptionError("--print-time, --profile: how long a program takes on a board is not measured from here; leave the option out")
+            raise OptionError("--print-time, --profile: how long a program takes on a board is not measured from here; leave the option out", code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
     program = tvmc_package.executable()
