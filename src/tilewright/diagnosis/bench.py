@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tilewright.diagnosis.case import Array, Case, load_arrays
+from tilewright.diagnosis.children import CRASHED, SILENT
 from tilewright.diagnosis.ways import CRASH, HANG, NoReference, Settings, Verdict, Way
-from tilewright.errors import InternalError, OptionError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.errors import InternalError, OptionError, TVMError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.runtime.wire import Message
 from tilewright.runtime.worker import Worker
 
 _PROBES: Final = "tilewright.diagnosis.probes"
-_START: Final = 60.0
+_CHILDREN: Final = "tilewright.diagnosis.children"
+_IMPORT: Final = "tilewright.runtime.worker_main:import_modules"
+_START: Final = 120.0
 
 
 class Ended(Exception):
@@ -41,7 +44,9 @@ class Bench:
         self.settings, self.timeout, self.tried = settings, timeout, tried
         self.probes = 0
         self._own = worker is None
-        self._worker = worker or Worker(threads=settings.threads, modules=[_PROBES])
+        self._ended = False
+        """Whether a probe has ended its process: from then on, each has a child of its own."""
+        self._worker = worker or Worker(threads=settings.threads)
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-diagnose-")
 
     def __enter__(self) -> Self:
@@ -76,20 +81,37 @@ class Bench:
         trail.unlink(missing_ok=True)
         message = {"settings": self.settings.to_json(), "trail": str(trail), "keep": self._folder.name, **more}
         try:
-            fresh = self._worker.pid is None
-            return self._worker.call(f"{_PROBES}:{probe}", message, case.to_bytes(), self.timeout + _START * fresh)
+            if self._worker.pid is None:  # importing the compiler is not what takes too long
+                self._worker.call(_IMPORT, {"modules": [_CHILDREN]}, (), _START)
+            if not self._ended:
+                return self._worker.call(f"{_PROBES}:{probe}", message, case.to_bytes(), self.timeout)
+            asked = {**message, "probe": probe, "seconds": self.timeout}
+            told, pieces = self._worker.call(f"{_CHILDREN}:in_child", asked, case.to_bytes(), self.timeout + _START)
         except WorkerCrashed as error:
+            self._ended = True
             raise Ended(Verdict(CRASH, str(error)), _read(trail)) from error
         except WorkerTimedOut as error:
-            raise Ended(Verdict(HANG, f"no answer within {self.timeout:g} s"), _read(trail)) from error
+            self._ended = True
+            raise Ended(Verdict(HANG, self._silent()), _read(trail)) from error
         except WorkerRaised as error:
-            if error.kind == OptionError.__name__:
-                raise OptionError(error.text) from error
-            raise InternalError(f"the probe {probe} of a diagnosis failed: {error}") from error
+            raise _failure(probe, error.kind, error.text) from error
+        if SILENT in told or CRASHED in told:
+            raise Ended(Verdict(CRASH, told[CRASHED]) if CRASHED in told else Verdict(HANG, self._silent()), _read(trail))
+        if "raised" in told:
+            raise _failure(probe, *told["raised"])
+        return told["answer"], pieces
+
+    def _silent(self) -> str:
+        return f"no answer within {self.timeout:g} s"
 
     def kept(self) -> Case:
         """The case that the process left where it is found, before it ended."""
         return Case.from_bytes([Path(self._folder.name, name).read_bytes() for name in ("module.json", "inputs.params")])
+
+
+def _failure(probe: str, kind: str, text: str) -> TVMError:
+    """The error of a probe that raised: of a plugin that is not there, or ours."""
+    return OptionError(text) if kind == OptionError.__name__ else InternalError(f"the probe {probe} of a diagnosis failed: {kind}: {text}")
 
 
 def verdict_of(message: Message) -> Verdict | None:

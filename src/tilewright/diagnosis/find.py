@@ -19,7 +19,7 @@ from tilewright.diagnosis.bench import Bench, Ended, verdict_of
 from tilewright.diagnosis.case import Case, operators
 from tilewright.diagnosis.loop_stages import CODEGEN
 from tilewright.diagnosis.shrink import Shrinker
-from tilewright.diagnosis.ways import HANG, KERNEL, PASS, WHOLE, NoReference, Verdict, Way
+from tilewright.diagnosis.ways import CRASH, HANG, KERNEL, PASS, WHOLE, NoReference, Verdict, Way
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.transform.stages import needs_stages
@@ -27,8 +27,8 @@ from tilewright.relay.visitor import post_order
 
 PASSES, LOWERING, CODE, PLAN, ROUNDING, CONTROL, IMPORT = "pass", "lowering", "code generation", "memory plan", "rounding", "control flow", "import"
 """The stages that a diagnosis names."""
-_TRIES_OF_HANGS: Final = 12
-"""Cases that are tried where each wrong one takes the whole time limit."""
+_MOST_ENDED: Final = 6
+"""Processes that may end, or be ended, while a case is shrunk: each takes seconds, or the whole time limit."""
 Told = Callable[[str], None]
 
 
@@ -177,8 +177,17 @@ def _of_plan(case: Case, verdict: Verdict, bench: Bench, told: Told) -> Diagnosi
 
 def _shrunk(case: Case, way: Way, verdict: Verdict, bench: Bench, told: Told, hint: int = -1) -> Case:
     told(f"a smaller program than {case.nodes} nodes")
-    fails: Callable[[Case], bool] = lambda c: verdict.same(bench.check(c, way))
-    shrinker = Shrinker(case, fails, _TRIES_OF_HANGS) if verdict.kind == HANG else Shrinker(case, fails)
+    ended = 0
+
+    def fails(smaller: Case) -> bool:
+        nonlocal ended
+        found = bench.check(smaller, way)
+        ended += found is not None and found.kind in (CRASH, HANG)
+        if ended >= _MOST_ENDED:
+            shrinker.stop()
+        return verdict.same(found)
+
+    shrinker = Shrinker(case, fails)
     return shrinker.run(hint)
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from tilewright.compiler import kernel
 from tilewright.compiler.kernel import Parts, parts_of
 from tilewright.diagnosis.case import Array, Case
 from tilewright.diagnosis.ways import Settings, Trail, Verdict, as_kernel, compared, raised, reference, tolerance_for
@@ -23,15 +24,13 @@ from tilewright.target.target import Target
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import For, PrimFunc, Stmt, bodies
 from tilewright.tir.transform import pipeline
-from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.topi import decisions
 from tilewright.topi import machine as machines
-from tilewright.topi.schedules import arrange
 
 COMPUTE, PREPACK, SCHEDULE, LOWER, CODEGEN = "compute", "prepack", "schedule", "lower_blocks", "codegen"
 LOWERING: Final = "lowering"
 """The stage where the loops are too many to be interpreted: somewhere between `compute` and `codegen`."""
-MOST_TRIPS: Final = 400_000
+MOST_TRIPS: Final = 40_000
 """Of loops that are interpreted: a few seconds."""
 
 
@@ -84,7 +83,7 @@ def _stage_of(parts: Parts, scalar: bool, wrong: Callable[[PrimFunc], Verdict | 
     names = [SCHEDULE, LOWER, *(p.__name__ for p in passes)]
     made: list[PrimFunc] = []
     try:
-        for name, run in zip(names, (lambda f: arrange.arrange(f, parts.args, parts.outputs), lower_blocks, *passes), strict=True):
+        for name, run in zip(names, (lambda f: kernel.arrange(f, parts.args, parts.outputs), kernel.lower_blocks, *passes), strict=True):
             trail.at("loops", stage=name)
             made.append(run(made[-1] if made else parts.func))
     except Exception as error:  # the same
@@ -105,7 +104,7 @@ def _wrong(func: PrimFunc, parts: Parts, values: Sequence[Array], wanted: Sequen
     trips = trips_of(func.body)
     if trips > MOST_TRIPS:
         raise TooLarge(f"about {trips:.0e} trips of loops, and {MOST_TRIPS:.0e} are interpreted")
-    arrays = [np.asarray(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C") for a in parts.arguments]
+    arrays = [np.array(values[a.sources[0]] if a.pack is None else a.pack(*(values[k] for k in a.sources)), order="C") for a in parts.arguments]
     out = [np.full(w.shape, 77 if w.dtype.kind in "iu" else 0 if w.dtype.kind == "b" else np.nan, w.dtype) for w in wanted]
     with np.errstate(all="ignore"):
         try:

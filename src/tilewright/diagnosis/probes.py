@@ -53,7 +53,7 @@ Answer = tuple[Message, list[bytes]]
 
 def check_case(message: Message, pieces: Sequence[bytes]) -> Answer:
     """Whether a case goes wrong on `way`: `{"verdict": …}`, or `{"none": why}` where there is no reference."""
-    settings, trail = _begin(message)
+    settings, trail = begin(message)
     try:
         verdict = check(Case.from_bytes(pieces), Way(**message["way"]), settings, trail)
     except NoReference as error:
@@ -63,13 +63,13 @@ def check_case(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 def expected(message: Message, pieces: Sequence[bytes]) -> Answer:
     """What the interpreter computes, as arrays."""
-    _begin(message)[1].at("reference")
+    begin(message)[1].at("reference")
     return {}, [_saved(reference(Case.from_bytes(pieces)))]
 
 
 def answers(message: Message, pieces: Sequence[bytes]) -> Answer:
     """What the whole compiler's program computes, as arrays."""
-    settings, trail = _begin(message)
+    settings, trail = begin(message)
     case = Case.from_bytes(pieces)
     trail.at(WHOLE)
     with settings.context():
@@ -81,7 +81,7 @@ def first_wrong_pass(message: Message, pieces: Sequence[bytes]) -> Answer:
 
     `message["stop"]`, where it is given, ends before that pass, which is known to be wrong.
     """
-    settings, trail = _begin(message)
+    settings, trail = begin(message)
     case = _straightened(Case.from_bytes(pieces))
     last = reference(case)
     with settings.context(), no_garbage_collection():
@@ -119,7 +119,7 @@ def _place(before: Case, after: Case, tolerance: float) -> FirstDifference | Non
 
 def first_wrong_value(message: Message, pieces: Sequence[bytes]) -> Answer:
     """The first value that the pass of `message["way"]` gets wrong in a case, which may have no lets: `{"at": its place, or -1, "value": …}`."""
-    settings, _ = _begin(message)
+    settings, _ = begin(message)
     case = Case.from_bytes(pieces)
     with settings.context():
         step = steps_of(Target(settings.target))[message["way"]["step"]]
@@ -137,7 +137,7 @@ def first_wrong_kernel(message: Message, pieces: Sequence[bytes]) -> Answer:
 
     Where none is, `{"kernel": -1, "rounding": …}` says whether the kernels one after another, each with memory of its own, give what the program gives.
     """
-    settings, trail = _begin(message)
+    settings, trail = begin(message)
     case = Case.from_bytes(pieces)
     with settings.context(), no_garbage_collection():
         fused = optimized(case, settings).of_one_part()
@@ -193,12 +193,13 @@ def _of_operands(e: Expr, values: dict[Expr, Any]) -> Any:
 
 def first_wrong_loops(message: Message, pieces: Sequence[bytes]) -> Answer:
     """Which stage of the kernel of a case is wrong: `{"stage": …, "verdict": …, "loops": …}`."""
-    settings, trail = _begin(message)
+    settings, trail = begin(message)
     found = first_wrong_stage(Case.from_bytes(pieces), settings, trail)
     return {"stage": found.name, "verdict": _plain(found.verdict), "loops": found.loops}, []
 
 
-def _begin(message: Message) -> tuple[Settings, Trail]:
+def begin(message: Message) -> tuple[Settings, Trail]:
+    """The settings of a message, whose plugins have been run then, and its trail."""
     settings = Settings.from_json(message["settings"])
     for plugin in settings.plugins:
         if plugin not in _RUN:

@@ -53,6 +53,10 @@ class Shrinker:
             pass  # what is small enough by now stays
         return self.best
 
+    def stop(self) -> None:
+        """Try no more cases."""
+        self._left = 0
+
     def _takes(self, case: Case | None) -> bool:
         """Whether a case goes wrong, too; it is the best one then."""
         if case is None or not case.nodes:
