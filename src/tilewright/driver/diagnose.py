@@ -31,6 +31,14 @@ def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabl
     return Settings(str(chosen), opt_level, dict(checked(dict(config))), tuple(disabled), tuple(str(Path(p).resolve()) if p.endswith(".py") else p for p in plugins))
 
 
+def check_reference(name: str, model: Path) -> None:
+    """Raise `OptionError`, or `PackageError`, where the reference cannot be taken for the model."""
+    if name != INTERPRETER:
+        from tilewright.diagnosis import references
+
+        references.check_reference(name, model)
+
+
 def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]) -> Case:
     """The model with its inputs: those that are given, and random numbers for the others.
 
@@ -66,7 +74,7 @@ class _Info:
         return int(np.prod([int(d) for d in self.shape])) * int(self.dtype.itemsize)
 
 
-def diagnose(case: Case, settings: Settings, folder: Path, timeout: float, *, thorough: bool) -> Diagnosis:
+def diagnose(model: Path, case: Case, settings: Settings, folder: Path, timeout: float, reference: str, *, thorough: bool) -> Diagnosis:
     """Find the cause, with progress on the terminal, and write what shows it into a folder."""
     from rich.console import Console
     from rich.markup import escape
@@ -85,7 +93,16 @@ def diagnose(case: Case, settings: Settings, folder: Path, timeout: float, *, th
             status.update(escape(text))
 
         bench.tried = lambda: status.update(escape(f"{stage} ({bench.probes} tries)"))
-        found = find(case, bench, told, thorough=thorough)
-        if found.case is not None:
-            write_repro(found, settings, folder, bench.arrays("expected", found.case))
+        found: Diagnosis | None = None
+        if reference != INTERPRETER:
+            from tilewright.diagnosis.references import compare_import
+
+            told(f"the import, by {reference}")
+            found, wanted = compare_import(reference, model, case, bench)
+            if found is not None:
+                write_repro(found, settings, folder, wanted)
+        if found is None:
+            found = find(case, bench, told, thorough=thorough)
+            if found.case is not None:
+                write_repro(found, settings, folder, bench.arrays("expected", found.case))
     return found

@@ -244,9 +244,10 @@ def diagnose_command(
     """Find the pass, the kernel or the stage that makes MODEL compute something wrong, and write the smallest program that shows it."""
     config = options.pass_config([*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)])
     settings = diagnose.read_settings(chosen_target(context, target), opt_level, config, options.names("--disabled-pass", disabled_pass), plugin or [])
+    diagnose.check_reference(reference, model)
     case = diagnose.read_case(model, options.input_shapes(input_shapes), files.read_arrays(inputs) if inputs else {})
     folder = output or Path(f"{model.stem}.repro")
-    found = diagnose.diagnose(case, settings, folder, timeout, thorough=thorough)
+    found = diagnose.diagnose(model, case, settings, folder, timeout, reference, thorough=thorough)
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.summary())
     if not found.found:
         return
