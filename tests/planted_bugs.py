@@ -21,11 +21,23 @@ from tilewright.compiler import kernel, program
 from tilewright.expr_walk import rewrite as rewrite_scalar
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
-from tilewright.relay.transform import canonicalize, eliminate_common_subexpr, fold_constant, fold_explicit_padding, fold_scale_axis, fuse_attention, fuse_ops
-from tilewright.relay.transform import convert_layout, fold_input_transpose, simplify_expr, simplify_inference, sink_reshape
+from tilewright.relay.transform import (
+    canonicalize,
+    convert_layout,
+    eliminate_common_subexpr,
+    fold_constant,
+    fold_explicit_padding,
+    fold_input_transpose,
+    fold_scale_axis,
+    fuse_attention,
+    fuse_ops,
+    simplify_expr,
+    simplify_inference,
+    sink_reshape,
+)
 from tilewright.relay.visitor import rewrite
 from tilewright.target.llvm import values
-from tilewright.tir.stmt import SERIAL, For, IfThenElse, PrimFunc, Seq, Stmt, Store, bodies, map_bodies, map_expressions
+from tilewright.tir.stmt import For, IfThenElse, PrimFunc, Seq, Stmt, Store, bodies, map_bodies
 from tilewright.tir.transform import pipeline
 
 plan_memory: Final = importlib.import_module("tilewright.relay.transform.plan_memory")  # a function of that name hides the module

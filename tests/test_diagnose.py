@@ -45,7 +45,7 @@ def model(tmp_path: Path) -> Path:
     nodes = [helper.make_node("Tanh", ["x"], ["t"], name="first"), helper.make_node("Sigmoid", ["t"], ["y"], name="second")]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 2]) for name in ("x", "y")]
     path = tmp_path / "small.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "small", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(helper.make_model(helper.make_graph(nodes, "small", values[:1], values[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     return path
 
 
@@ -77,7 +77,7 @@ def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(model: Path, plugin:
     folder = tmp_path / "found"
     assert main(["diagnose", str(model), "--plugin", str(plugin), "-o", str(folder)]) == 1
     out = capsys.readouterr().out
-    assert out.startswith("values: tanh (Tanh 'first' (small.onnx)) goes wrong in lowering compute\n")
+    assert out.startswith(f"values: tanh (Tanh 'first' ({model})) goes wrong in lowering compute\n")
     assert f"1 of 2 nodes; run {folder / 'repro.py'}" in out
     told = json.loads((folder / "report.json").read_text())
     assert (told["stage"], told["name"], told["operators"], told["settings"]["plugins"]) == ("lowering", "compute", ["tanh"], [str(plugin)])
@@ -128,7 +128,7 @@ def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
         made["main"] = case.main.with_body(wrong)
         found, wanted = compare_import("onnxruntime", model, Case(made, case.values), bench)
     assert found is not None
-    assert (found.stage, found.operator, found.origin) == (IMPORT, "Tanh", "Tanh 'first' (small.onnx)")
+    assert (found.stage, found.operator, found.origin) == (IMPORT, "Tanh", f"Tanh 'first' ({model})")
     assert found.case is not None
     assert operators(found.case.main.body) == ["nn.relu"]
     np.testing.assert_allclose(wanted[0], np.tanh(case.values[0]), 1e-6)
@@ -137,8 +137,8 @@ def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
 
 def test_torch_as_the_reference(tmp_path: Path, worker: Worker) -> None:
     torch = pytest.importorskip("torch")
-    path = tmp_path / "small.pt"
-    torch.jit.save(torch.jit.trace(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()), torch.zeros(2, 4)), str(path))
+    path = tmp_path / "small.pt2"
+    torch.export.save(torch.export.export(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()), (torch.zeros(2, 4),)), path)
     case = read_case(path, {"x": (2, 4)}, {})
     with Bench(Settings(), worker=worker) as bench:
         found, wanted = compare_import("torch", path, case, bench)

@@ -112,7 +112,7 @@ def computed(function: Function, constants: Sequence[bool], machine: Machine) ->
     """
     with machines.use(machine):
         made = parts_of(function, constants)
-        return made.args, made.outputs, arrange(made.func, made.args, made.outputs)
+        return made.args, made.outputs, made.scheduled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,10 @@ class Parts:
     outputs: list[Tensor]
     arguments: tuple[Argument, ...]
     func: PrimFunc
+
+    def scheduled(self) -> PrimFunc:
+        """The program as its own schedule arranges it."""
+        return arrange(self.func, self.args, self.outputs)
 
 
 def parts_of(function: Function, constants: Sequence[bool]) -> Parts:

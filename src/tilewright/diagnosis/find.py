@@ -55,6 +55,11 @@ class Diagnosis:
     """Of the whole program."""
     probes: int = 0
 
+    @property
+    def small_nodes(self) -> int:
+        """Of the smallest program."""
+        return 0 if self.case is None else self.case.nodes
+
     def summary(self) -> str:
         """One line."""
         if self.stage == ROUNDING:
@@ -70,7 +75,7 @@ class Diagnosis:
         kind, text = ("", "") if self.verdict is None else (self.verdict.kind, self.verdict.text)
         return {
             "found": self.found, "stage": self.stage, "name": self.name, "operator": self.operator, "origin": self.origin, "kind": kind, "difference": text,
-            "operators": [] if self.case is None else operators(self.case.main.body), "nodes": 0 if self.case is None else self.case.nodes,
+            "operators": [] if self.case is None else operators(self.case.main.body), "nodes": self.small_nodes,
             "nodes_of_model": self.nodes, "way": self.way.kind, "pass_number": self.way.step, "value": self.value, "loops": self.loops, "probes": self.probes,
         }
 

@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.compiler import kernel
 from tilewright.compiler.kernel import Parts, parts_of
 from tilewright.diagnosis.case import Array, Case
 from tilewright.diagnosis.ways import Settings, Trail, Verdict, as_kernel, compared, raised, reference, tolerance_for
@@ -24,6 +23,7 @@ from tilewright.target.target import Target
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import For, PrimFunc, Stmt, bodies
 from tilewright.tir.transform import pipeline
+from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.topi import decisions
 from tilewright.topi import machine as machines
 
@@ -83,7 +83,7 @@ def _stage_of(parts: Parts, scalar: bool, wrong: Callable[[PrimFunc], Verdict | 
     names = [SCHEDULE, LOWER, *(p.__name__ for p in passes)]
     made: list[PrimFunc] = []
     try:
-        for name, run in zip(names, (lambda f: kernel.arrange(f, parts.args, parts.outputs), kernel.lower_blocks, *passes), strict=True):
+        for name, run in zip(names, (lambda f: parts.scheduled(), lower_blocks, *passes), strict=True):
             trail.at("loops", stage=name)
             made.append(run(made[-1] if made else parts.func))
     except Exception as error:  # the same

@@ -145,7 +145,7 @@ def first_wrong_kernel(message: Message, pieces: Sequence[bytes]) -> Answer:
         order = [e for e in post_order(fused.main.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Function)]
         made: dict[Call, Any] = {}
         for k, call in enumerate(order):
-            if isinstance(call.op.body, Call) and isinstance(call.op.body.op, ExternalCall):  # type: ignore[union-attr]
+            if isinstance(call.op.body, Call) and isinstance(call.op.body.op, ExternalCall):
                 continue
             kernel = kernel_case(call, [_value(a, fused, known) for a in call.args])
             trail.at("kernel", step=k, of=len(order), name=" ".join(operators(kernel.main.body)))
@@ -167,8 +167,8 @@ def _only_rounds(fused: Case, kernels: dict[Call, Case], settings: Settings, cas
         if isinstance(e, Constant):
             values[e] = e.value
         elif e in kernels:
-            args = [values[a] for a in e.args if not isinstance(a, Constant)]  # type: ignore[attr-defined]
-            again = kernel_case(e, [values[a] for a in e.args])  # type: ignore[arg-type, attr-defined]
+            args = [values[a] for a in e.args if not isinstance(a, Constant)]
+            again = kernel_case(e, [values[a] for a in e.args])
             results = run_twice(executable(again, Way(KERNEL), settings), again.values if args else ())[0]
             values[e] = results[0] if len(results) == 1 else tuple(results)
         elif e not in values:
@@ -230,7 +230,7 @@ def _value(e: Expr, case: Case, known: dict[Expr, Array]) -> Array:
     if isinstance(e, Constant):
         return e.value
     params = case.main.params
-    return case.values[params.index(e)] if e in params else known[e]  # type: ignore[arg-type]
+    return case.values[params.index(e)] if e in params else known[e]
 
 
 def _saved(arrays: Sequence[Array]) -> bytes:

@@ -252,7 +252,7 @@ def diagnose_command(
     if not found.found:
         return
     if not as_json:
-        typer.echo(f"Wrote {folder}: {found.case.nodes} of {found.nodes} nodes; run {folder / 'repro.py'}")
+        typer.echo(f"Wrote {folder}: {found.small_nodes} of {found.nodes} nodes; run {folder / 'repro.py'}")
     raise typer.Exit(1)
 
 
