@@ -115,7 +115,9 @@ def _by_torch(model: Path, case: Case) -> list[Array]:
 
 
 def _by_tflite(model: Path, case: Case) -> list[Array]:
-    interpreter = importlib.import_module("ai_edge_litert.interpreter").Interpreter(model_path=str(model))
+    lite = importlib.import_module("ai_edge_litert.interpreter")
+    plain = lite.OpResolverType.BUILTIN_REF  # the kernels that say what is right: those that are fast round otherwise
+    interpreter = lite.Interpreter(model_path=str(model), experimental_op_resolver_type=plain)
     interpreter.allocate_tensors()
     for told, value in zip(interpreter.get_input_details(), case.values, strict=True):
         interpreter.set_tensor(told["index"], value)
