@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright as tvm
+from tflite_small import MODELS
 from tilewright import relay
 from tilewright.diagnosis.bench import Bench
 from tilewright.diagnosis.case import Case, case_of, operators
@@ -144,6 +145,15 @@ def test_torch_as_the_reference(tmp_path: Path, worker: Worker) -> None:
         found, wanted = compare_import("torch", path, case, bench)
     assert found is None
     np.testing.assert_allclose(wanted[0], case.reference()[0], 1e-4, 1e-6)
+
+
+def test_tensorflow_lite_as_the_reference(tmp_path: Path, worker: Worker) -> None:
+    pytest.importorskip("ai_edge_litert")
+    name = next(n for n in MODELS if n.startswith("conv"))
+    path = tmp_path / "small.tflite"
+    path.write_bytes(MODELS[name]())
+    with Bench(Settings(), worker=worker) as bench:
+        assert compare_import("tflite", path, read_case(path, {}, {}), bench)[0] is None
 
 
 def test_a_part_of_control_flow(tmp_path: Path, worker: Worker, plugin: Path) -> None:
