@@ -78,6 +78,13 @@ def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.Capture
     assert (models_here / "report.json").exists()
 
 
+def test_the_page_on_diagnosing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "diagnose.md"
+    (source,), (text,) = blocks(page, "python"), blocks(page, "text")
+    exec(compile(source, page.name, "exec"), {})
+    assert capsys.readouterr().out == text
+
+
 def test_the_page_on_measuring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "measuring.md"
     module, script = blocks(page, "python")

@@ -35,6 +35,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
+    ("diagnosis",),
     ("driver", "__main__", "debug"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -1,7 +1,7 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`, `tilewright explain-error CODE`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
 
-Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
+Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.compiler.grouping import flat
-from tilewright.driver import files, offload, options, tensors
+from tilewright.driver import diagnose, files, offload, options, tensors
 from tilewright.driver.application import (
     WRONG_USE,
     Config,
@@ -219,6 +219,42 @@ def offload_command(
     if output is not None:
         offload.write_picture(report, output)
     report.require(share)
+
+
+@app.command("diagnose", epilog=examples("tilewright diagnose model.onnx -i inputs.npz -o repro", "tilewright diagnose model.onnx --reference onnxruntime --thorough"))
+def diagnose_command(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", file_okay=False, metavar="FOLDER", help="Where to write what shows the divergence. Default: MODEL.repro.")] = None,
+    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name. Default: random numbers.")] = None,
+    reference: Annotated[str, typer.Option(help="What is right: interpreter (numpy), onnxruntime, torch or tflite, where they are installed.")] = diagnose.INTERPRETER,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Look into passes and kernels also where the outputs agree.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a compilation or a run is taken for one that does not end.")] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    opt_level: Level = 3,
+    pass_config: Switches = None,
+    disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
+    plugin: Plugins = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Find the pass, the kernel or the stage that makes MODEL compute something wrong, and write the smallest program that shows it."""
+    config = options.pass_config([*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)])
+    settings = diagnose.read_settings(chosen_target(context, target), opt_level, config, options.names("--disabled-pass", disabled_pass), plugin or [])
+    diagnose.check_reference(reference, model)
+    case = diagnose.read_case(model, options.input_shapes(input_shapes), files.read_arrays(inputs) if inputs else {})
+    folder = output or Path(f"{model.stem}.repro")
+    found = diagnose.diagnose(model, case, settings, folder, timeout, reference, thorough=thorough)
+    typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.summary())
+    if not found.found:
+        return
+    if not as_json:
+        typer.echo(f"Wrote {folder}: {found.small_nodes} of {found.nodes} nodes; run {folder / 'repro.py'}")
+    raise typer.Exit(1)
 
 
 @app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
