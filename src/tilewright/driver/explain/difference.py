@@ -1,6 +1,7 @@
 """What changed between two texts of Relay, without the noise of numbers: `%7 = nn.relu(%6)` that has become `%9 = nn.relu(%8)` is the same line.
 
-Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same operator are the same call, changed.
+Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same operator
+that have most words in common are the same call, changed.
 A line that reads values which do not correspond to those that it read before is changed, too.
 """
 
@@ -15,6 +16,7 @@ from typing import Final
 SAME, ADDED, REMOVED, CHANGED = "=", "+", "-", "~"
 _NUMBERED: Final = re.compile(r"%\d+(?:\.\d+)?|meta\[[\w.]+\]\[\d+\]")
 _DEFINES: Final = re.compile(r"\s*(?:let )?(%\d+) = ")
+_WORD: Final = re.compile(r"[\w.]+")
 _CALLS: Final = re.compile(r"\s*(?:(?:let )?%\w+ = )?([\w.@%]+)\(")
 
 
@@ -50,10 +52,17 @@ def _paired(old: Sequence[str], new: Sequence[str], these: range, those: range) 
     a, b = ([_operator(text[k], f"{side}{k}") for k in stretch] for text, stretch, side in ((old, these, "-"), (new, those, "+")))
     for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         if tag == "equal":
-            yield from zip(these[a0:a1], those[b0:b1], strict=True)
+            for i, j in zip(these[a0:a1], those[b0:b1], strict=True):
+                yield from ((i, j),) if _alike(old[i], new[j]) else ((i, None), (None, j))
             continue
         yield from ((i, None) for i in these[a0:a1])
         yield from ((None, j) for j in those[b0:b1])
+
+
+def _alike(old: str, new: str) -> bool:
+    """Whether two lines have most of their words in common, so that what differs can be shown in them."""
+    a, b = (set(_WORD.findall(_NUMBERED.sub("%", line))) for line in (old, new))
+    return 2 * len(a & b) > len(a | b)
 
 
 def _operator(line: str, otherwise: str) -> str:

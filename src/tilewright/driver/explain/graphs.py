@@ -40,9 +40,14 @@ class Node:
     """The operators of a function."""
 
     @property
+    def name(self) -> tuple[str, ...]:
+        """Equal for nodes that compute the same of the model, in whatever layout or type."""
+        return (self.label, self.origin, *self.inner)
+
+    @property
     def key(self) -> tuple[str, ...]:
         """Equal for nodes that say the same."""
-        return (self.label, self.type, self.origin, self.where, self.attributes, *self.inner)
+        return (*self.name, self.type, self.where, self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,26 @@ class Graph:
     def operators(self) -> Counter[str]:
         """How many there are of each label; a function counts as its operators."""
         return Counter(name for n in self.nodes for name in (n.inner or (n.label,)))
+
+
+UNTOUCHED, ALTERED, ALONE = 0, 1, 2
+"""Of a node, beside those of another graph: that one has it, has it with another type, place or attribute, or has it not."""
+
+
+def compared(these: Graph, others: Graph) -> list[int]:
+    """What of each node's is among the others: UNTOUCHED, ALTERED or ALONE. Nodes that are there several times are matched one to one."""
+    keys, names = Counter(n.key for n in others.nodes), Counter(n.name for n in others.nodes)
+    found = []
+    for n in these.nodes:
+        found.append(UNTOUCHED if keys[n.key] > 0 else ALONE)
+        if found[-1] == UNTOUCHED:
+            keys[n.key] -= 1
+            names[n.name] -= 1
+    for k, n in enumerate(these.nodes):
+        if found[k] == ALONE and names[n.name] > 0:
+            names[n.name] -= 1
+            found[k] = ALTERED
+    return found
 
 
 def graph_of_module(mod: IRModule) -> Graph:
@@ -189,6 +214,9 @@ def _symbol(step: Step) -> str:
 
 
 def _operations(function: Function) -> Iterator[Operation]:
-    for e in post_order(function.body):
-        if isinstance(e, Call) and not isinstance(e.op, Function):
+    """The operators of a function in order, those of functions within it in the place of their calls."""
+    for e in post_order(function.body, inside=False):
+        if isinstance(e, Call) and isinstance(e.op, Function):
+            yield from _operations(e.op)
+        elif isinstance(e, Call):
             yield Operation(operator_name(e), type_text(e), "" if e.span is None else e.span.name)

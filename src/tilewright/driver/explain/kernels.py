@@ -8,7 +8,6 @@ Lines of debug information change no instruction.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +44,7 @@ class Text:
 def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
     """Relay, loops, and for LLVM's targets LLVM text and assembly, each linked to the one before."""
     relay, places = relay_lines(function)
+    relay = relay[:-1] if relay and not relay[-1] else relay
     printed = PrintedFunc(kernel.func)
     origins = _Origins(printed)
     texts = [Text("Relay", tuple(relay))]
@@ -122,7 +122,3 @@ def plain_texts(llvm: str, target: Target) -> list[Text]:
     """LLVM text and assembly of code that has no loops of ours behind it, without links."""
     return [Text("LLVM", tuple(llvm.rstrip("\n").split("\n"))), shown_assembly(assembly(llvm, target), 0)]
 
-
-def counts(texts: Sequence[Text]) -> dict[str, int]:
-    """How many lines each text has, by title."""
-    return {t.title: len(t.lines) for t in texts}

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright.autotvm.task.kernels import operations
+from tilewright.errors import RunError
 
 if TYPE_CHECKING:
     from tilewright.driver.explain.graphs import ProgramStep
     from tilewright.runtime.executable import Executable
     from tilewright.target.target import Target
 
-_RUNS: Final = 20
+_SECONDS: Final = 0.6
+_MOST: Final = 20
+"""Steps are timed as often as fits into so many seconds, at most so many times."""
 _PRODUCT: Final = 768
 _ELEMENTS: Final = 1 << 24
 
@@ -54,14 +57,17 @@ class Measurement:
 
 def measure(executable: Executable, steps: Sequence[ProgramStep], target: Target) -> Measurement:
     """Run the program on random inputs. Raises `RunError` where its steps cannot be timed apart, `ArtifactError` where it does not run here."""
-    profile = executable.profile(number=_RUNS)
+    once = executable.profile(number=1)
+    times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
+    profile = executable.profile(number=times) if times > 1 else once
     parts = executable.manifest.parts
-    times = int(parts) if isinstance(parts, int) else 1
+    if not isinstance(parts, int):
+        raise RunError(f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone")
     found = tuple(
-        StepMeasure(timed.seconds, float(times * (operations(s.function) if s.function is not None else 0)), float(times * s.nbytes))
+        StepMeasure(timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)), float(parts * s.nbytes))
         for timed, s in zip(profile.steps, steps, strict=True)
     )
-    whole = executable.benchmark(repeat=5, number=1, min_repeat_ms=20).median
+    whole = executable.benchmark(repeat=5 if times > 1 else 1, number=1, min_repeat_ms=20).median
     return Measurement(found, whole, peaks_of(str(target), executable.threads), executable.threads)
 
 

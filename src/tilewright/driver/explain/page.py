@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import html
 import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,7 @@ from typing import Any, Final
 from tilewright import __version__
 from tilewright.driver.explain.content import Content
 from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, Row, difference
-from tilewright.driver.explain.graphs import Graph
+from tilewright.driver.explain.graphs import Graph, compared
 from tilewright.driver.explain.kernels import Text
 from tilewright.driver.explain.recording import State
 
@@ -112,7 +111,7 @@ def _parts(content: Content) -> Iterator[tuple[str, Any]]:
         yield f"state-{k}", {
             "rows": [[r.kind, r.old, r.new] for r in rows], "old": () if before is None else before.lines, "new": after.lines,
             "graphs": [_graph(g) for g in ([after.graph] if before is None else [before.graph, after.graph])],
-            "changed": [[], []] if before is None else [_missing(before.graph, after.graph), _missing(after.graph, before.graph)],
+            "compared": [[]] if before is None else [compared(before.graph, after.graph), compared(after.graph, before.graph)],
         }
     for k, kernel in enumerate(content.kernels):
         yield f"kernel-{k}", [_text(t) for t in kernel.texts]
@@ -122,17 +121,6 @@ def _parts(content: Content) -> Iterator[tuple[str, Any]]:
 
 def _graph(graph: Graph) -> list[list[Any]]:
     return [[n.label, n.type, n.origin, n.where, n.region, n.reads, n.attributes, n.inner] for n in graph.nodes]
-
-
-def _missing(these: Graph, others: Graph) -> list[int]:
-    """The numbers of the nodes that are not among the others."""
-    there: Counter[tuple[str, ...]] = Counter(n.key for n in others.nodes)
-    found = []
-    for k, n in enumerate(these.nodes):
-        there[n.key] -= 1
-        if there[n.key] < 0:
-            found.append(k)
-    return found
 
 
 def _text(text: Text) -> dict[str, Any]:

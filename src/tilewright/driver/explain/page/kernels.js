@@ -61,7 +61,12 @@ function panes(texts) {
     });
     made[p].lines[n - 1]?.classList.add('here');
   };
-  const frame = el('div.panes', { style: { gridTemplateColumns: `repeat(${Math.max(1, texts.filter((t) => t.title !== 'Relay').length)}, minmax(0, 1fr))` } }, made.map((m) => m.root));
+  const columns = made.filter((m) => m.root.classList.contains('tall'));
+  let wide = null;
+  const spread = () => { frame.style.gridTemplateColumns = columns.map((m) => `minmax(0, ${m === wide ? 3 : 1}fr)`).join(' ') || 'minmax(0, 1fr)'; };
+  const frame = el('div.panes', {}, made.map((m) => m.root));
+  columns.forEach((m) => m.widen.addEventListener('click', () => { wide = wide === m ? null : m; spread(); }));
+  spread();
   made.forEach((m, p) => {
     const at = (event) => { const l = event.target.closest?.('.ln'); return l ? Number(l.dataset.n) : 0; };
     const choose = (n) => {
@@ -126,9 +131,10 @@ function pane(text, p, hue) {
     return made;
   });
   const body = el('div.code.lines', { tabindex: 0, role: 'listbox', 'aria-label': text.title }, lines);
-  const root = el(`section.pane.${text.title === 'Relay' ? 'wide' : 'tall'}`, {}, el('h3', {}, text.title, el('small', {}, ` ${plural(text.lines.length, 'line')}`)), body);
+  const widen = el('button', { type: 'button', 'aria-label': `Widen or narrow ${text.title}`, title: 'Widen or narrow' }, '↔');
+  const root = el(`section.pane.${text.title === 'Relay' ? 'wide' : 'tall'}`, {}, el('h3', {}, text.title, el('small', {}, plural(text.lines.length, 'line')), text.title === 'Relay' ? null : widen), body);
   return {
-    root, body, lines,
+    root, body, lines, widen,
     show(n, least) {
       const l = lines[n - 1];
       const [top, bottom] = [l.offsetTop - body.offsetTop, l.offsetTop - body.offsetTop + l.offsetHeight];

@@ -115,14 +115,16 @@ const MOST_DRAWN = 2500;
 function pictures(data, k) {
   const titles = data.graphs.length === 1 ? [''] : ['before', 'after'];
   return el('div.pictures', {}, data.graphs.map((graph, i) => {
-    const changed = new Set(data.changed[i]);
+    const marks = ['', 'altered', i ? 'came' : 'went'];
+    const count = (mark) => data.compared[i].filter((m) => m === mark).length;
+    const words = [count(2) && `${count(2)} ${i ? 'new' : 'gone'}`, count(1) && `${count(1)} changed`].filter(Boolean).join(', ');
     if (graph.length > MOST_DRAWN) return el('p.note', {}, `${graph.length} operators are too many for a picture; the text has them all.`);
     const picture = drawn(graph.map(([label, type, origin, where, region, reads, attributes, inner], n) => ({
       label: inner.length ? (label === 'function' ? inner.length === 1 ? inner[0] : `${inner.length} operators` : label) : label,
       lines: inner.length > 1 || label !== 'function' ? inner.slice(0, 6) : [], type, reads,
-      colour: where === 'cpu' ? kindColour(kindOf(inner[0] ?? label)) : placeColour(where), mark: changed.has(n) ? (i || data.graphs.length === 1 ? 'came' : 'went') : '',
+      colour: where === 'cpu' ? kindColour(kindOf(inner[0] ?? label)) : placeColour(where), mark: marks[data.compared[i][n] ?? 0],
       hints: [label === 'function' ? inner.join(', ') : label, type, origin && `node ${origin}`, attributes, region && `in ${region}, for ${placeName(where)}`].filter(Boolean),
     })), (n) => picture.select(n), { label: `${summary.states[k].name} ${titles[i]}` });
-    return el('figure', {}, titles[i] ? el('figcaption', {}, titles[i], el('small', {}, changed.size ? ` ${changed.size} ${i ? 'new' : 'gone'}` : '')) : null, picture);
+    return el('figure', {}, titles[i] ? el('figcaption', {}, titles[i], el('small', {}, ` ${words}`)) : null, picture);
   }));
 }

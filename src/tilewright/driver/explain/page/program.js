@@ -7,7 +7,7 @@ function programView() {
   const several = new Set(summary.steps.map((s) => s.where)).size > 1;
   const nodes = summary.steps.map((s, k) => ({
     label: `${k + 1}  ${s.where === 'cpu' || s.operations.length === 1 ? mainOperator(s) : s.symbol}`,
-    lines: s.operations.length > 1 ? folded(s.operations.map((o) => o[0])).slice(0, 8) : [], type: s.operations.at(-1)?.[1] ?? '', reads: s.reads, colour: several ? placeColour(s.where) : kindColour(kindOfStep(s)),
+    lines: s.operations.length > 1 ? folded(s.operations.map((o) => o[0])) : [], type: s.operations.at(-1)?.[1] ?? '', reads: s.reads, colour: several ? placeColour(s.where) : kindColour(kindOfStep(s)),
     mark: s.where === 'cpu' ? '' : 'handed', share: measured ? s.seconds / most : undefined,
     hints: [s.symbol, `${placeName(s.where)}${measured ? ` · ${timeText(s.seconds)} · ${percent(s.seconds / allSeconds)}` : ''}`, ...originsOf(s).slice(0, 4)],
   }));
@@ -36,14 +36,19 @@ function programView() {
 /** The operator that a step is named after. */
 const mainOperator = (s) => s.operations.find((o) => kindOf(o[0]) === kindOfStep(s))?.[0] ?? titleOf(s.symbol);
 
-/** Names in a row, the same ones together: `add × 3`. */
+const MOST_LINES = 8;
+
+/** Names in a row, the same ones together: `add × 3`. Of many, how often each is there. */
 function folded(names) {
   const found = [];
   for (const name of names) {
     if (found.length && found.at(-1)[0] === name) found.at(-1)[1] += 1;
     else found.push([name, 1]);
   }
-  return found.map(([name, n]) => (n > 1 ? `${name} × ${n}` : name));
+  const text = ([name, n]) => (n > 1 ? `${name} × ${n}` : name);
+  if (found.length <= MOST_LINES) return found.map(text);
+  const counted = [...new Set(names)].map((name) => [name, names.filter((n) => n === name).length]).sort((a, b) => b[1] - a[1]);
+  return [...counted.slice(0, MOST_LINES).map(text), ...(counted.length > MOST_LINES ? [`and ${counted.length - MOST_LINES} more`] : [])];
 }
 
 /** What is known of a step, for the margin. */

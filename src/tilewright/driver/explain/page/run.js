@@ -62,7 +62,7 @@ function timeline(choose) {
       at += s.seconds;
       bars[k].setAttribute('x', x);
       bars[k].setAttribute('width', Math.max(0.4, w - (w > 3 ? 1 : 0)));
-      if (w > 60) picture.append(svg('text.inside', { 'data-x': '', x: x + 6, y: 37 }, cut(titleOf(s.symbol), w - 10, 6.4)));
+      if (w > 60) picture.append(svg('text.inside', { 'data-x': '', x: x + 6, y: 37 }, cut(titleOf(s.symbol), w - 10, 7.1)));
     });
     axis.forEach(([tick, text], i) => {
       const x = (width * scale * ticks(allSeconds, 10)[i]) / allSeconds;
