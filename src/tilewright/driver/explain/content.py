@@ -11,7 +11,7 @@ from tilewright.driver.explain.kernels import Text, plain_texts, texts_of
 from tilewright.driver.explain.measurement import Measurement, measure
 from tilewright.driver.explain.memory import Memory, memory_of
 from tilewright.driver.explain.recording import Recording, State
-from tilewright.errors import ArtifactError, InternalError, RunError
+from tilewright.errors import ArtifactError, InternalError, OptionError, RunError
 from tilewright.runtime.artifact import runs_here
 
 if TYPE_CHECKING:
@@ -58,8 +58,11 @@ class Content:
 def explained(model: Model, name: str, run: bool = True) -> Content:
     """Compile `model` once more, watching, and run it where `run` asks for that.
 
-    Raises `InputError` for a model that takes more than one program. What cannot be measured is not, and `not_measured` says why.
+    Raises `InputError` for a model that takes more than one program, `OptionError` for open sizes. What cannot be measured is not, and `not_measured` says why.
     """
+    if model.artifact.manifest.symbols:
+        sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
+        raise OptionError(f"'{name}' has open sizes ({sizes}), and a report is of one program with known ones; give every size a number")
     report, recording = Report(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))

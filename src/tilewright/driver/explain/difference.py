@@ -60,7 +60,9 @@ def _paired(old: Sequence[str], new: Sequence[str], these: range, those: range) 
 
 
 def _alike(old: str, new: str) -> bool:
-    """Whether two lines have most of their words in common, so that what differs can be shown in them."""
+    """Whether two lines stand equally deep and have most of their words in common, so that what differs can be shown in them."""
+    if len(old) - len(old.lstrip()) != len(new) - len(new.lstrip()):
+        return False
     a, b = (set(_WORD.findall(_NUMBERED.sub("%", line))) for line in (old, new))
     return 2 * len(a & b) > len(a | b)
 

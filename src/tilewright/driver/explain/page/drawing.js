@@ -6,7 +6,7 @@
  */
 function drawn(nodes, choose, { label }) {
   const cards = nodes.map((n) => {
-    const longest = Math.max(n.label.length * 7.3, (n.type ?? '').length * 6, ...n.lines.map((l) => l.length * 6.2));
+    const longest = Math.max(n.label.length * 7.9, (n.type ?? '').length * 6, ...n.lines.map((l) => l.length * 6.2));
     return { ...n, w: Math.min(260, Math.max(96, longest + 30)), h: 26 + 14 * n.lines.length + (n.type ? 15 : 0) + (n.share === undefined ? 0 : 8) };
   });
   const { edges, width, height } = laidOut(cards);
@@ -53,7 +53,7 @@ function box(c, k, pad) {
   const group = svg('g.node', { transform: `translate(${x} ${y})`, tabindex: 0, role: 'button', 'aria-label': `${c.label} ${c.type ?? ''}` });
   if (c.mark) group.classList.add(c.mark);
   group.append(svg('rect.card', { width: c.w, height: c.h, rx: 6 }), svg('rect', { width: 4, height: c.h - 8, x: 4, y: 4, rx: 2, style: { fill: c.colour } }));
-  group.append(svg('text.label', { x: 15, y: 18 }, cut(c.label, c.w - 24, 7.2)));
+  group.append(svg('text.label', { x: 15, y: 18 }, cut(c.label, c.w - 24, 7.6)));
   let at = 33;
   for (const line of c.lines) { group.append(svg('text.line', { x: 15, y: at }, cut(line, c.w - 24, 6))); at += 14; }
   if (c.type) { group.append(svg('text.type', { x: 15, y: at }, cut(c.type, c.w - 24, 6))); at += 15; }

@@ -34,7 +34,7 @@ function cView() {
 
 // Search: names of passes, kernels, operators and nodes of the model.
 
-const found = el('ul.found', { role: 'listbox', id: 'found', hidden: true });
+const found = el('ul.found', { role: 'listbox', id: 'found', 'aria-label': 'What was found', hidden: true });
 const search = el('input', { type: 'search', placeholder: 'Search   /', 'aria-label': 'Search passes, kernels, operators and nodes', role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'found', autocomplete: 'off', spellcheck: 'false', oninput: lookUp, onkeydown: searchKeys });
 let index, picked = 0;
 
