@@ -95,14 +95,17 @@ function panes(texts) {
   return frame;
 }
 
-/** The line of the loops that became most of the last text. */
+/** Of the deepest lines of the loops, the one that became most of the last text. */
 function busiest(texts) {
   const loops = texts.findIndex((t) => t.title === 'TIR');
   if (loops < 0 || texts.length < loops + 2) return [0, 0];
   const count = new Array(texts[loops].lines.length + 1).fill(0);
   const last = texts.at(-1);
   last.sources.forEach((from) => from.forEach((s) => { const line = texts.length === loops + 3 ? texts[loops + 1].sources[s - 1]?.[0] : s; if (line) count[line] += 1; }));
-  return [loops, count.indexOf(Math.max(...count))];
+  const depth = (line) => texts[loops].lines[line - 1].search(/\S/);
+  let best = 0;
+  count.forEach((n, line) => { if (n && (!best || depth(line) > depth(best) || (depth(line) === depth(best) && n > count[best]))) best = line; });
+  return [loops, best];
 }
 
 /** Which lines of a text came from each line of the one before. */
