@@ -13,6 +13,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -54,7 +55,7 @@ class Browser:
         ]
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCH, str(theirs), str(answers), program, *options],
-            pass_fds=(theirs, answers), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=(theirs, answers), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         os.close(theirs)
         os.close(answers)
@@ -70,7 +71,7 @@ class Browser:
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(20)
 
     def call(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:

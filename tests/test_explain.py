@@ -25,6 +25,7 @@ from tilewright.driver.explain.graphs import ALONE, ALTERED, UNTOUCHED, Graph, N
 from tilewright.driver.explain.measurement import StepMeasure
 from tilewright.driver.explain.memory import Held, Memory
 from tilewright.driver.explain.page import page_of, summary_of
+from tilewright.driver.explain.recording import Recording
 from tilewright.driver.main import main
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import assembly
@@ -107,6 +108,28 @@ def test_only_passes_that_changed_something_are_shown_and_in_order(content: Cont
     assert content.passes > len(names)
     assert all(a.lines != b.lines for a, b in zip(content.states, content.states[1:], strict=False))
     assert content.states[0].graph.operators["nn.conv2d"] == content.states[-1].graph.operators["nn.conv2d"] == 2
+
+
+def test_a_pass_within_a_pass_is_told_once_and_private_modules_never() -> None:
+    x = relay.var("x", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.relu(x))))
+    other = tvm.IRModule.from_expr(relay.Function([x], relay.tanh(x)))
+    twice = relay.Function([x], relay.nn.relu(x))
+
+    @tvm.transform.module_pass(opt_level=0, name="Shorten")
+    def shorten(given: Any, context: Any) -> Any:
+        private(other)
+        return tvm.IRModule.from_expr(twice)
+
+    @tvm.transform.module_pass(opt_level=0, name="Private")
+    def private(given: Any, context: Any) -> Any:
+        return tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+
+    watching = Recording()
+    with tvm.transform.PassContext(instruments=[watching]):
+        tvm.transform.Sequential([relay.transform.InferType(), shorten])(mod)
+    assert [s.name for s in watching.states] == ["import", "Shorten"]
+    assert watching.states[1].graph.operators == {"nn.relu": 1}
 
 
 # --- the program --------------------------------------------------------------------------------------------------------------

@@ -54,6 +54,11 @@ def test_every_view_draws_and_nothing_leaves_the_file(page: Page) -> None:
         assert page.evaluate("document.querySelector('.tabs [aria-current]').textContent").lower() == view
     page.evaluate("location.hash = 'passes/1/graph'")
     page.until("document.querySelectorAll('svg.graph').length === 2")
+    seen = "[...document.querySelectorAll('.canvas')].map((c) => { const f = c.getBoundingClientRect(); return [...c.querySelectorAll('.node')].some((n) => { const b = n.getBoundingClientRect(); return b.left >= f.left && b.right <= f.right && b.top >= f.top && b.bottom <= f.bottom; }); })"
+    assert page.evaluate(seen) == [True, True]
+    page.evaluate("location.hash = 'program'")
+    page.until("document.querySelectorAll('.canvas').length === 1")
+    assert page.evaluate(seen) == [True]
     assert page.complaints == []
 
 

@@ -3,8 +3,8 @@
 const KINDS = [
   ['convolution', /conv|deformable/],
   ['product', /dense|matmul|attention|einsum/],
-  ['pooling', /pool|mean|sum$|reduce|max$|min$|argmax/],
   ['normalisation', /norm|softmax|lrn/],
+  ['pooling', /pool|mean|sum$|reduce|max$|min$|argmax/],
   ['movement', /transpose|reshape|concat|split|slice|pad|take|gather|scatter|tile|repeat|layout|squeeze|expand|copy|cast|resize|upsampling|space|depth|flatten|stack/],
   ['quantisation', /qnn|quantize/],
 ];

@@ -2,7 +2,7 @@
 
 /**
  * The picture of `nodes`: `{label, lines, type, colour, mark, reads, hints}`. `choose(k)` is called for the one that is clicked.
- * Returns the element, with `select(k)` on it.
+ * Returns the element, with `select(k)` on it, and `center()`, which shows what changed first, or else the middle of the top.
  */
 function drawn(nodes, choose, { label }) {
   const cards = nodes.map((n) => {
@@ -44,7 +44,11 @@ function drawn(nodes, choose, { label }) {
     const c = cards[k];
     if (c && frame.clientHeight) frame.scrollTo({ left: (c.x + pad) * scale - frame.clientWidth / 2, top: (c.y + pad) * scale - frame.clientHeight / 3 });
   };
-  made.center = () => { frame.scrollLeft = (frame.scrollWidth - frame.clientWidth) / 2; };
+  made.center = () => {
+    const middles = cards.map((c) => c.x).sort((a, b) => a - b);
+    const first = cards.find((c) => ['came', 'went', 'altered'].includes(c.mark));
+    frame.scrollTo({ left: ((first?.x ?? middles[middles.length >> 1] ?? 0) + pad) * scale - frame.clientWidth / 2, top: first ? (first.y + pad) * scale - frame.clientHeight / 4 : 0 });
+  };
   return made;
 }
 

@@ -4,35 +4,41 @@ const GAP_X = 26, GAP_Y = 34, MOST_BENDS = 12000, SWEEPS = 6;
 
 /**
  * `nodes` have `reads`, `w` and `h`. Gives each its `x` and `y` (its middle, its top), edges with their points, and the size of it all.
- * Edges over several layers bend where they pass; beyond MOST_BENDS of them they go straight.
+ * Edges over several layers bend where they pass, those from one node together, as the branches of a trunk; beyond MOST_BENDS bends they go straight.
  */
 function laidOut(nodes) {
   const rank = [];
   nodes.forEach((n, k) => { rank[k] = n.reads.reduce((most, r) => Math.max(most, rank[r] + 1), 0); });
-  // What only feeds something late stands right before it.
-  for (let k = nodes.length - 1; k >= 0; k -= 1) if (!nodes[k].reads.length) {
-    const users = nodes.flatMap((n, j) => (n.reads.includes(k) ? [rank[j]] : []));
-    if (users.length) rank[k] = Math.max(rank[k], Math.min(...users) - 1);
+  // What reads one value at most stands right before those who need it: the value comes to it by the trunk that it has anyway.
+  const needed = nodes.map(() => Infinity);
+  for (let k = nodes.length - 1; k >= 0; k -= 1) {
+    if (nodes[k].reads.length < 2 && needed[k] < Infinity) rank[k] = needed[k] - 1;
+    nodes[k].reads.forEach((r) => { needed[r] = Math.min(needed[r], rank[k]); });
   }
   const all = nodes.map((n, k) => ({ k, rank: rank[k], w: n.w, h: n.h, up: [], down: [] }));
-  const bends = nodes.reduce((sum, n, k) => sum + n.reads.reduce((s, r) => s + rank[k] - rank[r] - 1, 0), 0);
-  const edges = [];
+  const last = nodes.map((_, k) => rank[k]);
+  nodes.forEach((n, k) => n.reads.forEach((r) => { last[r] = Math.max(last[r], rank[k]); }));
+  const straight = last.reduce((sum, end, k) => sum + end - rank[k], 0) > MOST_BENDS;
+  const edges = [], trunks = nodes.map(() => new Map());
+  const linked = (a, b) => { if (!a.down.includes(b)) { a.down.push(b); b.up.push(a); } };
   nodes.forEach((n, k) => n.reads.forEach((r) => {
     const path = [all[r]];
-    if (bends <= MOST_BENDS) for (let layer = rank[r] + 1; layer < rank[k]; layer += 1) {
-      const bend = { k: -1, rank: layer, w: 12, h: 0, up: [], down: [] };
-      all.push(bend);
-      path.push(bend);
+    if (!straight) for (let layer = rank[r] + 1; layer < rank[k]; layer += 1) {
+      if (!trunks[r].has(layer)) {
+        trunks[r].set(layer, { k: -1, rank: layer, w: 12, h: 0, up: [], down: [] });
+        all.push(trunks[r].get(layer));
+      }
+      path.push(trunks[r].get(layer));
     }
     path.push(all[k]);
-    for (let i = 1; i < path.length; i += 1) { path[i - 1].down.push(path[i]); path[i].up.push(path[i - 1]); }
+    path.slice(1).forEach((b, i) => linked(path[i], b));
     edges.push({ from: r, to: k, path });
   }));
   const layers = [];
   all.forEach((n) => { (layers[n.rank] ??= []).push(n); });
   order(layers);
   place(layers);
-  const left = Math.min(0, ...all.map((n) => n.x - n.w / 2));
+  const left = all.reduce((least, n) => Math.min(least, n.x - n.w / 2), Infinity);
   let y = 0;
   for (const layer of layers) {
     const height = Math.max(...layer.map((n) => n.h), 4);
@@ -40,7 +46,7 @@ function laidOut(nodes) {
     y += height + GAP_Y;
   }
   all.slice(0, nodes.length).forEach((n) => { nodes[n.k].x = n.x; nodes[n.k].y = n.y; });
-  return { edges, width: Math.max(0, ...all.map((n) => n.x + n.w / 2)), height: Math.max(0, y - GAP_Y) };
+  return { edges, width: all.reduce((most, n) => Math.max(most, n.x + n.w / 2), 0), height: Math.max(0, y - GAP_Y) };
 }
 
 /** Few crossings: each node near the mean of those above, then of those below. */

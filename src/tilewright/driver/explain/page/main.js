@@ -51,7 +51,8 @@ function indexed() {
 function lookUp() {
   index ??= indexed();
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const hits = words.length ? index.filter((e) => words.every((w) => e[4].includes(w))).sort((a, b) => a[1].length - b[1].length).slice(0, 40) : [];
+  const byName = (e) => words.every((w) => e[1].toLowerCase().includes(w));
+  const hits = words.length ? index.filter((e) => words.every((w) => e[4].includes(w))).sort((a, b) => byName(b) - byName(a) || a[1].length - b[1].length).slice(0, 40) : [];
   picked = 0;
   found.replaceChildren(...hits.map(([kind, name, target, words], i) => el('li', { role: 'option', 'aria-selected': String(i === 0), 'data-target': target, onpointerdown: (event) => { event.preventDefault(); leave(target); } }, el('small', {}, kind), el('span', {}, name), el('em', {}, words))));
   if (words.length && !hits.length) found.replaceChildren(el('li.none', {}, `nothing is called '${search.value}'`));
