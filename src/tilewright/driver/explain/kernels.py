@@ -112,10 +112,18 @@ def shown_assembly(text: str, lines: int) -> Text:
             hidden = False
         if hidden or _DEBUG_ONLY.match(line) or not line.strip():
             continue
-        shown.append(line.expandtabs(8).removeprefix("        ") if line.startswith("\t\t") else line.replace("\t", "    "))
+        shown.append(_in_columns(line))
         is_code = line.startswith(("\t", " ")) and not line.lstrip().startswith((".", "#"))
         sources.append((at,) if is_code and 0 < at <= lines else ())
     return Text("Assembly", tuple(shown), tuple(sources))
+
+
+def _in_columns(line: str) -> str:
+    """A line of assembly with its operands below each other."""
+    if not line.startswith("\t"):
+        return line.expandtabs(4)
+    name, _, operands = line.strip().partition("\t")
+    return f"    {name:<11} {operands.expandtabs(4)}".rstrip()
 
 
 def plain_texts(llvm: str, target: Target) -> list[Text]:

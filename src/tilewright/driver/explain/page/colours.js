@@ -32,7 +32,7 @@ const WORDS = {
   Relay: /(?<comment>\/\*.*?\*\/|^#.*|\/\/.*)|(?<string>"(?:[^"\\]|\\.)*")|(?<keyword>\b(?:fn|let|def|if|else|match|free_var|type|meta)\b)|(?<variable>%[\w.]+)|(?<global>@\w+)|(?<type>\b(?:Tensor|u?int\d+|float\d+|bfloat\d+|bool)\b)|(?<call>[A-Za-z_][\w.]*(?=\())|(?<value>\b\d[\w.]*)/g,
   TIR: /(?<comment>#.*)|(?<string>"(?:[^"\\]|\\.)*")|(?<keyword>\b(?:for|in|if|else|def|with|while|not|and|or|pass)\b)|(?<call>@?\bT\.\w+)|(?<type>\b(?:float32|int\d+|uint\d+)\b)|(?<value>\b\d[\w.]*)/g,
   LLVM: /(?<comment>;.*)|(?<string>"[^"]*")|(?<variable>%[\w.$-]+)|(?<global>[@#!][\w.$-]+)|(?<type>\b(?:i\d+|float|double|half|bfloat|ptr|void|label)\b|<\d+ x \w+>)|(?<keyword>\b(?:define|declare|ret|br|phi|call|load|store|getelementptr|inbounds|icmp|fcmp|select|alloca|switch|unreachable|attributes|noalias|align|tail|to)\b)|(?<call>\b(?:f?add|f?sub|f?mul|f?div|udiv|sdiv|urem|srem|shl|lshr|ashr|and|or|xor|fneg|sext|zext|trunc|bitcast|fptosi|sitofp|uitofp|fpext|fptrunc|extractelement|insertelement|shufflevector|inttoptr|ptrtoint)\b)|(?<value>\b\d[\w.]*)/g,
-  Assembly: /(?<comment>\s[#;].*|\/\/.*)|(?<global>^[\w.$]+:)|(?<keyword>^\s*\.[\w.]+)|(?<call>^\s+[a-z][\w.]*)|(?<variable>%[a-z]\w*|\b[xyzwvqdsr]\d+\b)|(?<value>\$?-?\b(?:0x)?\d[\da-f]*\b)/g,
+  Assembly: /(?<comment>\s##? .*|\/\/.*)|(?<global>^[\w.$]+:)|(?<keyword>^\s*\.[\w.]+)|(?<call>^\s+[a-z][\w.]*)|(?<variable>%[a-z]\w*|\b[xyzwvqdsr]\d+\b)|(?<value>\$?-?\b(?:0x)?\d[\da-f]*\b)/g,
 };
 WORDS.C = /(?<comment>\/\/.*|\/\*.*?\*\/)|(?<string>"(?:[^"\\]|\\.)*")|(?<keyword>\b(?:for|if|else|while|return|static|const|restrict|struct|typedef|void)\b|^#\w+)|(?<type>\b\w+_t\b|\b(?:float|double|int|char)\b)|(?<call>\b\w+(?=\())|(?<value>\b\d[\w.]*)/g;
 

@@ -56,6 +56,7 @@ function box(c, k, pad) {
   const [x, y] = [c.x - c.w / 2 + pad, c.y + pad];
   const group = svg('g.node', { transform: `translate(${x} ${y})`, tabindex: 0, role: 'button', 'aria-label': `${c.label} ${c.type ?? ''}` });
   if (c.mark) group.classList.add(c.mark);
+  group.style.setProperty('--tone', c.colour);
   group.append(svg('rect.card', { width: c.w, height: c.h, rx: 6 }), svg('rect', { width: 4, height: c.h - 8, x: 4, y: 4, rx: 2, style: { fill: c.colour } }));
   group.append(svg('text.label', { x: 15, y: 18 }, cut(c.label, c.w - 24, 7.6)));
   let at = 33;
