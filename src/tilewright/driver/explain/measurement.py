@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 0.6
 _MOST: Final = 20
-"""Steps, and what is measured of the machine, are timed as often as fits into so many seconds, at most so many times."""
-_PRODUCT: Final = 768
+"""Steps are timed as often as fits into so many seconds, at most so many times."""
+_PROBES: Final = 400
+"""What is measured of the machine is timed more often, and short: some of the runs shall be undisturbed."""
+_PRODUCT: Final = 512
 _ELEMENTS: Final = 1 << 24
 
 
@@ -80,8 +82,8 @@ def peaks_of(target: str, threads: int) -> Peaks:
 
     def best(result: Any, *inputs: Any) -> float:
         model = compiled(Function(inputs, result), target=target, threads=threads)
-        once = model.benchmark(repeat=1, number=1).min
-        return float(min(once, model.benchmark(repeat=int(min(_MOST, max(3, _SECONDS / once))), number=1).min))
+        first = model.benchmark(repeat=3, number=1).min
+        return float(min(first, model.benchmark(repeat=int(min(_PROBES, max(3, _SECONDS / first))), number=1).min))
 
     x, w = relay.var("x", shape=(_PRODUCT, _PRODUCT)), relay.const(np.ones((_PRODUCT, _PRODUCT), np.float32))
     v = relay.var("v", shape=(_ELEMENTS,))
