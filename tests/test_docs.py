@@ -130,6 +130,14 @@ def test_the_page_on_offloading_is_so(models_here: Path, capsys: pytest.CaptureF
         _TABLES.pop("edge", None)
 
 
+def test_the_page_on_the_report_is_so(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source,), (command,) = blocks(ROOT / "docs" / "explain.md", "python"), blocks(ROOT / "docs" / "explain.md", "sh")
+    exec(compile(source, "explain.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("['import', ")
+    assert main([*shlex.split(command)[1:], "--no-run"]) == 0, capsys.readouterr().err
+    assert (models_here / "report.html").stat().st_size > 50_000
+
+
 def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its Python as one file, whose accelerator the commands name."""
     page = ROOT / "docs" / "accelerators.md"
@@ -318,7 +326,7 @@ def test_rooms_and_files_that_are_named_exist(page: Path) -> None:
 def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
-    for command in ("compile", "run", "quantize"):
+    for command in ("compile", "run", "quantize", "explain"):
         assert main([command, "--help"]) == 0
         options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help", "--verbose"}
         assert {option for option in options if option not in text} == set()

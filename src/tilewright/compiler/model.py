@@ -42,6 +42,7 @@ from tilewright.target.accelerators import identity
 from tilewright.target.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
     from tilewright.target.c.model import CModel
@@ -190,19 +191,19 @@ class Model:
         return True
 
     @contextmanager
-    def _context(self) -> Iterator[None]:
+    def _context(self, instruments: Sequence[PassInstrument] = ()) -> Iterator[None]:
         """How passes run and kernels are made, as when the model was compiled first."""
-        with self._options.context(), decided.using(self._advisor):
+        with self._options.context(instruments), decided.using(self._advisor):
             yield
 
-    def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache) -> Artifact:
+    def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         from tilewright.compiler.open_program import build_open
         from tilewright.expr import Var
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}
         shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-        with self._context():
+        with self._context(instruments):
             return build_open(lambda: self._imported(shapes, report)["main"], wanted.symbol_ranges(), self.target, self._name(), report, cache)
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
@@ -402,12 +403,7 @@ class Model:
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
-            shapes = [t.shape for t in self.inputs]
-            assert self._stages is not None
-            if self._open is not None:
-                self._built_open(self._open, report, self._cache)
-            else:
-                self._build(self._named(self._stages, shapes), report, self._cache)
+            self.build_again(report)
         if stage == "relay":
             return f"{report.module}\n"
         if stage == "tir":
@@ -419,6 +415,14 @@ class Model:
         from tilewright.target.llvm.compile import assembly
 
         return "\n".join(assembly(text, self.target) for text in report.llvm.values())
+
+    def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
+        """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know of the way. Raises `InputError` where the sizes of inputs are not known."""
+        shapes = [t.shape for t in self.inputs]
+        assert self._stages is not None
+        if self._open is not None:
+            return self._built_open(self._open, report, self._cache, instruments)
+        return self._build(self._named(self._stages, shapes), report, self._cache, instruments)
 
     @property
     def _program(self) -> Program:
@@ -495,11 +499,11 @@ class Model:
         with self.report.phase("cache"):
             self._cache.put_artifact(key, artifact)
 
-    def _build(self, shapes: Mapping[str, Any], report: Report, cache: Cache) -> Artifact:
+    def _build(self, shapes: Mapping[str, Any], report: Report, cache: Cache, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """The whole model once more, for what `report` wants to know."""
         from tilewright.compiler.build import build_made
 
-        with self._context():
+        with self._context(instruments):
             return build_made(lambda: self._imported(shapes, report), self.target, self._name(), report, cache)
 
     def _name(self) -> str:

@@ -84,6 +84,7 @@ def build_program(
     check_memory(plan, target, name)
     builder = _Builder(target, report, cache, symbols=symbols, loops=loops)
     steps = builder.steps(plan)
+    report.planned(plan, steps)
     _warn_of_host_steps(name, steps)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
     if symbols:
@@ -138,6 +139,7 @@ def build_flow(
             plan = plan_memory(block)
         check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
+        report.planned(plan, steps)
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
@@ -290,6 +292,8 @@ class _Builder:
                 return None
         self.sites += kernel.sites
         self.report.kernels[symbol] = kernel
+        if self.report.keeps_module:
+            self.report.functions[symbol] = function
         if self.cache is None:
             return symbol, kernel
         self._make(symbol, symbol, kernel.func, lambda: kernel_source(self.debug, kernel.func, kernel.declared, function))

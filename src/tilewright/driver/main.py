@@ -1,5 +1,5 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -30,6 +30,7 @@ from tilewright.driver.application import (
     examples,
     run,
 )
+from tilewright.driver.explain.command import report_path, write_report
 from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
 from tilewright.errors import InputError, OptionError, TVMError
@@ -255,6 +256,32 @@ def diagnose_command(
     if not as_json:
         typer.echo(f"Wrote {folder}: {found.small_nodes} of {found.nodes} nodes; run {folder / 'repro.py'}")
     raise typer.Exit(1)
+
+
+@app.command("explain", epilog=examples("tilewright explain resnet50.onnx -o report.html", 'tilewright explain model.onnx --input-shapes "x:[1,3,224,224]" --target "npu, llvm"', "tilewright explain model.onnx --no-run --target c"))
+def explain_command(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: one .html file that needs nothing else. Default: MODEL.html.")] = None,
+    run: Annotated[bool, typer.Option("--run/--no-run", help="Run the model on random inputs, for the timeline and the roofline.")] = True,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    threads: Threads = None,
+    opt_level: Level = 3,
+    pass_config: Switches = None,
+    disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
+    plugin: Plugins = None,
+    tuning_records: Records = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Write a page to look at: how MODEL was compiled, pass by pass and line by line, and how it runs."""
+    path = report_path(model, output)
+    offload.load_plugins(plugin or [])
+    config = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    write_report(_compile(model, chosen_target(context, target), input_shapes, threads, opt_level, config, disabled_pass, tuning_records), model.name, path, run)
 
 
 @app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))

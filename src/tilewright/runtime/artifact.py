@@ -18,6 +18,7 @@ import shutil
 import struct
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -34,7 +35,7 @@ from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
-from tilewright.runtime.program import Code, entry_symbols
+from tilewright.runtime.program import Code, entry_symbols, kernel_symbols
 
 if TYPE_CHECKING:
     from tilewright.target.link import Linker
@@ -60,8 +61,10 @@ class Artifact:
     modules: tuple[ModuleNode, ...] = ()
     """What other compilers made, called by external steps."""
 
-    def executable(self, threads: int | None = None) -> Executable:
+    def executable(self, threads: int | None = None, *, apart: bool = False) -> Executable:
         """Bring the code into this process; `threads` overrides the number that the model was made for.
+
+        Where `apart`, kernels that are linked in memory can be called one by one, as `Executable.profile` does.
 
         Raises `ArtifactError` when the code is for another machine.
         """
@@ -69,12 +72,12 @@ class Artifact:
             raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module", code="TW0809")
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
-        return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
+        return Executable(self.manifest, self.code(apart=apart), self.constants, threads, modules=self.modules)
 
-    def code(self) -> Code:
-        """The code, in this process. Raises `ArtifactError` when it is for another machine."""
+    def code(self, *, apart: bool = False) -> Code:
+        """The code, in this process; its kernels have addresses, too, where `apart`. Raises `ArtifactError` when it is for another machine."""
         check_host(self.manifest, self.path or f"model '{self.manifest.name}'")
-        return self.library or self._link_in_process()
+        return self.library or self._link_in_process(kernel_symbols(self.manifest.steps) if apart else ())
 
     def header(self) -> str:
         """The C header of `<name>_run`."""
@@ -86,7 +89,7 @@ class Artifact:
 
         return save(self, Path(path), linker)
 
-    def _link_in_process(self) -> Code:
+    def _link_in_process(self, kernels: Sequence[str] = ()) -> Code:
         try:
             if self.manifest.debug:
                 from tilewright.compiler.export import link_for_debuggers
@@ -95,7 +98,7 @@ class Artifact:
             from tilewright.target.llvm.jit import LoadedCode
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
-        return LoadedCode(self.objects, self.symbols())
+        return LoadedCode(self.objects, (*self.symbols(), *kernels))
 
     def symbols(self) -> tuple[str, ...]:
         """What of the code the runtime uses, by name."""

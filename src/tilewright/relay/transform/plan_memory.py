@@ -89,6 +89,16 @@ class Piece:
 
 
 @node
+class Lifetime:
+    """Bytes of the workspace that hold one value, or values that are parts of it, from the step `birth`, which writes first, to the step `death`, which reads last."""
+
+    offset: int
+    nbytes: int
+    birth: int
+    death: int
+
+
+@node
 class MemoryPlan:
     """The steps in order, and the memories they use; `constants` are distinct arrays."""
 
@@ -99,6 +109,8 @@ class MemoryPlan:
     workspace_bytes: int
     pieces: tuple[Piece, ...] = ()
     """What the workspace consists of where sizes are open; a `Location` then has the number of its piece."""
+    lifetimes: tuple[Lifetime, ...] = ()
+    """What lies in a workspace of known size, in the order of birth."""
 
     def __repr__(self) -> str:
         lines = [f"workspace: {self.workspace_bytes} bytes, {len(self.constants)} constants"]
@@ -186,7 +198,8 @@ def plan_memory(function: Function) -> MemoryPlan:
     workspace = _assign(roots)
     pieces = tuple(Piece(m.nbytes, m.birth, m.death) for m in roots if m.place is Place.PIECE)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
-    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces)
+    lifetimes = tuple(Lifetime(m.index, m.nbytes, m.birth, m.death) for m in roots if m.place is Place.WORKSPACE)
+    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces, lifetimes)
 
 
 def _order(function: Function) -> list[Expr]:
