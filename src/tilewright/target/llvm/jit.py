@@ -25,13 +25,15 @@ class LoadedCode:
     Each has its own linker: a shared one would keep some kilobytes of every library that was ever loaded.
     """
 
-    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str]) -> None:
-        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted."""
+    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None) -> None:
+        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted, `elsewhere` has addresses of other code."""
         sizes = _functions(objects)
         library = llvm.JITLibraryBuilder()
         for image in objects:
             library.add_object_img(image)
         library.add_current_process()
+        for name, address in (elsewhere or {}).items():
+            library.import_symbol(name, address)
         for name in dict.fromkeys((*symbols, *sizes)):
             library.export_symbol(name)
         linker = llvm.create_lljit_compiler(target_machine(Target("llvm")))
