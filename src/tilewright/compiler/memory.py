@@ -4,7 +4,7 @@ that which `relay.backend.max_arena` gives to its values between kernels."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from tilewright.errors import CompileError
 from tilewright.ir.transform import PassContext
@@ -16,6 +16,9 @@ from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
 from tilewright.target.target import Target
 from tilewright.types import TensorType, Type
+
+_NAMED: Final = 6
+"""Values that a message names."""
 
 
 def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
@@ -32,20 +35,29 @@ def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPla
     if symbols:
         raise CompileError(f"'{name}' has open sizes, and what it takes for its values is only known when it is called; give numbers in shapes=, or leave the limit of the arena out")
     if plan.workspace_bytes > limit:
-        raise CompileError(_too_large(plan, limit, name))
+        tightest = plan_memory(main, _peak(plan)[1])
+        raise CompileError(_too_large(tightest, limit, name))
     return plan
 
 
-def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
+def _peak(plan: MemoryPlan) -> tuple[int, int]:
+    """The step at which most is alive, and its bytes."""
     step = max(range(len(plan.steps)), key=lambda k: alive_bytes(plan.pieces, k))
-    call, peak = plan.steps[step].call, alive_bytes(plan.pieces, step)
+    return step, alive_bytes(plan.pieces, step)
+
+
+def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
+    step, peak = _peak(plan)
+    call = plan.steps[step].call
     alive = sorted((p for p in plan.pieces if p.birth <= step <= p.death), key=lambda p: -p.nbytes)
-    lives = "; ".join(f"{shown_bytes(p.nbytes)} of {_maker(plan, p.birth, p.offset)}, from step {p.birth} to {p.death}" for p in alive[:6])
-    more = f"; and {len(alive) - 6} more" if len(alive) > 6 else ""
-    gaps = "" if peak > limit else f" (of which {shown_bytes(plan.workspace_bytes - peak)} are gaps that no order of placing closed)"
+    lives = "; ".join(f"{shown_bytes(p.nbytes)} of {_maker(plan, p.birth, p.offset)}, from step {p.birth} to {p.death}" for p in alive[:_NAMED])
+    more = f"; and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
+    gaps = f", {plan.workspace_bytes - peak} of them gaps that no order of placing closed" if plan.workspace_bytes > peak else ""
+    wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is Place.WORKSPACE)
+    smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
     return (
-        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {(call and call.span) or 'a copy'}, step {step} of {len(plan.steps)}, "
-        f"{peak} bytes: {lives}{more}. Give smaller shapes, quantize the model (a quarter of float32), compute in bfloat16 (half), or allow {plan.workspace_bytes} bytes")
+        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {(call and call.span) or 'a copy'}, "
+        f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow {plan.workspace_bytes} bytes")
 
 
 def _maker(plan: MemoryPlan, step: int, offset: int) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable
 
 from tilewright.relay.analysis.operations import only_moves, operations, product_type
 from tilewright.relay.expr import Call, Expr, Function
@@ -19,7 +17,7 @@ from tilewright.types import DataType
 
 def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[Note, ...]:
     """A note for each step of a plan of known sizes; `value` says where an array of the plan stands in the program."""
-    return tuple(_note(s, plan.constants, value) for s in plan.steps)
+    return tuple(_note(s, value) for s in plan.steps)
 
 
 def arena_of(plan: MemoryPlan) -> tuple[Held, ...]:
@@ -27,7 +25,7 @@ def arena_of(plan: MemoryPlan) -> tuple[Held, ...]:
     return tuple(Held(p.offset, p.nbytes, p.birth, p.death) for p in plan.pieces if p.offset >= 0)
 
 
-def _note(s: PlanStep, constants: Sequence[np.ndarray[object, np.dtype[object]]], value: Callable[[Location], HostValue]) -> Note:
+def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
     made = [loc for loc in s.outputs if not loc.type.dtype.is_object]
     given = [loc for loc in s.inputs if not loc.type.dtype.is_object]
     function = s.call.op if s.call is not None else None

@@ -85,7 +85,8 @@ def memory_report(manifest: Manifest) -> MemoryReport:
 
 
 def _alive(held: Held, manifest: Manifest) -> Alive:
-    shape, dtype = (held.nbytes,), "uint8"
+    shape: tuple[int, ...] = (held.nbytes,)
+    dtype = "uint8"
     step = manifest.steps[held.birth]
     for value in manifest.notes[held.birth].outputs if manifest.notes else ():
         if value.place.kind == WORKSPACE and held.offset <= value.place.offset < held.offset + max(1, held.nbytes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -229,8 +230,6 @@ def profile_function(mod: Any, dev: Any, collectors: Sequence[MetricCollector] |
 
     It returns what the collectors say, and without any, the time: `{"Duration (us)": Duration}`. Raises `InputError` for fewer than no warm-ups.
     """
-    import time
-
     if warmup_iters < 0:
         raise InputError(f"warmup_iters={warmup_iters} is less than none")
     measured = [*(collectors or ())]
@@ -242,13 +241,18 @@ def profile_function(mod: Any, dev: Any, collectors: Sequence[MetricCollector] |
     def call(*args: Any) -> dict[str, Metric]:
         for _ in range(warmup_iters):
             function(*args)
-        started = [collector.start(wrapped) for collector in measured]
         begin = time.perf_counter()
-        function(*args)
-        seconds = time.perf_counter() - begin
-        found: dict[str, Metric] = {}
-        for collector, state in zip(reversed(measured), reversed(started), strict=True):
-            found.update(collector.stop(state))
-        return found if measured else {_TIME: Duration(1e6 * seconds)}
+        found = measured_call(lambda: function(*args), wrapped, measured)
+        return found if measured else {_TIME: Duration(1e6 * (time.perf_counter() - begin))}
 
     return call
+
+
+def measured_call(call: Callable[[], object], device: DeviceWrapper, collectors: Sequence[MetricCollector]) -> dict[str, Metric]:
+    """What collectors say of a call: started in order, stopped the other way round."""
+    started = [collector.start(device) for collector in collectors]
+    call()
+    found: dict[str, Metric] = {}
+    for collector, state in zip(reversed(collectors), reversed(started), strict=True):
+        found.update(collector.stop(state))
+    return found

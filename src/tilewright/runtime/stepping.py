@@ -40,13 +40,18 @@ class Subject:
 
 def step_calls(subject: Subject, part: int = 0) -> list[Callable[[], object]]:
     """A function for each step of one of the program's parts. Raises `ArtifactError` where kernels are hidden in the code."""
-    memory = subject.memory
-    if part:
-        counts = len(memory[INPUT])
-        away = [part * int(n) for n in part_bytes(subject.manifest)]
-        moved = {INPUT: away[:counts], OUTPUT: away[counts:]}
-        memory = {kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)] for kind, bases in memory.items()}
+    memory = memory_of_part(subject, part)
     return [_call(step, subject, memory) for step in subject.manifest.steps]
+
+
+def memory_of_part(subject: Subject, part: int) -> Memory:
+    """The addresses that one of the program's parts uses."""
+    if not part:
+        return subject.memory
+    counts = len(subject.memory[INPUT])
+    away = [part * int(n) for n in part_bytes(subject.manifest)]
+    moved = {INPUT: away[:counts], OUTPUT: away[counts:]}
+    return {kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)] for kind, bases in subject.memory.items()}
 
 
 def step_name(step: Step) -> str:
@@ -72,16 +77,17 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
         case Copy():
             if not isinstance(step.nbytes, int):
                 raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole")
-            to, source, count = _address(step.destination, memory), _address(step.source, memory), step.nbytes
+            to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(kernel_address(subject.code, step.symbol))
-            given = [subject.context, *(_address(place, memory) for place in step.args)]
+            given = [subject.context, *(address_of(place, memory) for place in step.args)]
             return lambda: function(*given)
     return lambda: subject.outside(step)
 
 
-def _address(place: Place, memory: Memory) -> int:
+def address_of(place: Place, memory: Memory) -> int:
+    """Where a place is in memory. Raises `RunError` where only a call tells."""
     if not isinstance(place.skip, int):
         raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole")
     bases = memory[place.kind]

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from tilewright.errors import OptionError
 from tilewright.pieces import alive_bytes
-from tilewright.runtime.files import write_atomically
+from tilewright.runtime.files import write_whole
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.profile import Profile, Run
 
@@ -56,7 +56,7 @@ class Trace:
         file = Path(path)
         check_format(file)
         content = chrome_json(self).encode() if file.suffix == FORMATS[0] else perfetto_bytes(self)
-        write_atomically(file, lambda stream: stream.write(content) and None)
+        write_whole(file, content)
         return file
 
 
@@ -81,7 +81,7 @@ def trace_of(profile: Profile, manifest: Manifest) -> Trace:
         if step.note is not None:
             details |= {"operators": ", ".join(step.note.operators), "operations": step.note.operations, "bytes": step.note.nbytes}
         steps.append(Slice(step.name, span.begin, span.end, details, tuple(chunks.get(run.caller, {}).get(k, ()))))
-    lanes = {CALLER: (Slice(profile.program, run.begin, run.end, {}, tuple(steps)),)}
+    lanes: dict[str, tuple[Slice, ...]] = {CALLER: (Slice(profile.program, run.begin, run.end, {}, tuple(steps)),)}
     workers = [thread for thread in chunks if thread != run.caller]
     for number, thread in enumerate(workers, 1):
         lanes[f"worker {number}"] = tuple(s for found in chunks[thread].values() for s in found)

@@ -114,7 +114,7 @@ def _transposed_reduction(call: Call) -> float:
 def _attention_reduction(call: Call) -> float:
     """Both products, over all keys: those that a causal one leaves out are counted, too."""
     size, width = (call.op.attributes()[name] for name in ("size", "width"))
-    return _shape(call.args[1])[1] * (size + width) / width
+    return _shape(call.args[1])[1] * (int(size) + int(width)) / int(width)
 
 
 _REDUCED: Final[dict[str, Any]] = {
