@@ -26,7 +26,18 @@ from tilewright.runtime.memory_report import memory_report
 from tilewright.runtime.notes import Note
 from tilewright.runtime.perfetto import perfetto_bytes
 from tilewright.runtime.profile import Chunk, Profile, Run, Span, StepTime, profile_program
-from tilewright.runtime.profiling import Count, DeviceWrapper, Duration, Metric, MetricCollector, Percent, Ratio, Report, number_of, profile_function
+from tilewright.runtime.profiling import (
+    Count,
+    DeviceWrapper,
+    Duration,
+    Metric,
+    MetricCollector,
+    Percent,
+    Ratio,
+    Report,
+    number_of,
+    profile_function,
+)
 from tilewright.runtime.roofline import BETWEEN, Bound, Peaks, judge
 from tilewright.runtime.trace import CALLER, Slice, Trace, chrome_json, trace_of
 from tilewright.types import DataType
@@ -109,7 +120,8 @@ def test_programs_of_all_kinds_are_profiled(form: str, tmp_path: Path) -> None:
     model = tvm.compile(mlp(), **options)
     program = tvm.load(model.save(tmp_path / f"m{form}")) if form.startswith(".") else model.executable
     profile = program.profile(number=1)
-    assert [s.note is not None and s.note.operations > 0 for s in profile.steps][0]
+    first = profile.steps[0].note
+    assert first is not None and first.operations > 0
     assert profile.steps[0].name in str(profile)
 
 
@@ -155,7 +167,7 @@ def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tilewright.compiler.peaks.measure_peaks", lambda *_: pytest.fail("measured again"))
     assert peaks(1, cache) == found == Peaks.from_json(found.to_json())
     for wrong in ("[]", '{"threads": 1, "operations": {}, "bandwidths": []}', "x"):
-        with pytest.raises(InputError, match="no peaks of a machine|have operations of float32"):
+        with pytest.raises(InputError, match=r"no peaks of a machine|have operations of float32"):
             Peaks.from_json(wrong)
 
 

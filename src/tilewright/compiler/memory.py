@@ -10,6 +10,7 @@ from tilewright.errors import CompileError
 from tilewright.ir.transform import PassContext
 from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.pieces import alive_bytes
+from tilewright.relay.analysis.operations import operator_names
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import MemoryPlan, Place, plan_memory
 from tilewright.runtime.host import host_arch
@@ -48,7 +49,6 @@ def _peak(plan: MemoryPlan) -> tuple[int, int]:
 
 def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     step, peak = _peak(plan)
-    call = plan.steps[step].call
     alive = sorted((p for p in plan.pieces if p.birth <= step <= p.death), key=lambda p: -p.nbytes)
     lives = "; ".join(f"{shown_bytes(p.nbytes)} of {_maker(plan, p.birth, p.offset)}, from step {p.birth} to {p.death}" for p in alive[:_NAMED])
     more = f"; and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
@@ -56,7 +56,7 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is Place.WORKSPACE)
     smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
     return (
-        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {(call and call.span) or 'a copy'}, "
+        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {_title(plan, step)}, "
         f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow {plan.workspace_bytes} bytes")
 
 
@@ -64,8 +64,15 @@ def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
     """Who made what lies at an offset: the node and the type."""
     made = [loc for loc in plan.steps[step].outputs if loc.place is Place.WORKSPACE]
     at = next((loc for loc in made if loc.index == offset), made[0] if made else None)
+    return f"{_title(plan, step)}{'' if at is None else f' ({at.type!r})'}"
+
+
+def _title(plan: MemoryPlan, step: int) -> str:
+    """The node of the model that a step computes, or its operators where it is from no model."""
     call = plan.steps[step].call
-    return f"{(call and call.span) or 'a copy'}{'' if at is None else f' ({at.type!r})'}"
+    if call is None or not isinstance(call.op, Function):
+        return "a copy"
+    return str(call.span or call.op.span or ", ".join(operator_names(call.op)))
 
 
 def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:

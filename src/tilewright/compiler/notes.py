@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.relay.analysis.operations import only_moves, operations, product_type
-from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.analysis.operations import only_moves, operations, operator_names, product_type
+from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place
 from tilewright.relay.transform.plan_memory import Step as PlanStep
-from tilewright.relay.visitor import calls
 from tilewright.runtime.manifest import Held
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import HostValue
@@ -37,7 +36,7 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
         return sum(loc.type.nbytes if most is None else min(most, loc.type.nbytes) for loc in given if where(loc))
 
     return Note(
-        operators=_operators(function) if isinstance(function, Function) else ("copy",),
+        operators=operator_names(function) if isinstance(function, Function) else ("copy",),
         operations=operations(function) if isinstance(function, Function) else 0,
         dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made else DataType("float32"),
         reads=total(lambda loc: loc.place is not Place.CONSTANT),
@@ -45,6 +44,3 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
         outputs=tuple(map(value, made)),
     )
 
-
-def _operators(function: Function) -> tuple[str, ...]:
-    return tuple(c.op.name for c in calls(function.body) if isinstance(c, Call) and not isinstance(c.op, Expr))

@@ -27,6 +27,11 @@ def operations(function: Function) -> int:
     return sum(map(_of_call, calls(function.body)))
 
 
+def operator_names(function: Function) -> tuple[str, ...]:
+    """The names of the operators of a primitive function, operands before users."""
+    return tuple(e.op.name for e in calls(function.body) if not isinstance(e.op, Expr))
+
+
 def product_type(function: Function) -> DataType:
     """The element type of the first argument of the first product; of the first result where there is no product."""
     found = [e for e in calls(function.body) if not isinstance(e.op, Expr)]

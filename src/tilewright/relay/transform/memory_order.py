@@ -1,12 +1,15 @@
-"""An order of the calls of a graph in which few bytes live at the same time: of all that could be done next, what leaves least behind.
+"""An order of the calls of a graph in which few bytes live at the same time: of the operands of a call, the one that needs most beside its result comes first.
 
-    a = f(x); b = g(x); c = h(a); d = k(b)        a and b are large, c and d small
-    -> a, c, b, d                                 b is made when a is gone
+    f(a(x), c(b(x)))        the results of a and c are small, that of b is large
+    -> b, c, a, f           a's is not there yet while b's is
+
+That is the order of Sethi and Ullman ("The generation of optimal code for arithmetic expressions", 1970), with bytes in the place of registers: the best one where no
+value is read twice, and a good one elsewhere.
 """
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Mapping, Sequence
 
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.visitor import operands, post_order
@@ -14,55 +17,52 @@ from tilewright.types import TensorType, TupleType, Type
 
 
 def least_memory_order(function: Function) -> list[Expr]:
-    """The nodes of a function's body, operands before users, chosen greedily. Names for memory (tuples, fields) cost nothing and come at once."""
+    """The nodes of a function's body, operands before users."""
     order = post_order(function.body, inside=False)
-    place = {e: k for k, e in enumerate(order)}
-    reads = {e: [o for o in dict.fromkeys(operands(e)) if o in place] for e in order}
-    users: dict[Expr, list[Expr]] = {e: [] for e in order}
+    known = {*order}
+    first: dict[Expr, list[Expr]] = {}
+    size: dict[Expr, int] = {}
+    need: dict[Expr, int] = {}
     for e in order:
-        for o in reads[e]:
-            users[o].append(e)
-    waiting = {e: len(found) for e, found in reads.items()}
-    left = {e: len(found) for e, found in users.items()}
-    heap: list[tuple[int, int, Expr]] = []
+        reads = [o for o in dict.fromkeys(operands(e)) if o in known]
+        reads.sort(key=lambda o: size[o] - need[o])
+        first[e], size[e] = reads, _nbytes(e)
+        need[e] = _need(e, reads, size, need)
+    return _walked(function.body, first)
+
+
+def _need(e: Expr, reads: Sequence[Expr], size: Mapping[Expr, int], need: Mapping[Expr, int]) -> int:
+    """The most that is alive until a value is there, when its operands are made in this order."""
+    most = held = 0
+    for o in reads:
+        most = max(most, held + need[o])
+        held += size[o]
+    return max(most, held + size[e] if _makes(e) else held)
+
+
+def _walked(root: Expr, first: Mapping[Expr, Sequence[Expr]]) -> list[Expr]:
     done: dict[Expr, None] = {}
-
-    def cost(e: Expr) -> int:
-        """The bytes that a call adds: its result, less those of its operands that it is the last to read."""
-        if not isinstance(e, Call):
-            return -(1 << 62)
-        return _nbytes(e) - sum(_nbytes(o) for o in reads[e] if isinstance(o, Call) and left[o] == 1)
-
-    def offer(e: Expr) -> None:
-        heapq.heappush(heap, (cost(e), place[e], e))
-
-    for e in order:
-        if not waiting[e]:
-            offer(e)
-    while heap:
-        known, _, e = heapq.heappop(heap)
+    stack = [(root, False)]
+    while stack:
+        e, is_ready = stack.pop()
         if e in done:
             continue
-        if cost(e) != known:  # somebody else read an operand of it meanwhile
-            offer(e)
+        if is_ready:
+            done[e] = None
             continue
-        done[e] = None
-        for o in reads[e]:
-            left[o] -= 1
-            if left[o] == 1:
-                for user in users[o]:
-                    if user not in done and not waiting[user]:
-                        offer(user)
-        for user in users[e]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                offer(user)
+        stack.append((e, True))
+        stack += [(o, False) for o in reversed(first[e]) if o not in done]
     return [*done]
 
 
+def _makes(e: Expr) -> bool:
+    """Whether a value has memory of its own, and is no name for what is there."""
+    return isinstance(e, Call) and not (isinstance(e.op, Function) and e.op.attrs.get("reshape_only"))
+
+
 def _nbytes(e: Expr) -> int:
-    """The bytes of the tensors of a value."""
-    stack: list[Type | None] = [e.known_type()]
+    """The bytes of the tensors of a value that a call made; inputs and constants are there anyway."""
+    stack: list[Type | None] = [e.known_type() if isinstance(e, Call) or operands(e) else None]
     total = 0
     while stack:
         t = stack.pop()
