@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
@@ -114,6 +115,16 @@ def test_every_part_of_a_batch_is_timed() -> None:
     assert profile.report().calls[0]["Count"] == Count(2)
 
 
+def test_without_the_compiler_python_looks_at_the_clock(network: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tilewright.target.llvm.timed", None)
+    profile = network.profile(IMAGE, number=2, timeline=True)
+    assert profile.clock == "python"
+    assert "no compiler is installed here" in profile.report().table()
+    assert profile.timeline is not None and not profile.timeline.chunks
+    with pytest.raises(OptionError, match="number=0 must be at least 1"):
+        network.profile(number=0)
+
+
 @pytest.mark.parametrize("form", [".so", ".tar", "c", "checked"])
 def test_programs_of_all_kinds_are_profiled(form: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"c": {"target": "c"}, "checked": {"config": {"tir.instrument_bound_checkers": True}}}.get(form, {})
@@ -169,6 +180,20 @@ def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for wrong in ("[]", '{"threads": 1, "operations": {}, "bandwidths": []}', "x"):
         with pytest.raises(InputError, match=r"no peaks of a machine|have operations of float32"):
             Peaks.from_json(wrong)
+
+
+def test_rooflines_under_the_names_of_the_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.utils.peaks", lambda threads: FLAT)
+    mod, params = relay.frontend.from_onnx(cnn(), freeze_params=False)
+    report = tvm.utils.roofline_analysis(mod, params, "llvm", tvm.cpu(), inputs={"x": IMAGE}, runs=2)
+    assert [r.get("Bound") in {*Bound} for r in report.calls] == [True] * 4 + [False]
+    assert report.configuration["Peak float32 (Gop/s)"] == Ratio(100.0)
+    assert tvm.utils.estimate_peak_fma_flops("llvm", tvm.cpu(), "int8") == 4e11
+    assert [tvm.utils.estimate_peak_bandwidth("llvm", tvm.cpu(), nbytes=n) for n in (1, None)] == [1e11, 1e10]
+    with pytest.raises(OptionError, match="there are figures for float32, bfloat16, int8"):
+        tvm.utils.estimate_peak_fma_flops("llvm", tvm.cpu(), "float64")
+    with pytest.raises(OptionError, match="peaks are measured on this machine"):
+        tvm.utils.estimate_peak_bandwidth("llvm -mtriple=riscv64-linux-gnu", tvm.cpu())
 
 
 def test_operations_that_a_graph_asks_for() -> None:
