@@ -64,31 +64,28 @@ class Pace:
 USUAL: Final = Pace()
 
 
-def measure(
-    call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0, pace: Pace = USUAL,
-    clock: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep,
-) -> BenchmarkResult:
-    """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take `min_repeat_ms`. `clock` and `sleep` are for tests."""
+def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0, pace: Pace = USUAL) -> BenchmarkResult:
+    """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take `min_repeat_ms`."""
     if repeat < 1 or number < 1:
         raise OptionError(f"repeat={repeat} and number={number} must both be at least 1")
     call()
     results = []
     for k in range(repeat):
-        seconds, zeros = _time(call, number, clock), 0
+        seconds, zeros = _time(call, number), 0
         while 1e3 * seconds < min_repeat_ms or (seconds <= 0 and zeros < pace.limit_zero_time_iterations):
             zeros += seconds <= 0
             wanted = number * min_repeat_ms / max(1e3 * seconds, 1e-6)
             number = max(number + 1, min(int(1.1 * wanted), 100 * number))
-            seconds = _time(call, number, clock)
+            seconds = _time(call, number)
         results.append(seconds / number)
         if pace.cooldown_interval_ms and (k + 1) % pace.repeats_to_cooldown == 0 and k + 1 < repeat:
-            sleep(pace.cooldown_interval_ms / 1e3)
+            time.sleep(pace.cooldown_interval_ms / 1e3)
     return BenchmarkResult(tuple(results))
 
 
-def _time(call: Callable[[], object], number: int, clock: Callable[[], float]) -> float:
+def _time(call: Callable[[], object], number: int) -> float:
     rounds = range(number)
-    start = clock()
+    start = time.perf_counter()
     for _ in rounds:
         call()
-    return clock() - start
+    return time.perf_counter() - start
