@@ -106,6 +106,15 @@ def test_native_code_looks_at_the_clock(network: Executable) -> None:
     np.testing.assert_array_equal(network(IMAGE), expected)
 
 
+def test_all_iterations_of_a_parallel_loop_are_noted() -> None:
+    x = relay.var("x", shape=(2048, 256))
+    program = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), threads=2).executable
+    run = program.profile(number=1, timeline=True).timeline
+    assert run is not None and len(run.chunks) > 1 and len({c.thread for c in run.chunks}) <= 2
+    chunks = sorted((c.first, c.last) for c in run.chunks)
+    assert chunks[0][0] == 0 and all(a[1] == b[0] for a, b in pairwise(chunks))
+
+
 def test_every_part_of_a_batch_is_timed() -> None:
     program = tvm.compile(cnn(batch=4), config={"relay.SplitBatch.images": 2}, threads=1).executable
     assert program.manifest.parts == 2

@@ -131,6 +131,9 @@ class Code(Protocol):
     def address(self, symbol: str) -> int:
         """Where `symbol` is; raises `KeyError` when there is none."""
 
+    def hidden_address(self, symbol: str) -> int:
+        """Where a symbol is that is for the code alone: kernels, for those who time them. Raises `KeyError` where the code does not say."""
+
 
 def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep]:
     """Native steps in runs as long as possible, the others one by one, in order."""

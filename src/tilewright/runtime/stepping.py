@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import ArtifactError, RunError
-from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Code, Copy, KernelCall, OutsideStep, Place, Step
 from tilewright.runtime.table import part_bytes
@@ -67,7 +66,7 @@ def step_name(step: Step) -> str:
 def kernel_address(code: Code, symbol: str) -> int:
     """Where a kernel is in memory. Raises `ArtifactError` where it is hidden in the code."""
     try:
-        return code.hidden_address(symbol) if isinstance(code, SharedLibrary) else code.address(symbol)
+        return code.hidden_address(symbol)
     except KeyError as error:
         raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that") from error
 

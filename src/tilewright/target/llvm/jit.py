@@ -27,6 +27,8 @@ class LoadedCode:
 
     def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None) -> None:
         """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted, `elsewhere` has addresses of other code."""
+        self._objects, self._symbols = objects, frozenset(symbols)
+        self._open: LoadedCode | None = None
         sizes = _functions(objects)
         library = llvm.JITLibraryBuilder()
         for image in objects:
@@ -49,6 +51,15 @@ class LoadedCode:
     def address(self, symbol: str) -> int:
         """Where `symbol`, one of those asked for, starts in memory."""
         return int(self._tracker[symbol])
+
+    def hidden_address(self, symbol: str) -> int:
+        """Where a symbol is that nobody asked for: in a copy of the code that shows all its functions, linked at the first question. Raises `KeyError`."""
+        if self._open is None:
+            functions = (name for image in self._objects for name in functions_of(image))
+            self._open = LoadedCode(self._objects, tuple(dict.fromkeys((*self._symbols, *functions))))
+        if symbol not in self._open._symbols:
+            raise KeyError(symbol)
+        return self._open.address(symbol)
 
 
 def _functions(objects: Sequence[bytes]) -> dict[str, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -131,7 +130,6 @@ class TimedEntries:
         self.entries = [_CALL(self._code.address(s)) for s in symbols]
         self._times = ctypes.c_uint64.from_address(self._code.address("tw_times"))
         self._watch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self._code.address("tw_watch"))
-        self.lock = threading.Lock()
 
     def times_into(self, memory: Array) -> None:
         """Where the next looks at the clock are written: int64, in nanoseconds."""
