@@ -349,6 +349,16 @@ def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixtur
     assert main(build) == 0, capsys.readouterr().err
 
 
+def test_the_python_of_the_page_on_profiling_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for source in blocks(ROOT / "docs" / "profiling.md", "python"):
+        exec(source, names)
+    out = capsys.readouterr().out
+    assert "(between steps)" in out and "Total_time" in out and "peak of the arena" in out and "and 100000 are allowed: most is alive at" in out
+    assert (models_here / "run.pftrace").stat().st_size > 0
+    assert (models_here / "dump" / "_tvmdbg_device_CPU_0" / "output_tensors.params").exists()
+
+
 def test_the_python_of_the_command_line_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (source,) = blocks(ROOT / "docs" / "command_line.md", "python")
     exec(compile(source, "command_line.md", "exec"), {})

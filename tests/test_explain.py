@@ -365,4 +365,4 @@ def test_open_sizes_are_asked_for() -> None:
 def test_profiled_code_in_memory_gives_the_same_answers() -> None:
     model = tvm.compile(cnn().SerializeToString())
     x = np.random.default_rng(0).random((1, 3, 16, 16), np.float32)
-    np.testing.assert_array_equal(model.artifact.executable(1, apart=True)(x), model(x))
+    np.testing.assert_array_equal(model.artifact.executable(1)(x), model(x))

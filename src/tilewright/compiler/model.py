@@ -36,6 +36,7 @@ from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import OpenExecutable
+from tilewright.runtime.profile import Profile
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
 from tilewright.target.accelerators import identity
@@ -65,6 +66,7 @@ def compile(
     disabled_pass: Sequence[str] = (),
     mixed_precision: str = "",
     numerics: str = "",
+    max_arena: int = 0,
     cache: Cache | None = None,
     specialise_after: int = 0,
     records: Any = None,
@@ -78,7 +80,8 @@ def compile(
     sizes that it is called with `specialise_after` times (0: never) are compiled for themselves in the background. `opt_level`,
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
     stands between them in that type, with sums in float32; inputs and outputs keep their types. `numerics` ("tflite", "onnx", "torch" or one of its engines, "fast")
-    rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `threads` share the work of a call (default: all cores).
+    rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `max_arena` are the most bytes that
+    values between kernels may take (0: any number); a model that needs more is refused with a `CompileError` that says what lives at its peak. `threads` share the work of a call (default: all cores).
     `records` are what `tilewright tune` wrote, a file or several: kernels that were tuned are made as was measured to be best (`autotvm.apply_history_best`).
 
     Raises `ModelError` for a bad file, `OpNotImplemented` with all operators that are not known, `ShapeError` where an
@@ -86,7 +89,7 @@ def compile(
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}", code="TW0209")
-    named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics}
+    named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics, "relay.backend.max_arena": max_arena}
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
@@ -392,6 +395,10 @@ class Model:
             return self._stages.last.executable.benchmark(**options)
         tree, tensors = self._tensors(args, {})
         return tree.benchmark(*tensors, **options)
+
+    def profile(self, *args: Any, **options: Any) -> Profile:
+        """The time of each step, on these inputs or on random ones: see `Executable.profile`."""
+        return self.executable.profile(*args, **options)
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""

@@ -61,10 +61,8 @@ class Artifact:
     modules: tuple[ModuleNode, ...] = ()
     """What other compilers made, called by external steps."""
 
-    def executable(self, threads: int | None = None, *, apart: bool = False) -> Executable:
+    def executable(self, threads: int | None = None) -> Executable:
         """Bring the code into this process; `threads` overrides the number that the model was made for.
-
-        Where `apart`, kernels that are linked in memory can be called one by one, as `Executable.profile` does.
 
         Raises `ArtifactError` when the code is for another machine.
         """
@@ -72,12 +70,12 @@ class Artifact:
             raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module", code="TW0809")
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
-        return Executable(self.manifest, self.code(apart=apart), self.constants, threads, modules=self.modules)
+        return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
 
-    def code(self, *, apart: bool = False) -> Code:
-        """The code, in this process; its kernels have addresses, too, where `apart`. Raises `ArtifactError` when it is for another machine."""
+    def code(self) -> Code:
+        """The code, in this process. Raises `ArtifactError` when it is for another machine."""
         check_host(self.manifest, self.path or f"model '{self.manifest.name}'")
-        return self.library or self._link_in_process(kernel_symbols(self.manifest.steps) if apart else ())
+        return self.library or self._link_in_process()
 
     def header(self) -> str:
         """The C header of `<name>_run`."""
@@ -89,7 +87,7 @@ class Artifact:
 
         return save(self, Path(path), linker)
 
-    def _link_in_process(self, kernels: Sequence[str] = ()) -> Code:
+    def _link_in_process(self) -> Code:
         try:
             if self.manifest.debug:
                 from tilewright.compiler.export import link_for_debuggers
@@ -98,7 +96,7 @@ class Artifact:
             from tilewright.target.llvm.jit import LoadedCode
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
-        return LoadedCode(self.objects, (*self.symbols(), *kernels))
+        return LoadedCode(self.objects, self.symbols())
 
     def symbols(self) -> tuple[str, ...]:
         """What of the code the runtime uses, by name."""

@@ -71,7 +71,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
         try:
             if not runs_here(artifact.manifest):
                 raise ArtifactError(f"the program is for '{artifact.manifest.target}', which is another machine than this one")
-            measurement, reason = measure(artifact.executable(model.threads, apart=True), steps, model.target.processor), ""
+            measurement, reason = measure(artifact.executable(model.threads), steps), ""
         except (RunError, ArtifactError) as error:
             reason = str(error)
     return Content(

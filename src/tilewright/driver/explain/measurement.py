@@ -6,36 +6,22 @@ bytes are those of all arguments and results, each read or written once: what no
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from tilewright.autotvm.task.kernels import operations
+from tilewright.compiler.peaks import peaks
 from tilewright.errors import RunError
 
 if TYPE_CHECKING:
     from tilewright.driver.explain.graphs import ProgramStep
     from tilewright.runtime.executable import Executable
-    from tilewright.target.target import Target
+    from tilewright.runtime.roofline import Peaks
 
 _SECONDS: Final = 0.6
 _MOST: Final = 20
 """Steps are timed as often as fits into so many seconds, at most so many times."""
-_PROBES: Final = 400
-"""What is measured of the machine is timed more often, and short: some of the runs shall be undisturbed."""
-_PRODUCT: Final = 512
-_ELEMENTS: Final = 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """What a machine does in a second at best: operations on float32, and bytes to and from memory."""
-
-    operations: float
-    nbytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,7 @@ class Measurement:
     threads: int
 
 
-def measure(executable: Executable, steps: Sequence[ProgramStep], target: Target) -> Measurement:
+def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement:
     """Run the program on random inputs. Raises `RunError` where its steps cannot be timed apart, `ArtifactError` where it does not run here."""
     once = executable.profile(number=1)
     times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
@@ -70,21 +56,4 @@ def measure(executable: Executable, steps: Sequence[ProgramStep], target: Target
         for timed, s in zip(profile.steps, steps, strict=True)
     )
     whole = executable.benchmark(repeat=5 if times > 1 else 1, number=1, min_repeat_ms=20).median
-    return Measurement(found, whole, peaks_of(str(target), executable.threads), executable.threads)
-
-
-@functools.cache
-def peaks_of(target: str, threads: int) -> Peaks:
-    """What a product of matrices and a sum of long vectors reach here, compiled for the same target, at their best of several runs."""
-    from tilewright import relay
-    from tilewright.compiler.model import compile as compiled
-    from tilewright.relay.expr import Function
-
-    def best(result: Any, *inputs: Any) -> float:
-        model = compiled(Function(inputs, result), target=target, threads=threads)
-        first = model.benchmark(repeat=3, number=1).min
-        return float(min(first, model.benchmark(repeat=int(min(_PROBES, max(3, _SECONDS / first))), number=1).min))
-
-    x, w = relay.var("x", shape=(_PRODUCT, _PRODUCT)), relay.const(np.ones((_PRODUCT, _PRODUCT), np.float32))
-    v = relay.var("v", shape=(_ELEMENTS,))
-    return Peaks(2.0 * _PRODUCT**3 / best(relay.nn.dense(x, w), x), 8.0 * _ELEMENTS / best(v + relay.const(1.0), v))
+    return Measurement(found, whole, peaks(executable.threads), executable.threads)

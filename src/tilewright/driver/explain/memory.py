@@ -42,6 +42,6 @@ def memory_of(plans: Sequence[MemoryPlan]) -> Memory:
     values: list[Held] = []
     first = 0
     for plan in plans:
-        values += [Held(x.offset, x.nbytes, first + x.birth, first + x.death) for x in plan.lifetimes]
+        values += [Held(x.offset, x.nbytes, first + x.birth, first + x.death) for x in plan.pieces]
         first += len(plan.steps)
     return Memory(max((p.workspace_bytes for p in plans), default=0), tuple(values))

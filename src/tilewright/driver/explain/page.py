@@ -21,6 +21,7 @@ from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, Row, d
 from tilewright.driver.explain.graphs import Graph, compared
 from tilewright.driver.explain.kernels import Text
 from tilewright.driver.explain.recording import State
+from tilewright.types import FLOAT32
 
 FOLDER: Final = Path(__file__).parent / "page"
 STYLES: Final = ("page.css", "views.css")
@@ -79,7 +80,7 @@ def summary_of(content: Content) -> dict[str, Any]:
             "workspace": content.memory.workspace, "constants": m.constants_bytes, "peak": most, "peak_step": step,
             "values": [[v.offset, v.nbytes, v.birth, v.death] for v in content.memory.values],
         },
-        "run": None if run is None else {"seconds": run.seconds, "threads": run.threads, "operations": run.peaks.operations, "bytes": run.peaks.nbytes},
+        "run": None if run is None else {"seconds": run.seconds, "threads": run.threads, "operations": run.peaks.rate(FLOAT32), "bytes": run.peaks.bandwidths[-1][1]},
         "not_measured": content.not_measured, "has_c": bool(content.c),
     }
 

@@ -170,7 +170,7 @@ def run_command(
         TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode), print_time, repeat, number, profile, end_to_end,
     )
     if profile:
-        typer.echo(result.profile)
+        typer.echo(result.profile, nl=False)
     if print_time:
         typer.echo(result.format_times())
     if print_top is not None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.compiler.grouping import flat
 from tilewright.driver import files, tensors
+from tilewright.driver.profile import reported
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
 from tilewright.errors import OptionError
@@ -56,5 +57,5 @@ def run_module(
     answer = program(fed)
     answers = flat(answer if isinstance(answer, tuple) else (answer,))
     times = program.benchmark(fed, repeat=repeat, number=number, end_to_end=end_to_end) if benchmark else None
-    profiled = str(program.profile(fed, number=number)) if profile else ""
+    profiled = reported(program, fed, number).table(aggregate=False) if profile else ""
     return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)
