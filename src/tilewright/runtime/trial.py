@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
+from tilewright.runtime import turns
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
@@ -89,7 +90,14 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 
 
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`."""
+    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Behind it this process's turn is over."""
+    try:
+        return _trial(message, pieces)
+    finally:
+        turns.leave()
+
+
+def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
     if not _PREPARED or _PREPARED[0].key != message["key"]:
         raise InputError("the workload of this trial was not prepared")
     prepared, options = _PREPARED[0], TrialOptions(**message["options"])
