@@ -54,14 +54,17 @@ class Turns:
                 if time.monotonic() >= end:
                     return False
                 time.sleep(_PAUSE)
-        self._queue = _closed(self._queue)
+        _close(self._queue)
+        self._queue = None
         os.ftruncate(self._turn, 0)
         os.pwrite(self._turn, f"{os.getpid()}\n".encode(), 0)
         return True
 
     def leave(self) -> None:
         """Let the turn go, or the place among those who wait."""
-        self._queue, self._turn = _closed(self._queue), _closed(self._turn)
+        _close(self._queue)
+        _close(self._turn)
+        self._queue = self._turn = None
 
     @property
     def holder(self) -> str:
@@ -141,6 +144,6 @@ def _locked(path: str) -> int | None:
     return descriptor
 
 
-def _closed(descriptor: int | None) -> None:
+def _close(descriptor: int | None) -> None:
     if descriptor is not None:
         os.close(descriptor)

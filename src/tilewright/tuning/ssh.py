@@ -61,9 +61,14 @@ class SSHConnection:
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"'{self.destination}' did not answer within {timeout:g} s") from error
         errors = done.stderr.decode(errors="replace").strip()
-        if done.returncode == _UNREACHED or self._master.poll() is not None:
+        if done.returncode == _UNREACHED and not self._is_alive() or self._master.poll() is not None:
             raise RPCError(f"the connection to '{self.destination}' broke: {errors[-500:] or 'ssh said nothing'}")
         return done.returncode, done.stdout, errors
+
+    def _is_alive(self) -> bool:
+        """Whether the connection stands: programs may end with ssh's own status."""
+        asked = subprocess.run([*self._command, "-O", "check", self.destination], capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False)
+        return asked.returncode == 0
 
     def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes:
         """The output of a command that has to succeed. Raises `RPCError`, also where it takes too long."""

@@ -100,7 +100,8 @@ class XGBTuner(RandomTuner):
         """The features of a record of another task; None where they say nothing here."""
         index = self.space.index_of(i.config.entity_map)
         if index is not None and self.feature_type == "knob":
-            return self._features([index])[0]
+            (row,) = self._features([index])
+            return np.asarray(row)
         if self.feature_type == "knob":
             return None
         try:
