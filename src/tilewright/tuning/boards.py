@@ -175,7 +175,8 @@ class SSHRunner:
         """The lines that the program says on the board, and with `answers` what its kernel wrote; or how it failed."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
         arguments = [*self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number, repeat, least_ms, self.threads, seconds]
-        command = f"cat > {path} && chmod 700 {path} && {words(arguments)}{f' && echo && cat {written}' if answers else ''}"
+        file = words([path])
+        command = f"cat > {file} && chmod 700 {file} && {words(arguments)}{f' && echo && cat {words([written])}' if answers else ''}"
         try:
             status, said, errors = board.run(command, program.data, seconds + _MARGIN)
         except TimeoutError:
@@ -205,7 +206,7 @@ class SSHRunner:
         connection, self._connection, self._prepared = self._connection, None, None
         if connection is not None:
             try:
-                connection.checked(f"rm -rf {self._folder}", timeout=20)
+                connection.checked(f"rm -rf {words([self._folder])}", timeout=20)
             except RPCError as error:
                 _LOG.warning("%s is left on %s: %s", self._folder, self.destination, error)
             connection.close()

@@ -61,7 +61,7 @@ class SSHConnection:
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"'{self.destination}' did not answer within {timeout:g} s") from error
         errors = done.stderr.decode(errors="replace").strip()
-        if done.returncode == _UNREACHED and not self._is_alive() or self._master.poll() is not None:
+        if (done.returncode == _UNREACHED and not self._is_alive()) or self._master.poll() is not None:
             raise RPCError(f"the connection to '{self.destination}' broke: {errors[-500:] or 'ssh said nothing'}")
         return done.returncode, done.stdout, errors
 

@@ -45,6 +45,13 @@ class Trials:
 
     def run(self, image: Image, reference: Image | None) -> Measured:
         """Time the image; `reference` gives the right answers. Raises only what has to do with the bench: `OSError`, `RPCError`."""
+        try:
+            return self._run(image, reference)
+        except KeyboardInterrupt:
+            self.fresh()  # it may have its machine's turn, which others wait for
+            raise
+
+    def _run(self, image: Image, reference: Image | None) -> Measured:
         start = time.perf_counter()
         error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
         try:
