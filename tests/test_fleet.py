@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shutil
@@ -126,14 +127,15 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder.chmod(0o700)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True, stdin=subprocess.DEVNULL, timeout=60)
-    Path("/run/sshd").mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # which sshd asks for where it gives its privileges up
     server = folder / "sshd_config"
     server.write_text(
         f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nLogLevel ERROR\n",
     )
     config = folder / "config"
     config.write_text(
-        f"Host board\n  ProxyCommand {SSHD} -i -f {server}\n  User {os.environ.get('USER') or 'root'}\n  IdentityFile {folder}/user\n  IdentitiesOnly yes\n"
+        f"Host board\n  ProxyCommand {SSHD} -i -f {server}\n  User {getpass.getuser()}\n  IdentityFile {folder}/user\n  IdentitiesOnly yes\n"
         "  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n",
     )
     yield config
