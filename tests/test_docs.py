@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import typer
 from onnx import helper
 
 from small_models import graph
 from tilewright import relay, rpc, te
 from tilewright.contrib.accelerator.__main__ import main as accelerator_main
-from tilewright.driver.main import main
+from tilewright.driver.main import app, main
 from tilewright.global_functions import remove_global_func
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.settings import SETTINGS
@@ -342,7 +343,10 @@ def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixtur
     names: dict[str, Any] = {}
     exec(compile(source, str(page), "exec"), names)
     assert names["history"].report == {"taken": len((models_here / "log.json").read_text().splitlines())}
-    (command,) = blocks(page, "sh")
+    command, elsewhere = blocks(page, "sh")
+    group: Any = typer.main.get_command(app)
+    known = {o for p in group.commands["tune"].params for o in p.opts}  # devices are not here, but the options are
+    assert all({w for w in shlex.split(line) if w.startswith("--")} <= known for line in elsewhere.strip().splitlines())
     tune, build = (shlex.split(line)[1:] for line in command.strip().splitlines())
     tune[tune.index("--minutes") + 1] = "0.05"
     assert main(tune) == 0, capsys.readouterr().err

@@ -18,7 +18,6 @@ import shutil
 import struct
 import tarfile
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -35,7 +34,7 @@ from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
-from tilewright.runtime.program import Code, entry_symbols, kernel_symbols
+from tilewright.runtime.program import Code, entry_symbols
 
 if TYPE_CHECKING:
     from tilewright.target.link import Linker
