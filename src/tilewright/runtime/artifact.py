@@ -27,7 +27,7 @@ import numpy as np
 from tilewright.errors import ArtifactError
 from tilewright.faults import RECORD
 from tilewright.nd import under_sanitizer
-from tilewright.runtime import host
+from tilewright.runtime import host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
@@ -104,7 +104,7 @@ class Artifact:
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
-    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine."""
+    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine, as a `.wasm` is."""
     file = Path(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -114,6 +114,9 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         start = os.pread(descriptor, 512, 0)
         if start[:4] == b"\x7fELF":
             manifest = _checked_library(descriptor, file)
+        elif start[:8] == webassembly.MAGIC:
+            manifest = webassembly.read_manifest(file.read_bytes(), str(file))
+            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name}, which stands beside it")
         elif start[257:262] == b"ustar":
             if _is_staged(start):
                 raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load")
@@ -160,6 +163,9 @@ def check_host(manifest: Manifest, where: object) -> None:
     arch = manifest.triple.split("-")[0]
     if arch and arch != host.host_arch():
         raise ArtifactError(f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this machine")
+    system, ours = host.system_of(manifest.triple), host.system_of(host.host_triple())
+    if system not in ("", ours):
+        raise ArtifactError(f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine")
     present = host.host_features()
     missing = sorted(set(manifest.features) - present)
     if missing:
@@ -172,6 +178,8 @@ def check_host(manifest: Manifest, where: object) -> None:
 
 def runs_here(manifest: Manifest) -> bool:
     """Whether this machine can run the code of `manifest`."""
+    if host.system_of(manifest.triple) not in ("", host.system_of(host.host_triple())):
+        return False
     return manifest.triple.split("-")[0] in ("", host.host_arch()) and set(manifest.features) <= host.host_features()
 
 
