@@ -19,8 +19,8 @@ from tilewright.errors import ArtifactError
 from tilewright.faults import RECORD
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
-from tilewright.runtime.host import host_triple
 from tilewright.runtime.files import copy_hashed, write_atomically
+from tilewright.runtime.host import host_triple
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
@@ -140,7 +140,7 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
 
 def _save_dll(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, _, objects):
-        library = objects[0].with_name("linked.dll")
+        library = objects[0].with_name(path.name)
         link_dll(objects, library, (*_DATA, *_of_c(manifest)), manifest.triple, linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
         _write_header(manifest, path)

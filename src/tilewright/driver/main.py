@@ -76,12 +76,13 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
 @app.command("compile", epilog=examples(
     "tilewright compile mobilenet.tflite -o mobilenet.so",
     'tilewright compile model.onnx --input-shapes "x:[1,3,224,224]" --target "llvm -mcpu=x86-64-v3"',
+    'tilewright compile model.onnx --target "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128" -o model.wasm',
     'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
 ))
 def compile_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar, or .c for C text. Default: MODEL.tar.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Where to write: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
     target: Target = "llvm",
     input_shapes: Shapes = "",
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
@@ -103,8 +104,8 @@ def compile_command(
     """Compile MODEL and write one file that runs without the compiler."""
     stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
-    if path is not None and path.suffix not in (*options.FORMATS, options.C_SOURCE):
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.FORMATS, options.C_SOURCE))}, which are what can be written")
+    if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written")
     begin = time.perf_counter()
     target = chosen_target(context, target)
     linker = options.linker(cross_compiler, cross_compiler_options)
@@ -157,7 +158,7 @@ def run_command(
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
     offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
-    if model.suffix in options.FORMATS:
+    if model.suffix in (*options.FORMATS, ".wasm"):
         import tilewright
 
         compiled: Any = tilewright.load(model, threads)

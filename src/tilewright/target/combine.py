@@ -23,7 +23,7 @@ _ZIG = (sys.executable, "-m", "ziglang")
 
 def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
     """Join `objects` for `triple` into the object file `out`. Raises `ArtifactError` when no linker can."""
-    form, arch = cpu.object_format(triple), triple.split("-")[0]
+    form, arch = cpu.object_format(triple), triple.split("-", maxsplit=1)[0]
     if form == "coff":
         raise ArtifactError(f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, or as .tar")
     if linker is not None:
@@ -42,7 +42,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
 
 def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
     """Write `objects` for `triple` as the archive `out`, without times or owners, and with an index. Raises `ArtifactError` when no archiver can."""
-    arch, form = triple.split("-")[0], cpu.object_format(triple)
+    arch, form = triple.split("-", maxsplit=1)[0], cpu.object_format(triple)
     found: dict[str, tuple[str, ...]] = {}
     if linker is not None and linker.driver:
         found[f"ar of {linker.name}"] = (_archiver_of(linker),)

@@ -87,7 +87,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], trip
 
     Temporary files go into the folder of `out`. Raises `ArtifactError` when there is no linker, or when all of them fail.
     """
-    arch = triple.split("-")[0]
+    arch = triple.split("-", maxsplit=1)[0]
     linkers = [linker] if linker else find_linkers(arch)
     if not linkers:
         raise ArtifactError(
@@ -107,7 +107,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], trip
 
 def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None) -> None:
     """Link `objects` into the library of Windows `out`, by MinGW's compiler or that of the Python package `ziglang`. Raises `ArtifactError`."""
-    arch = triple.split("-")[0]
+    arch = triple.split("-", maxsplit=1)[0]
     linkers = [linker] if linker else []
     if not linkers and (path := shutil.which(f"{arch}-w64-mingw32-gcc")):
         linkers.append(Linker("mingw32-gcc", (path,), True))
@@ -122,18 +122,27 @@ def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple:
     definitions.write_text("".join([f"LIBRARY {out.name}\nEXPORTS\n", *(f"  {name}\n" for name in exports)]))
     failures = []
     for candidate in linkers:
-        untimed = [] if candidate.name == "ziglang" else ["-Wl,--no-insert-timestamp"]  # zig writes no times, and does not know the option
-        failure = run_tool([*candidate.command, "-shared", "-o", str(out), *map(str, marked), str(definitions), *untimed, "-s"])
+        failure = run_tool([*candidate.command, "-shared", "-o", str(out), *map(str, marked), str(definitions), "-s"])
         if failure is None:
+            _without_time(out)
             return
         failures.append(f"{candidate.name}: {failure}")
     raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures))
 
 
+def _without_time(library: Path) -> None:
+    """Clear the time of the link in the header of a library of Windows, so that equal models are equal files."""
+    with library.open("r+b") as file:
+        file.seek(0x3C)
+        header = int.from_bytes(file.read(4), "little")
+        file.seek(header + 8)  # behind the mark `PE`, the machine and the number of sections
+        file.write(bytes(4))
+
+
 def _stand_ins(linker: Linker, triple: str, folder: Path) -> list[Path]:
     """Empty libraries with the names of the C library's, so that the result asks the loader for the real ones."""
     made = []
-    nothing, arch = folder / "nothing.o", triple.split("-")[0]
+    nothing, arch = folder / "nothing.o", triple.split("-", maxsplit=1)[0]
     nothing.write_bytes(compile_text("", Target(f"llvm -mtriple={triple}")))
     for name in _LIBRARIES:
         path = folder / name

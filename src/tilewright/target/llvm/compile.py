@@ -72,6 +72,7 @@ def target_machine(target: Target, level: int = 2) -> Any:
 @functools.cache
 def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
     _initialize()
+    triple = re.sub(r"^(\w+)-linux", r"\1-unknown-linux", triple)  # without a vendor LLVM does not see the system
     try:
         found = llvm.Target.from_triple(triple)
     except RuntimeError as error:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilewright.runtime.scratch import REFUSED_AT
+from tilewright.target.llvm.allocation import allocator
 from tilewright.target.llvm.function import FunctionText
 
 MOST_ON_STACK: Final = 256 << 10
