@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,6 +24,7 @@ from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
 from tilewright.runtime.program import entry_symbols
+from tilewright.runtime.sealed_tar import member, sealed_tar
 from tilewright.runtime.webassembly import LOADER, sealed
 from tilewright.target import cpu
 from tilewright.target.combine import combine_archive, combine_object
@@ -199,7 +199,7 @@ def _save_tar(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     }
 
     def write(file: BinaryIO) -> None:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        with sealed_tar(file) as archive:
             for name, data in members.items():
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
             with tempfile.TemporaryFile(dir=path.parent) as constants:
@@ -209,13 +209,6 @@ def _save_tar(artifact: Artifact, path: Path, linker: Linker | None) -> None:
                 archive.addfile(member("constants.o", size), constants)
 
     write_atomically(path, write)
-
-
-def member(name: str, size: int) -> tarfile.TarInfo:
-    """A header without time or owner, so that equal models are equal files."""
-    info = tarfile.TarInfo(name)
-    info.size = size
-    return info
 
 
 FORMS: Final = {

@@ -1,7 +1,7 @@
 """A compiled model as parts, and as a file.
 
     model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
-    model.tar   code.N.o · entry.o · constants.o · model.h · modules · manifest.json · manifest.sha256
+    model.tar   code.N.o · entry.o · model.h · modules · manifest.json · manifest.sha256 · constants.o · archive.sha256
 
 A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
 loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs nothing but numpy.
@@ -35,6 +35,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code, entry_symbols
+from tilewright.runtime.sealed_tar import is_sealed
 
 if TYPE_CHECKING:
     from tilewright.target.link import Linker
@@ -202,8 +203,8 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     return manifest
 
 
-def load_tar(file: Path, offset: int = 0) -> Artifact:
-    """Read a `.tar`, or the one that begins at this place of a file. Raises `ArtifactError`."""
+def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
+    """Read a `.tar`, or (`is_whole` false) the one that begins at this place of a file that is sealed itself. Raises `ArtifactError`."""
     try:
         with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
             members = {member.name: member for member in archive.getmembers()}
@@ -222,7 +223,7 @@ def load_tar(file: Path, offset: int = 0) -> Artifact:
     except (tarfile.TarError, KeyError, EOFError, ValueError) as error:
         raise _damaged(file) from error
     constants = map_constants(file, offset, manifest.constants_bytes)
-    if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants"):
+    if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants") or (is_whole and not is_sealed(file)):
         raise _damaged(file)
     code = tuple(image for name, image in objects.items() if name.startswith("code."))
     return Artifact(manifest, code, constants, None, file, _modules(manifest, objects.get("modules", b""), file))

@@ -29,7 +29,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
     if linker is not None:
         linkers = [linker]
     elif form == "macho":
-        linkers = [Linker("ziglang", (*_ZIG, "cc", "-target", f"{'aarch64' if arch == 'arm64' else arch}-macos"), True)] if _has_zig() else []
+        linkers = [Linker("ziglang", (*_ZIG, "cc", "-target", f"{'aarch64' if arch == 'arm64' else arch}-macos"), True)] if has_zig() else []
     else:
         linkers = find_wasm_linkers() if form == "wasm" else find_linkers(arch)
     files = ["-o", str(out), *map(str, objects)]
@@ -48,7 +48,7 @@ def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Lin
         found[f"ar of {linker.name}"] = (_archiver_of(linker),)
     names = ("llvm-ar", *(("ar",) if arch == host_arch() and form == "elf" else (f"{arch}-linux-gnu-ar",)))
     found |= {name: (path,) for name in names if (path := shutil.which(name))}
-    if _has_zig():
+    if has_zig():
         found["ziglang"] = (*_ZIG, "ar")
     files = [str(out), *map(str, objects)]
     out.unlink(missing_ok=True)
@@ -74,5 +74,6 @@ def _first(commands: dict[str, list[str]], missing: str, out: Path) -> None:
     raise ArtifactError(f"{out.name} could not be made; save as .tar, which needs no linker. " + "; ".join(failures))
 
 
-def _has_zig() -> bool:
+def has_zig() -> bool:
+    """Whether the Python package `ziglang` is there, which links for everything."""
     return importlib.util.find_spec("ziglang") is not None

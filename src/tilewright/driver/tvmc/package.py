@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.compiler.export import member
 from tilewright.compiler.model_library import artifact_members
 from tilewright.driver import files
 from tilewright.errors import ArtifactError
 from tilewright.params import save_param_dict
 from tilewright.runtime.graph_json import graph_json
+from tilewright.runtime.sealed_tar import is_sealed, member, sealed_tar
 
 if TYPE_CHECKING:
     from tilewright.runtime.artifact import Artifact
@@ -53,7 +53,7 @@ def write_package(artifact: Artifact, path: Path, executor: str = "graph", libra
 
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
     """The members, each without time or owner, so that equal programs are equal packages."""
-    with files.replacing(path) as scratch, tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
+    with files.replacing(path) as scratch, scratch.open("wb") as file, sealed_tar(file) as archive:
         for name, data in members.items():
             archive.addfile(member(name, len(data)), io.BytesIO(data))
 
@@ -74,6 +74,8 @@ class TVMCPackage:
             self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
         else:
             raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
+        if not is_sealed(self.package_path):
+            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by somebody else; copy it again, or compile the model again")
         self.notes: tuple[str, ...] = ()
         """What the compiler has to say of the package that it wrote."""
         self._folder: Path | None = None
