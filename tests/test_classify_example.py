@@ -22,9 +22,9 @@ PROGRAMS = {
 }
 """Language -> what it needs, what is made, and the command."""
 HERE = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin")])
-pytestmark = pytest.mark.skipif(
+pytestmark = [pytest.mark.models, pytest.mark.skipif(
     not MOBILENET.exists() or not CAT.exists() or importlib.util.find_spec("PIL") is None or shutil.which("make") is None,
-    reason=f"{MOBILENET}, {CAT}, Pillow or make are not there")
+    reason=f"{MOBILENET}, {CAT}, Pillow or make are not there")]
 
 
 @pytest.fixture(scope="module")

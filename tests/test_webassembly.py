@@ -157,12 +157,13 @@ def test_what_webassembly_is_not_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
 needs_cat = pytest.mark.skipif(not MOBILENET.exists() or not CAT.exists() or importlib.util.find_spec("PIL") is None, reason=f"{MOBILENET} and {CAT}, or Pillow, are not there")
 
 
-@pytest.fixture(scope="module", params=[WASM, SIMD], ids=["scalar", "simd128"])
+@pytest.fixture(scope="module", params=[pytest.param(WASM, id="scalar", marks=pytest.mark.slow), pytest.param(SIMD, id="simd128")])
 def mobilenet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mobilenet")
     return tilewright.compile(MOBILENET, target=request.param).save(folder / "mobilenet.wasm")
 
 
+@pytest.mark.models
 @needs_cat
 @needs_node
 def test_a_cat_in_node(mobilenet: Path) -> None:
@@ -220,6 +221,7 @@ def in_chromium(folder: Path) -> bytes:
     return handler.posted[0]
 
 
+@pytest.mark.models
 @needs_cat
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_a_cat_in_a_browser(mobilenet: Path) -> None:
