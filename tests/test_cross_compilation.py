@@ -156,3 +156,17 @@ def test_without_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArtifactError, match=r"joined.o could not be made; save as .tar, which needs no linker. broken: no can do"):
         model.save(tmp_path / "m.o", broken)
     assert not list(tmp_path.iterdir())
+
+
+def test_linkers_that_fail_or_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = link.Linker("broken", (sys.executable, "-c", "import sys; sys.exit('no can do')"), True)
+    for form, triple, said in (("dll", "x86_64-pc-windows-gnu", "the library"), ("wasm", "wasm32-unknown-unknown", "the WebAssembly module")):
+        with pytest.raises(ArtifactError, match=f"{said} could not be linked.* broken: no can do"):
+            tilewright.compile(cnn(2), target=f"llvm -mtriple={triple}").save(tmp_path / f"m.{form}", broken)
+    monkeypatch.setattr(link.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(link.shutil, "which", lambda name: None)
+    with pytest.raises(ArtifactError, match=r"no linker for x86_64-pc-windows-gnu was found \(x86_64-w64-mingw32-gcc, the Python package ziglang\)"):
+        tilewright.compile(cnn(2), target="llvm -mtriple=x86_64-pc-windows-gnu").save(tmp_path / "m.dll")
+    with pytest.raises(ArtifactError, match=r"libraries for sparc cannot be linked here; save as .tar"):
+        link.emulation("sparc")
+    assert not list(tmp_path.iterdir())

@@ -65,6 +65,8 @@ def _check_form(artifact: Artifact, path: Path) -> None:
     if known != form:
         forms = [suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
         raise ArtifactError(f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}")
+    if path.suffix == ".wasm" and cpu.pointer_bytes(manifest.triple) != 4:
+        raise ArtifactError(f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown")
     if path.suffix in (".o", ".a", ".dll", ".wasm") and (manifest.functions or not manifest.is_native or manifest.symbols):
         raise ArtifactError(f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open sizes, other compilers, "
                             "single functions); save it as .tar")
