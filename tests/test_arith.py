@@ -211,6 +211,12 @@ def test_conjuncts_are_in_order() -> None:
     assert [str(c) for c in conjuncts(all_of(*parts))] == [str(c) for c in parts]
 
 
+@pytest.mark.parametrize(("a", "b", "quotient"), [(5, -(2**31), 0), (-(2**31), -(2**31), 1), (-(2**31), 2, -(2**30)), (-7, 2, -3), (7, -2, -3), (-(2**31), 3, -715827882)])
+def test_division_toward_zero_of_the_least_integers(a: int, b: int, quotient: int) -> None:
+    x, y = Var("x", "int32"), Var("y", "int32")
+    assert evaluate(expr.truncdiv(x, y), {x: a, y: b}) == quotient
+
+
 def test_evaluating_an_unknown_variable_is_refused() -> None:
     with pytest.raises(InternalError, match="variable 'h' has no value here"):
         evaluate(h + 1)

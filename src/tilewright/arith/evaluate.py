@@ -46,11 +46,18 @@ from tilewright.expr import (
 from tilewright.intrinsics import reinterpret
 from tilewright.types import DataType
 
+
+def _truncated(a: Any, b: Any) -> Any:
+    if np.issubdtype(np.result_type(a, b), np.floating):
+        return np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b)
+    return np.floor_divide(np.subtract(a, np.fmod(a, b)), b)  # the least integer has no absolute value
+
+
 _FUNCTIONS: dict[type, Callable[[Any, Any], Any]] = {
     Add: np.add, Sub: np.subtract, Mul: np.multiply, Div: np.divide, FloorDiv: np.floor_divide, FloorMod: np.mod, Min: np.minimum,
     Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
     And: np.logical_and, Or: np.logical_or, TruncMod: np.fmod,
-    TruncDiv: lambda a, b: np.floor_divide(np.abs(a), np.abs(b)) * np.sign(a) * np.sign(b),
+    TruncDiv: _truncated,
 }
 LoadFunction = Callable[[Load, tuple[Any, ...], Any], Any]
 
