@@ -150,11 +150,10 @@ class SavedStages(Stages):
 def load_stages(path: Path, threads: int | None = None) -> SavedStages:
     """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another machine."""
     try:
-        with tarfile.open(path, "r:") as archive:
-            made = _Reader(path, archive, threads).whole()
         if not is_sealed(path):
             raise _damaged(path)
-        return made
+        with tarfile.open(path, "r:") as archive:
+            return _Reader(path, archive, threads).whole()
     except (tarfile.TarError, KeyError, EOFError, ValueError, TypeError, IndexError, ParseError) as error:
         raise _damaged(path) from error
     except OSError as error:

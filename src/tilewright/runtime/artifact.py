@@ -205,6 +205,8 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
 
 def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
     """Read a `.tar`, or (`is_whole` false) the one that begins at this place of a file that is sealed itself. Raises `ArtifactError`."""
+    if is_whole and not is_sealed(file):
+        raise _damaged(file)
     try:
         with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
             members = {member.name: member for member in archive.getmembers()}
@@ -223,7 +225,7 @@ def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
     except (tarfile.TarError, KeyError, EOFError, ValueError) as error:
         raise _damaged(file) from error
     constants = map_constants(file, offset, manifest.constants_bytes)
-    if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants") or (is_whole and not is_sealed(file)):
+    if hashlib.sha256(constants.data).hexdigest() != manifest.hashes.get("constants"):
         raise _damaged(file)
     code = tuple(image for name, image in objects.items() if name.startswith("code."))
     return Artifact(manifest, code, constants, None, file, _modules(manifest, objects.get("modules", b""), file))
