@@ -13,6 +13,7 @@ from tilewright import relay, transform
 from tilewright.driver.main import main
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
+from tilewright.relay.qnn.sources import window_sums
 
 Array = np.ndarray[Any, Any]
 
@@ -150,3 +151,23 @@ def test_the_document_says_what_the_rules_say() -> None:
 
     assert table() in PAGE.read_text(encoding="utf-8"), "python tests/numerics_table.py writes it"
     assert "|  |" not in table(), "a rule has no docstring"
+
+
+def average(height: int, width: int, window: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...]) -> relay.Call:
+    x = relay.var("x", shape=(1, height, width, 1), dtype="uint8")
+    scale, zero = relay.const(np.float32(0.5)), relay.const(np.int32(0))
+    return relay.qnn.op.avg_pool2d(x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("case", [(6, 5, (2, 2), (1, 1), (0, 0, 0, 0)), (7, 5, (3, 2), (2, 3), (1, 0, 1, 1)), (4, 9, (4, 3), (3, 2), (2, 1, 3, 2))])
+def test_how_many_elements_each_window_has(case: tuple[int, int, tuple[int, int], tuple[int, int], tuple[int, ...]]) -> None:
+    height, width, window, strides, (top, left, bottom, right) = case
+    ones = np.pad(np.ones((height, width), np.int32), ((top, bottom), (left, right)))
+    wanted = np.lib.stride_tricks.sliding_window_view(ones, window)[:: strides[0], :: strides[1]].sum((2, 3))
+    found = window_sums(average(*case))
+    assert found is not None
+    np.testing.assert_array_equal(found[1][0, :, :, 0], wanted)
+
+
+def test_more_windows_than_a_table_has_are_not_counted() -> None:
+    assert window_sums(average((1 << 31) + 3, 7, (2, 2), (1, 1), (1, 1, 1, 1))) is None

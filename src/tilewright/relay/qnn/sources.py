@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.limits import MOST_TABLE
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
 from tilewright.relay.op.elementwise import Abs, Floor, Negative, Round, Sign, Trunc
@@ -207,6 +208,8 @@ def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
     if not _all_known(e, 1) or not plain or not all(isinstance(n, int) for n in sizes):
         return None
     counts = _counts(how, sizes)
+    if counts is None:
+        return None
     shape = [1] * 4
     shape[how.layout.index("H")], shape[how.layout.index("W")] = counts.shape
     return _sums(N.casted(x, "int32", e.span), how, sizes, e.span), counts.reshape(shape)
@@ -236,13 +239,17 @@ def _padding(how: Any) -> tuple[int, int, int, int]:
     return (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
 
 
-def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any]:
-    """How many elements of the image are in each window."""
-    top, left, bottom, right = _padding(how)
-    ones = np.pad(np.ones(sizes, np.int32), ((top, bottom), (left, right)))
-    each = np.lib.stride_tricks.sliding_window_view(ones, tuple(how.pool_size))
-    found: np.ndarray[Any, Any] = each[:: how.strides[0], :: how.strides[1]].sum((2, 3), dtype=np.int32)
-    return found
+def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any] | None:
+    """How many elements of the image are in each window; None for more windows than a table has."""
+    before, after = _padding(how)[:2], _padding(how)[2:]
+    ends = [n + b + a - w + 1 for n, b, a, w in zip(sizes, before, after, how.pool_size, strict=True)]
+    if math.prod(-(-end // s) for end, s in zip(ends, how.strides, strict=True)) > MOST_TABLE:
+        return None
+    rows, columns = (
+        np.minimum(first + w, n) - np.maximum(first, 0)
+        for n, w, first in zip(sizes, how.pool_size, (np.arange(0, end, s) - b for end, s, b in zip(ends, how.strides, before, strict=True)), strict=True)
+    )
+    return np.outer(rows, columns).astype(np.int32)
 
 
 def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
